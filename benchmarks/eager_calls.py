@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from tenon.eager.native import FEW
+from tenon.eager.native_fast_path import FEW
 
 BURST = 5e-4            # seconds
 

@@ -17,8 +17,8 @@ import numpy as np
 from llvmlite import ir
 
 from tenon.backends.cpu.contraction import choose_tile
-from tenon.backends.cpu.contraction.dense import F32, F64
-from tenon.backends.cpu.contraction.emit import (
+from tenon.backends.cpu.contraction.example_specs import F32, F64
+from tenon.backends.cpu.contraction.ir_helpers import (
     I32,
     I64,
     POINTER,
@@ -32,7 +32,7 @@ from tenon.backends.cpu.contraction.emit import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.contraction.run import load
+from tenon.backends.cpu.contraction.run_spec import load
 
 Run = Callable[[], object]
 ELEMENTS: dict[str, tuple[ir.Type, Any]] = {"f32": (F32, c_float), "f64": (F64, c_double)}

@@ -64,7 +64,7 @@ def measured(row: str, libraries: list[str], threads: int) -> dict[str, float]:
 
 def growth(name: str, workload: Workload, folder: Path) -> float:
     """In this process, in megabytes."""
-    for library in ("tenon.backends.llvm", "tenon.pipeline", name):
+    for library in ("tenon.llvm.machine_code", "tenon.pipeline", name):
         importlib.import_module(library)
     x = inputs(workload)[0]
     before = status("VmRSS")

@@ -20,17 +20,17 @@ try:
     from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
     from tenon.array_api import namespace_info as __array_namespace_info__
     from tenon.autocast import autocast, get_autocast_dtype, is_autocast_enabled
-    from tenon.capture.watch import unwatched as _unwatched
+    from tenon.capture.code_monitor import unwatched as _unwatched
     from tenon.config import VERSION as __version__
     from tenon.config import read_show as _read_show
-    from tenon.eager.recording import enable_grad, is_grad_enabled, no_grad
+    from tenon.eager.grad_mode import enable_grad, is_grad_enabled, no_grad
     from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
     from tenon.graph.ir import Graph
-    from tenon.hints import TENON as _NAMES
-    from tenon.hints import missing as _missing
     from tenon.jit import jit
     from tenon.locks import unforked as _unforked
-    from tenon.ops.extend import op
+    from tenon.migration_hints import TENON as _NAMES
+    from tenon.migration_hints import missing as _missing
+    from tenon.ops.user_operators import op
     from tenon.pytorch_methods import METHODS as _METHODS
     from tenon.random import (
         bernoulli,
@@ -82,8 +82,8 @@ for _name, _method in _METHODS.items():
 
 _MODULES = ("data", "debug", "distributions", "fft", "nn", "onnx", "optim", "testing", "torch")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
-_LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.control")
-_LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.loops")
+_LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.cond_switch")
+_LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.while_scan")
 _LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.files",
            "load_weights": "tenon.serialization.weight_files",
            "Checkpoint": "tenon.serialization.run_checkpoint", "explain": "tenon.debug.explain"}
@@ -93,7 +93,7 @@ _LATER |= dict.fromkeys((
     "get_rng_state", "half", "inference_mode", "initial_seed", "int", "is_complex", "is_floating_point", "is_tensor",
     "long", "numel", "scalar_tensor", "set_grad_enabled", "set_rng_state", "short", "take_along_dim"),
     "tenon.pytorch_names")
-_LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.scheduler")
+_LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.thread_pool")
 _LATER |= {"tree": "tenon.transforms"}
 _LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
                          "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")

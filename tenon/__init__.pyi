@@ -24,9 +24,9 @@ from tenon.random import categorical as categorical
 from tenon.transforms.checkpoint import checkpoint as checkpoint
 from tenon.pytorch_names import clamp_max as clamp_max
 from tenon.pytorch_names import clamp_min as clamp_min
-from tenon.capture.control import cond as cond
+from tenon.capture.cond_switch import cond as cond
 from tenon.pytorch_names import cuda as cuda
-from tenon.transforms.custom import custom_vjp as custom_vjp
+from tenon.transforms.custom_gradient import custom_vjp as custom_vjp
 from tenon import data as data
 from tenon import debug as debug
 from tenon.pytorch_names import device as device
@@ -34,16 +34,16 @@ from tenon import distributions as distributions
 from tenon.random import dropout as dropout
 from tenon.types import DType as dtype
 from tenon.array_api import e as e
-from tenon.eager.recording import enable_grad as enable_grad
+from tenon.eager.grad_mode import enable_grad as enable_grad
 from tenon.debug.explain import explain as explain
 from tenon import fft as fft
 from tenon.array_api import finfo as finfo
-from tenon.capture.loops import fori_loop as fori_loop
+from tenon.capture.while_scan import fori_loop as fori_loop
 from tenon.tensor import from_dlpack as from_dlpack
 from tenon.pytorch_names import from_numpy as from_numpy
 from tenon.autocast import get_autocast_dtype as get_autocast_dtype
 from tenon.pytorch_names import get_default_dtype as get_default_dtype
-from tenon.runtime.scheduler import get_num_threads as get_num_threads
+from tenon.runtime.thread_pool import get_num_threads as get_num_threads
 from tenon.pytorch_names import get_rng_state as get_rng_state
 from tenon.transforms.gradients import grad as grad
 from tenon.extend import graph_pass as graph_pass
@@ -56,7 +56,7 @@ from tenon.pytorch_names import initial_seed as initial_seed
 from tenon.autocast import is_autocast_enabled as is_autocast_enabled
 from tenon.pytorch_names import is_complex as is_complex
 from tenon.pytorch_names import is_floating_point as is_floating_point
-from tenon.eager.recording import is_grad_enabled as is_grad_enabled
+from tenon.eager.grad_mode import is_grad_enabled as is_grad_enabled
 from tenon.pytorch_names import is_tensor as is_tensor
 from tenon.array_api import isdtype as isdtype
 from tenon.transforms.jacobians import jacfwd as jacfwd
@@ -69,16 +69,16 @@ from tenon import linalg as linalg
 from tenon.serialization.files import load as load
 from tenon.serialization.weight_files import load_weights as load_weights
 from tenon.random import manual_seed as manual_seed
-from tenon.capture.loops import map as map
+from tenon.capture.while_scan import map as map
 from tenon.random import multinomial as multinomial
 from tenon.array_api import nan as nan
 from tenon.array_api import newaxis as newaxis
 from tenon import nn as nn
-from tenon.eager.recording import no_grad as no_grad
+from tenon.eager.grad_mode import no_grad as no_grad
 from tenon.random import normal as normal
 from tenon.pytorch_names import numel as numel
 from tenon import onnx as onnx
-from tenon.ops.extend import op as op
+from tenon.ops.user_operators import op as op
 from tenon import optim as optim
 from tenon.array_api import pi as pi
 from tenon.random import rand as rand
@@ -96,12 +96,12 @@ from tenon.array_api import result_type as result_type
 from tenon.serialization.files import save as save
 from tenon.pytorch_names import scalar_tensor as scalar_tensor
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
-from tenon.capture.loops import scan as scan
+from tenon.capture.while_scan import scan as scan
 from tenon.pytorch_names import set_grad_enabled as set_grad_enabled
-from tenon.runtime.scheduler import set_num_threads as set_num_threads
+from tenon.runtime.thread_pool import set_num_threads as set_num_threads
 from tenon.pytorch_names import set_rng_state as set_rng_state
 from tenon.tensor import stop_gradient as stop_gradient
-from tenon.capture.control import switch as switch
+from tenon.capture.cond_switch import switch as switch
 from tenon.ops.indexing import take_along_axis as take_along_dim
 from tenon.tensor import tensor as tensor
 from tenon import testing as testing
@@ -110,8 +110,8 @@ from tenon.transforms import pytrees as tree
 from tenon.random import uniform as uniform
 from tenon.transforms.gradients import value_and_grad as value_and_grad
 from tenon.transforms.gradients import vjp as vjp
-from tenon.transforms.batching import vmap as vmap
-from tenon.capture.loops import while_loop as while_loop
+from tenon.transforms.vmap_interpreter import vmap as vmap
+from tenon.capture.while_scan import while_loop as while_loop
 bfloat16: DType
 bool: DType
 cdouble: DType

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from tenon.dataclasses import replace
 from tenon.errors import GradientError, Location
 from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
-from tenon.graph.cut import pullback_of, set_derivative
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import current, using
+from tenon.graph.partition import pullback_of, set_derivative
 from tenon.ops.arithmetic import add
 from tenon.ops.call import run_body, type_of_body
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.ops.define import define
 from tenon.ops.shape import cast, sum_to
+from tenon.records import replace
 
 
 class Rule(Protocol):

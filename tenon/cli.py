@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 import tenon
-from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, TenonError, user_location
+from tenon.records import dataclass
 
 Run = Callable[[argparse.Namespace], int]
 Argument = Callable[[argparse.ArgumentParser], object]

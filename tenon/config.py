@@ -19,8 +19,8 @@ from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tenon.dataclasses import dataclass
 from tenon.errors import TenonError
+from tenon.records import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ polynomial over atoms in normal form, so equal sizes compare equal.  A question 
 answer as a guard.
 
 Users take sizes for integers: what a polynomial cannot be (a float, a key of a dictionary, text) needs the number, and
-`PinnedSize` asks for a capture in which the size is one.  What numbers say of dimensions is `tenon.sizes`.
+`PinnedSize` asks for a capture in which the size is one.  What numbers say of dimensions is `tenon.size_assumptions`.
 
 A symbol such as `data_0` is a size that the data decide while the graph runs (`x[mask]` has one); it may be 0 or 1.
 """
@@ -22,8 +22,8 @@ from numbers import Integral, Number
 from types import FrameType
 from typing import Any, Protocol, TypeAlias
 
-from tenon.dataclasses import dataclass
 from tenon.errors import PACKAGE, ArgumentError, TenonError
+from tenon.records import dataclass
 
 SMALLEST_SYMBOLIC_SIZE = 2
 BY_DATA = "data_"       # begins the names of sizes that the data decide
@@ -178,7 +178,7 @@ Dim: TypeAlias = int | SymbolicDim
 
 
 class Answering(Protocol):
-    """Who is asked what the normal form cannot say: `tenon.sizes.Assumptions`."""
+    """Who is asked what the normal form cannot say: `tenon.size_assumptions.Assumptions`."""
 
     def answer(self, left: Dim, relation: str, right: Dim) -> bool: ...
 

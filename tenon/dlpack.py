@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tenon.buffer_ownership import adopted, exported
 from tenon.errors import ArgumentError, DTypeError
-from tenon.sharing import adopted, exported
 from tenon.types import bfloat16
 
 MARKED = (1, 0)     # the first version whose capsules may be marked read-only

@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 
 import numpy as np
 
-from tenon.dataclasses import dataclass
+from tenon.records import dataclass
 
 ADDRESSABLE = 1 << 47       # bytes
 PACKAGE = os.path.dirname(__file__) + os.sep     # not pathlib: it takes long to import

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenon.backends.base import Backend
-from tenon.eager.calls import program_of
+from tenon.eager.dispatch import program_of
 from tenon.errors import ArgumentError, CompilerDefect
 from tenon.graph.ir import Graph
 from tenon.graph.kernels import Kernel, add_kernel, forget_kernel, kernels_of
 from tenon.graph.op import OPS, Op
+from tenon.program.backend_interface import Backend
 
 DEVICES = ("cpu",)
 

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from tenon.atomic import later
-from tenon.backends.base import LOST, WRITING
 from tenon.errors import TenonError
+from tenon.program.backend_interface import LOST, WRITING
 from tenon.runtime.forks import PAUSE, Phase
-from tenon.state import TensorState
+from tenon.tensor_state import TensorState
 
 
 class Loan:

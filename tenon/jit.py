@@ -20,23 +20,23 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from tenon.autocast import autocasting
+from tenon.capture.argument_roots import reference
 from tenon.capture.background import InTheBackground
+from tenon.capture.capture_cache import Family, Reason, Record, argument_names, argument_types, places
 from tenon.capture.captured import Captured
 from tenon.capture.classes import StandsFor
+from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.fast_call import MISS, Call, make_ready, short_way
+from tenon.capture.graph_breaks import Parts
+from tenon.capture.guard_places import ARGUMENT, NUMBERS, Place, changed
 from tenon.capture.guards import same_atom
-from tenon.capture.keys import aliases, leaf_key
+from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.pattern import pattern_of, rebound
-from tenon.capture.places import ARGUMENT, NUMBERS, Place, changed
+from tenon.capture.pytree import Structure, unfold
 from tenon.capture.reasons import is_another_text, why_anew
-from tenon.capture.record import Family, Reason, Record, argument_names, argument_types, places
 from tenon.capture.replay import holds, run
-from tenon.capture.roots import reference
-from tenon.capture.segments import Parts
 from tenon.capture.settle import Stopped
-from tenon.capture.symnumber import Unmoved
-from tenon.capture.tree import Structure, unfold
-from tenon.capture.warm import MISS, Call, make_ready, short_way
-from tenon.capture.watch import UnsafeCall
+from tenon.capture.symbolic_numbers import Unmoved
 from tenon.config import ConfigError
 from tenon.dims import (
     Dim,
@@ -46,9 +46,9 @@ from tenon.dims import (
     substitute,
     symbol,
 )
-from tenon.eager.recording import modes, recording
+from tenon.eager.grad_mode import modes, recording
 from tenon.errors import ArgumentError, CaptureError, CompilerDefect
-from tenon.garbage import MANY, give_back_soon
+from tenon.gc_control import MANY, give_back_soon
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, SIZES, UPDATES, Graph
 from tenon.graph.op import current
 from tenon.locks import Lock, unforked
@@ -441,7 +441,9 @@ class Jitted(StandsFor):
     def _attempt(self, leaves: list[Any], structure: Structure, types: list[TensorType],
                  moving: Sequence[Place], told: Mapping[str, Dim] = MappingProxyType({})) -> Captured:
         with unforked:
-            from tenon.capture.attempt import Attempt  # local: what captures is loaded when something is first captured
+            from tenon.capture.capture_run import (
+                Attempt,  # local: what captures is loaded when something is first captured
+            )
 
         return Attempt(self.function, self.__name__, self.converting, leaves, structure, types, moving,
                        told).capture()

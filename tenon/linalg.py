@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.ops import diagonal as _diagonals
-from tenon.ops.arranging import matrix_transpose
 from tenon.ops.decompositions import eig, eigh, eigvals, eigvalsh, svd, svdvals
-from tenon.ops.factors import cholesky, lu, qr
-from tenon.ops.linalg import matmul
+from tenon.ops.joining_and_axes import matrix_transpose
+from tenon.ops.matrix_factorizations import cholesky, lu, qr
+from tenon.ops.matrix_products import matmul
 from tenon.ops.products import cross, multi_dot, outer, tensordot, vecdot
 from tenon.ops.reduction import norm, vector_norm
 from tenon.ops.solving import (

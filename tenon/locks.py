@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Self, TypeVar, overload
 
-from tenon.garbage import COLLECTOR
+from tenon.gc_control import COLLECTOR
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 
-from tenon.dataclasses import dataclass, field
 from tenon.locks import Lock
+from tenon.records import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,10 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from tenon.backends.base import Backend, Executable
 from tenon.backends.reference import REFERENCE
 from tenon.config import ConfigError, config
-from tenon.dataclasses import dataclass, replace
 from tenon.errors import ArgumentError
-from tenon.garbage import collect_young, collected_at_the_end
+from tenon.gc_control import collect_young, collected_at_the_end
 from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.size_stages import is_sized_by_data
@@ -28,9 +26,11 @@ from tenon.graph.text import print_graph
 from tenon.graph.validate import Watch
 from tenon.graph.verify import verify
 from tenon.locks import unforked
-from tenon.loops.claims import is_attention
+from tenon.loops.whole_operators import is_attention
 from tenon.observe import emit, span
-from tenon.passes.bodies import forget_lowered
+from tenon.passes.fusion.kernel_bodies import forget_lowered
+from tenon.program.backend_interface import Backend, Executable
+from tenon.records import dataclass, replace
 from tenon.runtime.staged import Staged
 
 Pass = Callable[..., Graph]
@@ -40,39 +40,41 @@ def later(name: str) -> Pass:
     """The pass of this name, loaded when it is first run: a graph from the disk needs none."""
     def run(graph: Graph, **options: Any) -> Graph:
         with unforked:
-            run_pass: Pass = getattr(import_module(f"tenon.passes.{FILES.get(name, name)}"), name)
+            run_pass: Pass = getattr(import_module(f"tenon.passes.{name}"), name)
         return run_pass(graph, **options)
     return run
 
 
-FILES = {"absorb_scales": "constants"}      # of passes that have none of their own
 PASSES: dict[str, Pass] = {name: later(name) for name in (
-    "expand", "split_strides", "small_systems", "simplify", "fold", "specialize", "turn_products", "hoist",
-    "merge_duplicates", "find_attention", "heads_last", "merge_loops", "unroll", "drop_dead", "all_turns",
-    "absorb_scales", "channels_last", "drop_barriers", "narrow_convolutions", "fuse", "order", "recompute")}
+    "expand", "decompose_strided_gradients", "unroll_small_linalg", "simplify", "fold", "specialize",
+    "transpose_products", "hoist", "merge_duplicates", "find_attention", "place_heads_last", "merge_control_flow",
+    "unroll", "drop_dead", "batch_scan_products", "absorb_scales", "use_channels_last", "drop_barriers",
+    "lower_bf16_convolutions", "fuse", "schedule_nodes", "recompute")}
 
 OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.graph_pass)
 
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
 # Loops that nobody reads must not be merged with others; merging leaves some results unread.
-OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "specialize", "turn_products", "simplify",
-            "merge_duplicates", "drop_dead", "find_attention", "heads_last", "merge_loops", "hoist", "unroll",
-            "drop_dead", "all_turns", "drop_barriers", "small_systems", "narrow_convolutions", "fuse", "order",
-            "recompute"]
+OPTIMIZE = ["expand", "decompose_strided_gradients", "simplify", "fold", "specialize", "transpose_products", "simplify",
+            "merge_duplicates", "drop_dead", "find_attention", "place_heads_last", "merge_control_flow", "hoist",
+            "unroll", "drop_dead", "batch_scan_products", "drop_barriers", "unroll_small_linalg",
+            "lower_bf16_convolutions", "fuse", "schedule_nodes", "recompute"]
 # Before fuse, where some parameters are constants.
-ON_CONSTANTS = ("absorb_scales", "channels_last", "narrow_convolutions", "drop_dead")
-ON_KERNELS = ("fuse", "order", "recompute")
+ON_CONSTANTS = ("absorb_scales", "use_channels_last", "lower_bf16_convolutions", "drop_dead")
+ON_KERNELS = ("fuse", "schedule_nodes", "recompute")
 
 
 def native_program(graph: Graph) -> Executable:
     """Machine code for this processor."""
     with unforked:
-        from tenon.backends.cpu.backend import assemble_graph  # local: LLVM is slow to load, and not always needed
+        from tenon.backends.cpu.compile_graph import (
+            assemble_graph,  # local: LLVM is slow to load, and not always needed
+        )
         from tenon.runtime.layout import called_first
         from tenon.runtime.program import Program
     if graph.notes.get(AUTOTUNE):
         with unforked:
-            from tenon.runtime.tune import tuned
+            from tenon.runtime.autotune import tuned
         return Program(assemble_graph(graph, called_first, tuned))
     return Program(assemble_graph(graph, called_first))
 
@@ -85,21 +87,21 @@ def claimed_by_cpu(node: Node) -> bool:
 def prepare_cpu() -> None:
     """Begin to make what runs every native program."""
     with unforked:
-        from tenon.backends.cpu.machine_code import prepare  # local, as above
+        from tenon.backends.cpu.kernel_compiler import prepare  # local, as above
     prepare()
 
 
 def begin_on_cpu(graph: Graph) -> None:
     """Begin to make the kernels of a graph."""
     with unforked:
-        from tenon.backends.cpu.backend import begin  # local, as above
+        from tenon.backends.cpu.compile_graph import begin  # local, as above
     begin(graph)
 
 
 def multiplies_pairs() -> str | None:
     """Where this processor multiplies pairs of bfloat16, if it does."""
     with unforked:
-        from tenon.backends.cpu.contraction.machine import host  # local, as above
+        from tenon.backends.cpu.contraction.machine_model import host  # local, as above
     return host().pairs
 
 
@@ -180,12 +182,12 @@ def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | st
     `trace` gets the steps of the late one, and the cut among them.
     """
     with unforked:
-        from tenon.passes.constants import cut_constants  # local: with it come passes, and constants are rare
+        from tenon.passes.partition_constants import cut_constants  # local: with it come passes, and constants are rare
     chosen = choose(backend)
     noted = replace(graph, notes={**graph.notes, CONSTANTS: tuple(constants)})
     emit("graph", name=graph.name, captured=graph)
     with _compiling(graph, chosen):
-        kernels = OPTIMIZE.index("narrow_convolutions")         # scales are absorbed before
+        kernels = OPTIMIZE.index("lower_bf16_convolutions")         # scales are absorbed before
         run = _remembered if trace is None else partial(_run, trace=trace)
         started, whole = time.perf_counter(), run(noted, [*OPTIMIZE[:kernels], *ON_CONSTANTS[not absorb:]], chosen)
         cut = cut_constants(whole)
@@ -209,7 +211,7 @@ def _remembered(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
     if backend is not CPU or not own or always_check or "passes" in config().check:
         return _run(graph, names, backend)
     with unforked:
-        from tenon.backends.graph_cache import remembered  # local: LLVM is slow to load, and not always needed
+        from tenon.program.graph_cache import remembered  # local: LLVM is slow to load, and not always needed
     begins = {"fuse": partial(later("fuse"), begin=backend.begin)}     # so what follows runs beside the backend
     return remembered(graph, names, lambda graph: _run(graph, names, backend, passes=PASSES | begins))
 
@@ -265,6 +267,6 @@ always_check = False     # tests set it: every graph is verified after every pas
 
 def _claiming(name: str, run: Pass, backend: Backend) -> Pass:
     """`expand` leaves to the backend what it claims, and `find_attention` what it does not."""
-    if name == "narrow_convolutions":
+    if name == "lower_bf16_convolutions":
         return partial(run, pairs=backend.multiplies_pairs())
     return partial(run, claimed=backend.claims) if name in ("expand", "find_attention") else run

@@ -14,8 +14,8 @@ from typing import Any
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.creation import empty, full, full_like, ones, zeros
 from tenon.random import bernoulli, normal, rand
-from tenon.state import TensorState
 from tenon.tensor import Tensor, tensor
+from tenon.tensor_state import TensorState
 from tenon.types import DType, complex64, complex128, int8, int16, uint8
 
 # Operators that may write their result over their first operand.

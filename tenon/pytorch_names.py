@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.eager.recording import enable_grad, no_grad, recording_variable
+from tenon.eager.grad_mode import enable_grad, no_grad, recording_variable
 from tenon.errors import ArgumentError
 from tenon.ops.comparison import maximum, minimum
 from tenon.ops.creation import zeros

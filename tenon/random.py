@@ -1,4 +1,4 @@
-"""Random tensors: a generator that keeps the state of `tenon.ops.random`, and the functions that draw from it.
+"""Random tensors: a generator that keeps the state of `tenon.ops.philox_random`, and the functions that draw from it.
 
     tn.manual_seed(0)
     x = tn.randn(2, 3)              # draws from tn.random.default_generator
@@ -20,17 +20,17 @@ from tenon.errors import ArgumentError
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import current
 from tenon.locks import Lock
-from tenon.ops import draws
-from tenon.ops import random as ops
-from tenon.ops.ahead import MOST_KINDS, Sequel
+from tenon.ops import philox_random as ops
+from tenon.ops import random_draws
+from tenon.ops.bit_exact_math import normal_quantile, portable_log, scaled
 from tenon.ops.define import lift
-from tenon.ops.draws import Drawing
 from tenon.ops.getitem import getitem
 from tenon.ops.ordering import topk
-from tenon.ops.portable import normal_quantile, portable_log, scaled
+from tenon.ops.prefetch_draws import MOST_KINDS, Sequel
+from tenon.ops.random_draws import Drawing
 from tenon.ops.shape import as_shape, cast
-from tenon.state import TensorState, changed, journal, recorder
 from tenon.tensor import Tensor, fresh, tensor
+from tenon.tensor_state import TensorState, changed, journal, recorder
 from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64
 
 DRAW_MASK = 2 ** 64 - 1
@@ -137,13 +137,13 @@ def _sizes(shape: tuple[Any, ...]) -> Any:
 
 def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
     """Numbers uniform in [0, 1)."""
-    out = (generator or default_generator).numbers(draws.fractions, _sizes(shape), as_dtype(dtype))
+    out = (generator or default_generator).numbers(random_draws.fractions, _sizes(shape), as_dtype(dtype))
     return out.requires_grad_() if requires_grad else out
 
 
 def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
     """Numbers from the standard normal distribution."""
-    out = (generator or default_generator).numbers(draws.normals, _sizes(shape), as_dtype(dtype))
+    out = (generator or default_generator).numbers(random_draws.normals, _sizes(shape), as_dtype(dtype))
     return out.requires_grad_() if requires_grad else out
 
 
@@ -159,20 +159,20 @@ def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
     if not low < high:
         raise ArgumentError(f"randint: there is no integer from {low} up to {high}")
     shape = as_shape(() if size is None else size)
-    out = _numbers(generator, draws.integers, shape, int(low), int(high) - int(low))
+    out = _numbers(generator, random_draws.integers, shape, int(low), int(high) - int(low))
     return out if as_dtype(dtype) is int64 else cast(out, dtype=dtype)
 
 
 def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> Tensor:
     """0, 1, ... n - 1 in random order."""
-    order = _numbers(generator, draws.orders, as_shape((n,)))
+    order = _numbers(generator, random_draws.orders, as_shape((n,)))
     return order if as_dtype(dtype) is int64 else cast(order, dtype=dtype)
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float32,
             generator: Generator | None = None) -> Tensor:
     """Numbers uniform in [low, high); the ends may be tensors, which broadcast."""
-    u = _numbers(generator, draws.fractions, _size(size, low, high), as_dtype(dtype))
+    u = _numbers(generator, random_draws.fractions, _size(size, low, high), as_dtype(dtype))
     standard = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low == 0 and high == 1
     return u if standard else scaled(u, high - low, low)
 
@@ -182,7 +182,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float
     """Numbers from the normal distribution; mean and standard deviation may be tensors, which broadcast."""
     if isinstance(std, (int, float)) and std < 0:
         raise ArgumentError(f"normal: the standard deviation must not be negative, got {std}")
-    z = _numbers(generator, draws.normals, _size(size, mean, std), as_dtype(dtype))
+    z = _numbers(generator, random_draws.normals, _size(size, mean, std), as_dtype(dtype))
     drawn: Tensor = z * std + mean if z.dtype.kind == "c" else scaled(z, std, mean)
     return drawn
 
@@ -194,7 +194,7 @@ def exponential(rate: Any = 1.0, size: Any = None, dtype: Any = float32, generat
 
 
 def _waiting_times(shape: Any, dtype: Any, generator: Generator | None) -> Tensor:
-    return _numbers(generator, draws.waiting_times, shape, as_dtype(dtype))
+    return _numbers(generator, random_draws.waiting_times, shape, as_dtype(dtype))
 
 
 def truncated_normal(low: float = -2.0, high: float = 2.0, size: Any = (), dtype: Any = float32,
@@ -239,7 +239,7 @@ def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator 
     """1 with probability p, else 0; in the element type of p unless given."""
     if isinstance(p, (int, float)) and not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p={p} is not a probability")
-    u = _numbers(generator, draws.fractions, _size(size, p), float32)
+    u = _numbers(generator, random_draws.fractions, _size(size, p), float32)
     drawn: Tensor = cast(u < p, dtype=dtype or (p.dtype if hasattr(p, "dtype") else float32))
     return drawn
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenon.arrays import array_of, copied
+from tenon.array_conversion import array_of, copied
 from tenon.autodiff import backward
+from tenon.buffer_ownership import adopted
 from tenon.dims import size_of
 from tenon.dlpack import imported
-from tenon.eager.recording import differentiating, is_grad_enabled
-from tenon.elements import Elements
+from tenon.eager.grad_mode import differentiating, is_grad_enabled
 from tenon.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from tenon.graph.op import interpreter
 from tenon.ops import shape as shape_ops
@@ -30,8 +30,8 @@ from tenon.ops.arithmetic import copy as copy_elements
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.sharing import adopted
-from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
+from tenon.tensor_state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
+from tenon.tensor_views import Elements
 from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, TensorType, among, as_dtype, check_device
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from tenon.graph.operators import Operators
 from tenon.ops.decompositions import EigResult
 from tenon.ops.decompositions import EighResult
 from tenon.ops.decompositions import SVDResult
-from tenon.ops.factors import LUResult
-from tenon.ops.factors import QRResult
+from tenon.ops.matrix_factorizations import LUResult
+from tenon.ops.matrix_factorizations import QRResult
 from tenon.ops.public import DTypeLike, TensorLike
 from tenon.ops.searching import UniqueAll
 from tenon.ops.searching import UniqueCounts

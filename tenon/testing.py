@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.tree import flatten, form
+from tenon.capture.pytree import flatten, form
 from tenon.types import DTYPE_OF, DType, as_dtype, complex64, complex128, float32, float64
 
 __all__ = ["assert_close"]

@@ -14,10 +14,10 @@ from typing import Any, NewType
 import ml_dtypes
 import numpy as np
 
-from tenon.dataclasses import dataclass
 from tenon.dims import Dim, is_one, product, same_sizes
 from tenon.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from tenon.locks import cached_property
+from tenon.records import dataclass
 
 Shape = tuple[Dim, ...]
 Unsigned = NewType("Unsigned", int)      # of an attribute: a whole number of up to 64 bits, none of them a sign
@@ -63,7 +63,7 @@ bfloat16 = _dtype("bfloat16", "bf16", "f", 16, ml_dtypes.bfloat16)
 float16, float32, float64 = (_dtype(f"float{n}", f"f{n}", "f", n) for n in (16, 32, 64))
 complex64, complex128 = (_dtype(f"complex{n}", f"c{n}", "c", n) for n in (64, 128))
 token = _dtype("token", "token", "t", 8, "bool")  # what an effect returns: order, not data
-stack = _dtype("stack", "stack", "s", 64, "int64")  # a handle: see tenon.ops.stacks
+stack = _dtype("stack", "stack", "s", 64, "int64")  # a handle: see tenon.ops.gradient_stacks
 
 DTYPES = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64,
           complex64, complex128)

@@ -20,18 +20,19 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tenon import pipeline
-from tenon.backends.cpu import lowering, objects
-from tenon.eager import descent, native, recipes, remembered, rules
-from tenon.eager.calls import eager
-from tenon.eager.quick import PRODUCT, SHORTS
-from tenon.eager.remembered import ready_calls
+from tenon.backends.cpu import lower_kernel
+from tenon.cpython import object_layout
+from tenon.eager import backward_arrays, call_cache, native_fast_path, recipes, vjp_cache
+from tenon.eager.call_cache import ready_calls
+from tenon.eager.dispatch import eager
+from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 from tenon.graph.op import Op
 from tenon.random import manual_seed
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.runtime.thread_pool import get_num_threads, set_num_threads
 
 pipeline.always_check = True
-lowering.always_verify = True
-native.give_python(SHORTS, PRODUCT)         # which do not count
+lower_kernel.always_verify = True
+native_fast_path.give_python(SHORTS, PRODUCT)         # which do not count
 BY_MACHINE_CODE = {"nn", "optim", "ops", "robustness"}
 
 TIMELESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}      # a busy machine fails no test
@@ -57,7 +58,7 @@ def pytest_runtest_setup():
     for bits, state in begins:
         bits.state = state
     manual_seed(0)
-    for table in (remembered._calls, rules._recipes, eager._plans):
+    for table in (call_cache._calls, vjp_cache._recipes, eager._plans):
         table.clear()
 
 
@@ -83,14 +84,14 @@ def three_threads():
 @pytest.fixture
 def machine_code():
     """Machine code for the operators, from now on; functions in Python afterwards."""
-    if not objects.READABLE:
+    if not object_layout.READABLE:
         pytest.skip("this Python's objects are not read")
     in_python = Op.__call__
-    native.give_native(SHORTS, PRODUCT)
+    native_fast_path.give_native(SHORTS, PRODUCT)
     yield
-    native.give_python(SHORTS, PRODUCT)
+    native_fast_path.give_python(SHORTS, PRODUCT)
     Op.__call__ = in_python
-    vars(descent.ways).update(vars(descent.Ways()))
+    vars(backward_arrays.ways).update(vars(backward_arrays.Ways()))
     recipes.natives.clear()
     recipes.fusers.clear()
     ready_calls.known.clear()
@@ -99,5 +100,5 @@ def machine_code():
 @pytest.fixture(autouse=True)
 def eager_calls(request):
     """Functions in Python, or machine code in some folders."""
-    if request.path.parent.name in BY_MACHINE_CODE and objects.READABLE:
+    if request.path.parent.name in BY_MACHINE_CODE and object_layout.READABLE:
         request.getfixturevalue("machine_code")

@@ -47,7 +47,7 @@ def _gradients(scalar: Callable[..., Any], inputs: Any, create_graph: bool = Fal
         assert x.node is not None
     loss = scalar(*linked)
     from tenon.autodiff import backward, ones_like, zeros_like
-    from tenon.eager.recording import recording_is
+    from tenon.eager.grad_mode import recording_is
     from tenon.eager.tape import tape_of
     from tenon.tensor import _carries_gradient
     with recording_is(create_graph):

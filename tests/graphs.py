@@ -17,7 +17,7 @@ from tenon.graph.verify import verify
 from tenon.ops import arithmetic, comparison, exponential, trigonometric
 from tenon.ops import reduction as r
 from tenon.ops import shape as s
-from tenon.ops.linalg import matmul_op
+from tenon.ops.matrix_products import matmul_op
 from tenon.types import TensorType, bool_, float32, float64, int32, int64
 
 UNARY = (arithmetic.negative, trigonometric.tanh, trigonometric.sin, trigonometric.cos, lambda x: x * 2.0, lambda x: 1.0 - x, lambda x: x * 1.0,

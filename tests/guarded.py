@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from tenon.backends.base import Array
-from tenon.capture import donation, warm
-from tenon.runtime import cells, frame, layout, memory, program, results
+from tenon.capture import donation, fast_call
+from tenon.program.backend_interface import Array
+from tenon.runtime import arena_planning, buffer_pool, frame, layout, program, stack_region
 
 PAGE = mmap.PAGESIZE
-LINE = memory.ALIGNMENT
+LINE = arena_planning.ALIGNMENT
 UNUSED = 0xA5               # no number that anybody expects
 C = ctypes.CDLL(None, use_errno=True)
 
@@ -45,9 +45,9 @@ def guard(gap: Gap) -> None:
     layout.plan_arena = partial(plan_apart, gap=gap)        # type: ignore[assignment]
     program.make_layout = partial(layout_apart, gap=gap)    # type: ignore[assignment]
     program.Program._take_arena = take_arena  # type: ignore[assignment, method-assign]
-    for module in (frame, results, cells):
+    for module in (frame, buffer_pool, stack_region):
         module.aligned_bytes = partial(walled, gap=gap)
-    for module in (results, warm, donation):
+    for module in (buffer_pool, fast_call, donation):
         module.SMALLEST = 0
 
 
@@ -75,13 +75,13 @@ def between_walls(size: int, used: Sequence[tuple[int, int]]) -> Array:
     return whole
 
 
-class Apart(memory.Plan):
+class Apart(arena_planning.Plan):
     """A plan that gives every buffer pages of its own; `used` says which bytes of them."""
 
     used: list[tuple[int, int]]
 
 
-def plan_apart(buffers: Sequence[memory.Buffer], gap: Gap) -> Apart:
+def plan_apart(buffers: Sequence[arena_planning.Buffer], gap: Gap) -> Apart:
     used, end = [], PAGE
     for buffer in buffers:
         used.append((end + gap(buffer.size), buffer.size))

@@ -11,12 +11,12 @@ from tenon.graph.build import literal, trace
 from tenon.graph.ir import Graph
 from tenon.graph.op import OPS
 from tenon.graph.text import Example, parse_example
-from tenon.ops import FAMILIES, PUBLIC, stacks
+from tenon.ops import FAMILIES, PUBLIC, gradient_stacks
 from tenon.ops.barrier import stop_gradient
 from tenon.types import DType, TensorType, float64
 
 FOUND = [value for family in FAMILIES for value in vars(family).values()] + list(PUBLIC.values())
-OF_RUNS = list(vars(stacks).values())      # what lives in the run of a graph, and is tested there (tests/test_control.py)
+OF_RUNS = list(vars(gradient_stacks).values())      # what lives in the run of a graph, and is tested there (tests/test_control.py)
 OPERATORS = [op for op in OPS.values() if op in FOUND and op not in OF_RUNS and not (op.effect or op.data_dependent)]
 SWEEP = ["bool", "i8", "i64", "u8", "f16", "bf16", "f32", "f64", "c64"]
 TOLERANCE = {"f16": 2e-3, "bf16": 2e-2, "f32": 2e-5, "f64": 1e-11, "c64": 2e-5, "c128": 1e-11}

@@ -15,10 +15,10 @@ from tenon.graph.op import OPS, using
 from tenon.graph.verify import verify
 from tenon.ops import arithmetic, comparison, exponential, shape, trigonometric
 from tenon.ops import reduction as r
-from tenon.ops.control import cond, switch
+from tenon.ops.branches import cond, switch
 from tenon.ops.define import define
-from tenon.ops.linalg import matmul_op
 from tenon.ops.loops import scan, while_loop
+from tenon.ops.matrix_products import matmul_op
 from tenon.types import TensorType, float32, int64
 
 COUNT = TensorType(int64, ())

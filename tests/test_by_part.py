@@ -8,7 +8,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.capture.segments import Parts
+from tenon.capture.graph_breaks import Parts
 from tenon.errors import OutOfRange
 
 SHAPE = (400, 300)

@@ -9,7 +9,7 @@ import pytest
 import tenon as tn
 from tenon import nn, optim
 from tenon.autodiff import gradient_graph
-from tenon.capture.tree import flatten
+from tenon.capture.pytree import flatten
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GraphError, ShapeError
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Value

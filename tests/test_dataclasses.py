@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from tenon import dataclasses as ours
+from tenon import records as ours
 
 BOTH = pytest.mark.parametrize("of", (dataclasses, ours), ids=("python", "tenon"))
 

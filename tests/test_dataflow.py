@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 import tenon as tn
 from tenon.autodiff import gradient_graph
+from tenon.dataflow.dataflow_ir import Dataflow, Edge, Primitive, Vertex
+from tenon.dataflow.dataflow_text import parse_dataflow
 from tenon.dataflow.execute import execute
-from tenon.dataflow.ir import Dataflow, Edge, Primitive, Vertex
-from tenon.dataflow.lower import to_dataflow
-from tenon.dataflow.text import parse_dataflow
-from tenon.dataflow.verify import verify
+from tenon.dataflow.from_graph import to_dataflow
+from tenon.dataflow.verify_dataflow import verify
 from tenon.dims import symbol
 from tenon.errors import GraphError
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import OPS
-from tenon.ops.control import cond, switch
+from tenon.ops.branches import cond, switch
 from tenon.ops.loops import scan, while_loop
 from tenon.ops.shape import broadcast_to
 from tenon.passes.expand import expand

@@ -7,16 +7,16 @@ import pytest
 
 import tenon as tn
 from tenon import pipeline
-from tenon.backends.base import Backend
 from tenon.backends.reference import ReferenceProgram
 from tenon.config import config
-from tenon.dataclasses import replace
 from tenon.errors import ArgumentError, TenonError
 from tenon.extend import InvalidPass
 from tenon.graph.build import copy, rebuild
 from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
 from tenon.graph.op import OPS
 from tenon.graph.validate import ChangedValue
+from tenon.program.backend_interface import Backend
+from tenon.records import replace
 
 
 @pytest.fixture

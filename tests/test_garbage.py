@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon import garbage
-from tenon.backends import llvm
-from tenon.backends.code_cache import CodeCache
-from tenon.backends.workers import Workers
-from tenon.garbage import MANY, Collector, _unchanged_pages, collect_young, collected_at_the_end, give_back
+from tenon import gc_control
+from tenon.gc_control import MANY, Collector, _unchanged_pages, collect_young, collected_at_the_end, give_back
 from tenon.graph.build import Builder
 from tenon.graph.op import using
+from tenon.llvm import machine_code
+from tenon.llvm.code_cache import CodeCache
+from tenon.llvm.compile_pool import Workers
 from tenon.locks import unforked
 from tenon.runtime import program
 
@@ -72,7 +72,7 @@ def test_other_threads_go_on_wherever_a_handler_of_signals_may_run(monkeypatch):
             return result
         return asked
     for name in ("isenabled", "disable", "enable", "collect"):
-        monkeypatch.setattr(garbage.gc, name, beside(getattr(gc, name)))
+        monkeypatch.setattr(gc_control.gc, name, beside(getattr(gc, name)))
         collector.pause()
         collector.resume(look=True)
         monkeypatch.undo()
@@ -205,7 +205,7 @@ def steps(count: int) -> Callable[[tn.Tensor], tn.Tensor]:
 def test_memory_is_given_back_once_much_was_compiled(monkeypatch, tmp_path):
     calls = []
     cache = CodeCache(tmp_path)
-    monkeypatch.setattr(llvm, "_disk", lambda: cache)
+    monkeypatch.setattr(machine_code, "_disk", lambda: cache)
     monkeypatch.setattr(program, "give_back", lambda: calls.append(gc.isenabled()))
     tn.jit(chain(3))(tn.ones(3))
     assert not calls
@@ -249,7 +249,7 @@ def test_pages_of_the_compiler_are_told_apart_from_those_that_hold_addresses():
 WITH_A_CHILD = """
 import os
 import tenon as tn
-from tenon.garbage import give_back
+from tenon.gc_control import give_back
 tn.jit(lambda x: x * 2 + 1)(tn.ones(3))
 waits, ends = os.pipe()
 child = os.fork()

@@ -10,10 +10,10 @@ import pytest
 
 import tenon as tn
 import tenon.nn.functional as F
-from tenon import hints, nn, optim
+from tenon import migration_hints, nn, optim
 from tenon.errors import ArgumentError
 
-TABLES = {"x": hints.TENSOR, "net": hints.MODULE, "tn": hints.TENON, "nn": hints.NN, "F": hints.FUNCTIONAL}
+TABLES = {"x": migration_hints.TENSOR, "net": migration_hints.MODULE, "tn": migration_hints.TENON, "nn": migration_hints.NN, "F": migration_hints.FUNCTIONAL}
 
 
 def known():

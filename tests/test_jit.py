@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.capture.tree import flatten
+from tenon.capture.pytree import flatten
 from tenon.errors import CaptureError, GradientError, ShapeError
 from tenon.observe import subscribe
-from tenon.state import changed
+from tenon.tensor_state import changed
 
 Program = Callable[[Callable[[Any], Any]], Iterator[Any]]
 

@@ -14,14 +14,18 @@ ROOT = Path(__file__).parent.parent
 
 # Low to high. A module imports from its own row or a lower one. `__init__` is the public API, `import tenon as tn`.
 LAYERS = """
-dataclasses atomic types dims sizes errors hints config observe locks garbage sharing dlpack tensor_file
+records atomic types dims size_assumptions errors migration_hints config observe locks gc_control buffer_ownership dlpack
+tensor_file
 graph
 ops
 autodiff passes loops dataflow
+llvm
+program
 backends
 runtime
+cpython
 pipeline
-autocast state in_place elements arrays tensor eager
+autocast tensor_state in_place tensor_views array_conversion tensor eager
 capture
 jit transforms random linalg extend
 array_api pytorch_names pytorch_methods distributed distributions fft nn optim data interop serialization debug testing
@@ -33,7 +37,7 @@ RANK = {name: rank for rank, row in enumerate(LAYERS.strip().splitlines()) for n
 
 # Who may import what is heavy or optional; everybody may import the other core dependencies.
 ONLY_IN = {
-    "llvmlite": {"backends", "runtime"},
+    "llvmlite": {"backends", "cpython", "llvm"},
     "sklearn": {"data"},
     "rich": {"debug"},
     "matplotlib": {"debug"},
@@ -160,7 +164,7 @@ def package(root: Path, **files: str) -> Path:
         ("def f():\n    from ..ops import add", "tenon/graph/ir.py:2: graph imports ops, which is above it"),
         ("from tenon import nn", "tenon/graph/ir.py:1: graph imports nn, which is above it"),
         ("import tenon as tn", "tenon/graph/ir.py:1: graph imports __init__, which is above it"),
-        ("import llvmlite.ir", "tenon/graph/ir.py:1: graph imports llvmlite, which only backends and runtime may"),
+        ("import llvmlite.ir", "tenon/graph/ir.py:1: graph imports llvmlite, which only backends and cpython and llvm may"),
         ("from tenon.types import DType", None),
         ("from . import text", None),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import tenon.jit", None),

@@ -25,11 +25,11 @@ from operator_examples import (
     weighted,
     with_floats,
 )
-from tenon.dataclasses import replace
 from tenon.errors import DTypeError, TenonError
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_example, parse_graph, print_graph
 from tenon.graph.verify import verify
+from tenon.records import replace
 from tenon.types import TensorType, as_dtype, float64
 
 # ---------------------------------------------------------------- tests made from examples

@@ -5,7 +5,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.sharing import EXPORTS, is_private, watch
+from tenon.buffer_ownership import EXPORTS, is_private, watch
 
 
 def payload(x):

@@ -14,7 +14,7 @@ from tenon import nn
 from tenon.errors import ArgumentError, CaptureError, GradientError, ShapeError
 from tenon.graph.op import OPS
 from tenon.graph.text import Example, parse_example
-from tenon.transforms import batch_rules, batching
+from tenon.transforms import vmap_interpreter, vmap_rules
 from tenon.types import TensorType, float64
 
 SIZE = 3
@@ -44,8 +44,8 @@ def test_every_operator_on_a_batch_is_the_loop_over_it(text: str, monkeypatch: p
     example = parse_example(text)
     arrays = batches(example, example.inputs)
     fallen: list[str] = []
-    loop = batching.one_by_one
-    monkeypatch.setattr(batching, "one_by_one", lambda op, *rest: fallen.append(op.name) or loop(op, *rest))
+    loop = vmap_interpreter.one_by_one
+    monkeypatch.setattr(vmap_interpreter, "one_by_one", lambda op, *rest: fallen.append(op.name) or loop(op, *rest))
     for flags in choices(len(arrays)):
         tensors = [tn.asarray(a if flag else a[0]) for a, flag in zip(arrays, flags, strict=True)]
         axes = tuple(0 if flag else None for flag in flags)
@@ -56,7 +56,7 @@ def test_every_operator_on_a_batch_is_the_loop_over_it(text: str, monkeypatch: p
         for k, got in enumerate(found):
             expected = np.stack([row[k].numpy() for row in rows])
             close(got.numpy(), expected, got.dtype)
-    assert not [name for name in fallen if batch_rules.rule_of(OPS[name]) and name not in SOMETIMES]
+    assert not [name for name in fallen if vmap_rules.rule_of(OPS[name]) and name not in SOMETIMES]
 
 
 @pytest.mark.parametrize("text", [p for p in differentiable() if "error" not in p.id])
@@ -76,7 +76,7 @@ def test_gradients_an_example_are_those_of_the_loop(text: str) -> None:
 
 
 def test_an_operator_without_a_rule_runs_example_by_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(batch_rules.RULES, "cumsum")
+    monkeypatch.delitem(vmap_rules.RULES, "cumsum")
     x = tn.tensor(np.arange(6.0).reshape(3, 2))
     for run in (tn.vmap(lambda x: tn.cumsum(x, axis=0)), tn.jit(tn.vmap(lambda x: tn.cumsum(x, axis=0)))):
         np.testing.assert_array_equal(run(x).numpy(), np.cumsum(x.numpy(), axis=1))
@@ -266,4 +266,4 @@ def test_the_gradient_of_pooling_on_a_batch() -> None:
 
 
 def test_every_rule_belongs_to_an_operator() -> None:
-    assert not set(batch_rules.RULES) - set(OPS)
+    assert not set(vmap_rules.RULES) - set(OPS)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.capture.tree import flatten
+from tenon.capture.pytree import flatten
 from tenon.errors import CaptureError, OutOfRange
 from tenon.transforms import one_example
 

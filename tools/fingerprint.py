@@ -87,30 +87,30 @@ def workload_texts(name: str) -> Iterator[Text]:
 
 def with_text_alone() -> None:
     """Let nobody compile a kernel before a run wants it, since there is none; that would take most of the time."""
-    from tenon.backends.cpu import backend
+    from tenon.backends.cpu import compile_graph
 
-    backend.start = lambda unit, pool: None
+    compile_graph.start = lambda unit, pool: None
 
 
 def native_texts() -> Iterator[Text]:
     """Of the functions that run programs, answer calls and compute eagerly, by the library that they are in."""
-    from tenon.backends import native
-    from tenon.backends.cpu.calls import library
-    from tenon.backends.cpu.driver import driver
-    from tenon.backends.threads import default_sleep, entries
-    from tenon.capture.warm import _slots
-    from tenon.eager.native import _machine
+    from tenon.capture.fast_call import _slots
+    from tenon.cpython.jit_fast_call import library
+    from tenon.eager.native_fast_path import _machine
+    from tenon.llvm import function_builder
+    from tenon.llvm.native_thread_pool import default_sleep, entries
+    from tenon.program.step_executor import driver
 
     texts: list[Text] = []
-    make = native.library
+    make = function_builder.library
 
     def note(name: str, *constants: int, module_of: Callable[..., Any]) -> Any:
         texts.append(("llvm", name.replace(" ", "_"), str(module_of(*constants))))
         return make(name, *constants, module_of=module_of)
 
-    native.library = note
+    function_builder.library = note
     driver(), entries(default_sleep()), library(_slots()), _machine()
-    native.library = make
+    function_builder.library = make
     yield from texts
 
 

@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from tenon.atomic import at_once
-from tenon.backends.base import Array, Backend, Then
-from tenon.dataclasses import dataclass
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
+from tenon.program.backend_interface import Array, Backend, Then
+from tenon.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 from tenon.capture.classes import is_library
-from tenon.capture.names import module_of
-from tenon.capture.watch import FRONT_END, follows
+from tenon.capture.code_monitor import FRONT_END, follows
+from tenon.capture.code_names import module_of
 from tenon.tensor import Tensor
 
 READ_WHOLE = (list, dict, set, types.CellType, functools.partial, weakref.ref)     # these types, and not what inherits

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tenon.backends.workers import Workers
 from tenon.capture.captured import Captured
-from tenon.capture.constants import WithConstants, given
+from tenon.capture.constant_weights import WithConstants, given
 from tenon.capture.trace import Argument
-from tenon.eager.calls import program_of
+from tenon.eager.dispatch import program_of
+from tenon.llvm.compile_pool import Workers
 
 
 class InTheBackground:

@@ -1,7 +1,7 @@
 """One capture of a call: its graph, what it needs to hold, and what is done with its results.
 
-`tenon.capture.conclude` makes it when the function has returned; `tenon.capture.replay` compares it with a call and
-runs it, `tenon.capture.settle` does with the results what is to be done.
+`tenon.capture.finish_capture` makes it when the function has returned; `tenon.capture.replay` compares it with a call
+and runs it, `tenon.capture.settle` does with the results what is to be done.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from typing import Any
 
 import numpy as np
 
-from tenon.backends.base import Executable
-from tenon.capture.constants import WithConstants, array_of
+from tenon.capture.constant_weights import WithConstants, array_of
 from tenon.capture.effects import Effect
 from tenon.capture.guards import Guards
-from tenon.capture.keys import aliases, leaf_key
-from tenon.capture.leaves import FromContainers, Nest, OneOf, is_decided_by_data, results_in
+from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.output_effects import OutputEffects
 from tenon.capture.prologue import Further, Prologue
+from tenon.capture.pytree import Structure
 from tenon.capture.residuals import Halves, halves
+from tenon.capture.result_leaves import FromContainers, Nest, OneOf, is_decided_by_data, results_in
 from tenon.capture.sightings import Sightings
 from tenon.capture.trace import Argument, Held, Source
-from tenon.capture.tree import Structure
-from tenon.dataclasses import dataclass, field
-from tenon.eager.calls import program_of
+from tenon.eager.dispatch import program_of
 from tenon.graph.ir import Graph, Value
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.locks import Lock, cached_property
 from tenon.observe import timed
-from tenon.sizes import Assumptions
+from tenon.program.backend_interface import Executable
+from tenon.records import dataclass, field
+from tenon.size_assumptions import Assumptions
 from tenon.tensor import Tensor, asarray
 from tenon.types import TensorType
 
@@ -94,7 +94,7 @@ class Captured:
     calls: int = 0                              # that went the long way
     failures: int = 0                           # calls in which the graph failed
     succeeded: bool = False                     # whether there was another one
-    short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
+    short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.fast_call`)
     checked: object = None                      # the last change of a tensor when the held tensors were right
     making: Any = None                      # its code, where another thread makes it (`tenon.capture.background`)
     seconds: dict[str, float] = field(default_factory=dict)     # that capturing and compiling took

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from tenon.capture.acts import COMPUTING
-from tenon.capture.names import module_of, names_of
-from tenon.capture.watch import LIBRARIES
+from tenon.capture.code_monitor import LIBRARIES
+from tenon.capture.code_names import module_of, names_of
 from tenon.tensor import Tensor
 
 OF_ITSELF = tuple(f"/{name}.py" for name in (

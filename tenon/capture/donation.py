@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.runtime.results import SMALLEST, Lease, take
+from tenon.runtime.buffer_pool import SMALLEST, Lease, take
 from tenon.tensor import Tensor
 
 Sharing = tuple[set[int], set[int], set[int]]

@@ -16,9 +16,9 @@ from operator import call, is_
 from typing import Any
 
 from tenon.atomic import Store, at_once, keep
-from tenon.capture.names import module_of
-from tenon.dataclasses import dataclass
-from tenon.state import noted_change
+from tenon.capture.code_names import module_of
+from tenon.records import dataclass
+from tenon.tensor_state import noted_change
 
 MISSING = object()
 

@@ -15,9 +15,9 @@ from tenon.atomic import at_once, later
 from tenon.capture.captured import Captured
 from tenon.capture.effects import STORES, Effect
 from tenon.capture.guards import is_atom
-from tenon.capture.leaves import FromArguments, FromGraph
 from tenon.capture.output_effects import OutputEffects, filled
-from tenon.capture.tree import LEAF
+from tenon.capture.pytree import LEAF
+from tenon.capture.result_leaves import FromArguments, FromGraph
 from tenon.tensor import fresh
 
 Epilogue = Callable[[Sequence[Any], Sequence[Any]], Any]

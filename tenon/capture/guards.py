@@ -2,7 +2,7 @@
 
 A `Group` is a holder (an object's attributes, a list, the closure of a function), what reads it, and what was read:
 immutable values are compared by equality, everything else by identity.  `Guards` checks all groups in one pass of
-C code and looks at them one by one only where that fails.  `tenon.capture.reach` finds the groups.
+C code and looks at them one by one only where that fails.  `tenon.capture.guard_discovery` finds the groups.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dataclasses import dataclass
-from tenon.graph.structure import exactly
+from tenon.graph.structural_key import exactly
+from tenon.records import dataclass
 from tenon.types import DType
 
 ATOMS = (bool, int, float, complex, str, bytes, type(None), np.dtype, range, type(Ellipsis), slice)

@@ -11,7 +11,7 @@ import signal
 import types
 from functools import lru_cache
 
-from tenon.capture.watch import UnsafeCall
+from tenon.capture.code_monitor import UnsafeCall
 from tenon.dims import PinnedSize
 
 OF_CAPTURE = (UnsafeCall, PinnedSize, GeneratorExit)

@@ -14,8 +14,8 @@ from typing import Any
 from tenon.atomic import ignored, later
 from tenon.capture.captured import KEPT, Captured, Change, holder_of
 from tenon.capture.settle import Results
-from tenon.dataclasses import replace
-from tenon.state import TensorState
+from tenon.records import replace
+from tenon.tensor_state import TensorState
 
 STATE = attrgetter("own")
 

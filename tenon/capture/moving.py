@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from tenon.capture.classes import has_own
-from tenon.capture.places import ARGUMENT, LENGTH, NUMBERS, PART, Key, Place
+from tenon.capture.guard_places import ARGUMENT, LENGTH, NUMBERS, PART, Key, Place
 from tenon.capture.prologue import Further
-from tenon.capture.symnumber import Numbers, SymNumber
+from tenon.capture.symbolic_numbers import Numbers, SymNumber
 from tenon.tensor import Tensor
 
 

@@ -16,15 +16,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tenon.capture.symnumber import SymNumber
-from tenon.capture.watch import UnsafeCall
-from tenon.dataclasses import dataclass
+from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.symbolic_numbers import SymNumber
 from tenon.dims import SymbolicDim
 from tenon.errors import user_location
 from tenon.locks import cached_property
 from tenon.ops.say import Heard
-from tenon.state import TensorState
+from tenon.records import dataclass
 from tenon.tensor import Tensor
+from tenon.tensor_state import TensorState
 
 # Methods of text whose result is text again.
 TEXTUAL = frozenset(("upper", "lower", "title", "capitalize", "swapcase", "casefold", "strip", "lstrip", "rstrip",

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tenon.capture.alike import interchangeable
+from tenon.capture.argument_roots import direct, reference, roots_of, weakly
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.effects import MISSING
+from tenon.capture.guard_places import ARGUMENT, NUMBERS, Place, changed, group_at, swapped, without
 from tenon.capture.guards import CLASS, Group, Guards, is_atom, same_atom
-from tenon.capture.leaves import FromArguments, FromContainers, FromGraph, FromOutside, FromSize, OneOf
-from tenon.capture.places import ARGUMENT, NUMBERS, Place, changed, group_at, swapped, without
 from tenon.capture.prologue import Further
-from tenon.capture.roots import direct, reference, roots_of, weakly
+from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside, FromSize, OneOf
 from tenon.capture.trace import GradientOf, Held
-from tenon.dataclasses import dataclass, replace
+from tenon.records import dataclass, replace
 
 ANY = object()      # what nobody looks at
 SIMPLE = (FromGraph, FromOutside, FromArguments, FromContainers, FromSize)

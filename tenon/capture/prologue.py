@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT, Place
 from tenon.capture.guards import same_atom
-from tenon.capture.places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT, Place
-from tenon.capture.symnumber import Asked, Computed, Numbers, SymNumber, scalar
-from tenon.dataclasses import dataclass
+from tenon.capture.symbolic_numbers import Asked, Computed, Numbers, SymNumber, scalar
 from tenon.graph.build import LARGEST
+from tenon.records import dataclass
 from tenon.types import DType, TensorType, float64
 
 Prologue = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.guards import same_atom, short
-from tenon.capture.keys import aliases, leaf_key
+from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.settle import fits
 from tenon.tensor import Tensor
 from tenon.types import DType

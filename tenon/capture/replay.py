@@ -18,14 +18,14 @@ from tenon.capture.residuals import recorded_call
 from tenon.capture.settle import OnTape, Results, Settlement, Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Source
 from tenon.config import ConfigError
-from tenon.eager.recording import is_grad_enabled
+from tenon.eager.grad_mode import is_grad_enabled
 from tenon.errors import CompilerDefect, OverBudget, TenonError
 from tenon.graph.ir import Value
 from tenon.in_place import Loans
 from tenon.ops.say import hearing
 from tenon.runtime.forks import FORKING, Phase
-from tenon.state import last_change
 from tenon.tensor import Tensor
+from tenon.tensor_state import last_change
 
 
 def holds(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> bool:

@@ -1,9 +1,9 @@
 """A captured graph on the tape: one program computes its results and what the gradient needs, another the gradient.
 
 Without this, the gradient's program would compute the results once more.  What is kept is what crosses from one part of
-the derivative graph to the other (`tenon.graph.cut.split`); parameters are not copied, and what is as cheap to compute
-as to keep is computed again.  A gradient that is itself recorded is the pullback of the whole graph, a `call`, which
-has derivatives of any order.
+the derivative graph to the other (`tenon.graph.partition.split`); parameters are not copied, and what is as cheap to
+compute as to keep is computed again.  A gradient that is itself recorded is the pullback of the whole graph, a `call`,
+which has derivatives of any order.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from tenon.autodiff import call
-from tenon.capture.presence import use
-from tenon.dataclasses import dataclass, replace
-from tenon.eager.calls import program_of
-from tenon.eager.recording import is_grad_enabled
+from tenon.capture.conditional_gradients import use
+from tenon.eager.dispatch import program_of
+from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved
 from tenon.errors import GradientError
-from tenon.graph.cut import derivative_of, has_effect, split
+from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Value
-from tenon.graph.remember import once_a_graph
+from tenon.graph.partition import derivative_of, has_effect, split
 from tenon.locks import unforked
 from tenon.ops.creation import zeros_like
-from tenon.sizes import told_by
+from tenon.records import dataclass, replace
+from tenon.size_assumptions import told_by
 from tenon.tensor import Tensor, fresh
 
 

@@ -17,9 +17,10 @@ from typing import Any
 
 from tenon.atomic import Store
 from tenon.capture.captured import KEPT, Captured, Change, holder_of
-from tenon.capture.convert.several import element
+from tenon.capture.convert.tensor_list import element
 from tenon.capture.effects import STORES
-from tenon.capture.leaves import (
+from tenon.capture.output_effects import filled
+from tenon.capture.result_leaves import (
     FromArguments,
     FromContainers,
     FromGraph,
@@ -31,15 +32,14 @@ from tenon.capture.leaves import (
     Shared,
     Written,
 )
-from tenon.capture.output_effects import filled
 from tenon.capture.trace import GradientOf, Held, Source
 from tenon.dims import Dim, evaluate
 from tenon.eager.tape import RELEASED
 from tenon.errors import CaptureError
 from tenon.ops.say import Heard
-from tenon.sizes import learn
-from tenon.state import TensorState, noted_change
+from tenon.size_assumptions import learn
 from tenon.tensor import Tensor
+from tenon.tensor_state import TensorState, noted_change
 from tenon.types import TensorType
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from types import CodeType, FrameType
 from typing import Any
 
-from tenon.dataclasses import dataclass
 from tenon.graph.ir import Value
+from tenon.records import dataclass
 from tenon.tensor import Tensor
 
 

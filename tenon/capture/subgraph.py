@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tenon.capture.trace import Capture
-from tenon.eager.recording import no_grad
+from tenon.eager.grad_mode import no_grad
 from tenon.errors import CaptureError
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Value

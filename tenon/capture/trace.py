@@ -16,15 +16,14 @@ from typing import Any
 import numpy as np
 
 from tenon.autocast import autocasting
-from tenon.capture.checks import unread
+from tenon.capture.code_monitor import UnsafeCall, Watch, unwatched
+from tenon.capture.conditional_gradients import reached_by_data
+from tenon.capture.may_raise import unread
 from tenon.capture.output_effects import OutputEffect
-from tenon.capture.presence import reached_by_data
-from tenon.capture.symnumber import Numbers, SymNumber, nest_known
-from tenon.capture.watch import UnsafeCall, Watch, unwatched
-from tenon.dataclasses import dataclass, replace
+from tenon.capture.symbolic_numbers import Numbers, SymNumber, nest_known
 from tenon.dims import Dim
-from tenon.eager.calls import TensorInterpreter
-from tenon.eager.recording import is_grad_enabled
+from tenon.eager.dispatch import TensorInterpreter
+from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved_as
 from tenon.errors import Location, TenonError, user_location
 from tenon.graph.build import PYTHON_SCALARS, Builder, canonical_attrs, literal, separate
@@ -32,8 +31,9 @@ from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op, using
 from tenon.ops.arithmetic import add
 from tenon.ops.barrier import stop_gradient
-from tenon.state import Payload, TensorState, recorder
+from tenon.records import dataclass, replace
 from tenon.tensor import Tensor
+from tenon.tensor_state import Payload, TensorState, recorder
 from tenon.types import DType, TensorType, as_dtype
 
 SMALL_CONSTANT = 64     # elements; larger arrays are parameters of the graph

@@ -13,9 +13,9 @@ import numpy as np
 
 from tenon.data.dataset import IterableDataset
 from tenon.data.sampler import BatchSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
-from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, ShapeError
 from tenon.random import Generator, default_generator
+from tenon.records import dataclass
 from tenon.tensor import Tensor, tensor
 
 

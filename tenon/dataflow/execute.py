@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dataclasses import dataclass, field
-from tenon.dataflow.ir import Dataflow, Edge, Primitive, Vertex
+from tenon.dataflow.dataflow_ir import Dataflow, Edge, Primitive, Vertex
 from tenon.errors import GraphError
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
 from tenon.graph.ir import Literal
 from tenon.graph.op import Op
+from tenon.records import dataclass, field
 from tenon.types import STACK, TensorType
 
 DEAD = object()         # the token of an output that is not taken

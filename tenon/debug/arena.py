@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.backends.cpu.steps import (
+from tenon.program.kernel import count
+from tenon.program.steps import (
     CopyStep,
     KernelStep,
     Leaf,
@@ -16,7 +17,6 @@ from tenon.backends.cpu.steps import (
     leaves,
     touched,
 )
-from tenon.backends.cpu.unit import count
 from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
 

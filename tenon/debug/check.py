@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from tenon.backends.cpu.steps import HostStep, KernelStep, LookStep, Storage
-from tenon.dataclasses import dataclass, field
 from tenon.debug.looked_at import jitted_of, looked_at
 from tenon.debug.summary import summary_of
 from tenon.errors import ArgumentError, Location, TenonError
 from tenon.graph.interpret import interpret, running, witnessed
 from tenon.graph.ir import Literal, Node, Value
 from tenon.ops.call import fused
+from tenon.program.steps import HostStep, KernelStep, LookStep, Storage
+from tenon.records import dataclass, field
 from tenon.runtime.frame import Frame
 from tenon.runtime.looking import Again, Halted, inputs_of, outputs_of
 

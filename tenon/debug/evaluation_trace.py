@@ -14,18 +14,18 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon.autodiff import pullback
-from tenon.dataclasses import dataclass
 from tenon.debug.console import plain_table, table
 from tenon.debug.symbolic import Expression, number, pulled, simplified
-from tenon.eager.recording import no_grad
+from tenon.eager.grad_mode import no_grad
 from tenon.eager.tape import TapeNode
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Literal
 from tenon.graph.op import Op
 from tenon.jit import Jitted
 from tenon.ops.creation import ones_like
+from tenon.records import dataclass
 from tenon.tensor import Tensor, asarray
-from tenon.transforms.follow import Followed
+from tenon.transforms.differentiate import Followed
 from tenon.types import float64
 
 COLUMNS = ("", "primal", "value", "", "adjoint", "value")

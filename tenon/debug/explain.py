@@ -7,19 +7,19 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
+from tenon.capture.capture_cache import Reason, Record, argument_names
 from tenon.capture.captured import Captured
-from tenon.capture.constants import late_program
+from tenon.capture.constant_weights import late_program
 from tenon.capture.effects import Effect
 from tenon.capture.guards import is_atom
-from tenon.capture.record import Reason, Record, argument_names
+from tenon.capture.pytree import unfold
 from tenon.capture.trace import Argument, GradientOf
-from tenon.capture.tree import unfold
-from tenon.dataclasses import dataclass
 from tenon.debug.notebook import MONOSPACE, block
 from tenon.debug.source_lines import GRAPH, PYTHON, STOP, Line, source_lines
 from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError, CaptureError
 from tenon.jit import Jitted, jit
+from tenon.records import dataclass
 
 SHOWN = 12      # of a long list
 STAGES = ("capture", "compile", "machine_code", "layout", "first_run")

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tenon.eager.recording import no_grad
+from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import zeros_like
 from tenon.tensor import Tensor, asarray, tensor
-from tenon.transforms.follow import Nest
+from tenon.transforms.differentiate import Nest
 from tenon.transforms.gradients import vjp
 from tenon.types import complex128, float64
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from tenon.backends.base import Executable
 from tenon.capture.captured import Captured
-from tenon.capture.constants import late_program
-from tenon.eager.calls import program_of
-from tenon.eager.recording import is_grad_enabled
+from tenon.capture.constant_weights import late_program
+from tenon.eager.dispatch import program_of
+from tenon.eager.grad_mode import is_grad_enabled
 from tenon.errors import ArgumentError, TenonError
 from tenon.jit import Around, Jitted, Run
+from tenon.program.backend_interface import Executable
 from tenon.runtime.looking import Halted, Looked, Looker
 from tenon.runtime.program import Program
 from tenon.runtime.staged import Staged

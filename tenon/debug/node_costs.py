@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenon.backends.cpu.steps import HostStep, KernelStep, Leaf
-from tenon.backends.cpu.unit import VIEWS, count, multiply_adds, node_work
 from tenon.graph.ir import Node, Value
-from tenon.loops.claims import attended
+from tenon.loops.whole_operators import attended
 from tenon.ops.attention import attention, attention_gradient
+from tenon.program.kernel import VIEWS, count, multiply_adds, node_work
+from tenon.program.steps import HostStep, KernelStep, Leaf
 
 Sizes = Mapping[str, int]
 MOVES = frozenset({"cast", "where", "copy"})                            # elementwise, and no arithmetic

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tenon.dataclasses import dataclass
 from tenon.errors import PACKAGE, ArgumentError
 from tenon.graph.operators import Operators
 from tenon.locks import Lock
+from tenon.records import dataclass
 
 Call = Callable[[tuple[Any, ...], Mapping[str, Any]], bool]
 

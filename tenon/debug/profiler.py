@@ -19,20 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from tenon.backends.base import Executable
-from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.shares import PARTS
-from tenon.backends.cpu.steps import HostStep, KernelStep, Leaf, leaves, touched
-from tenon.backends.cpu.unit import multiply_adds
 from tenon.capture.captured import Captured
-from tenon.capture.constants import WithConstants, given, late_program
-from tenon.capture.tree import unfold
-from tenon.dataclasses import dataclass, field
+from tenon.capture.constant_weights import WithConstants, given, late_program
+from tenon.capture.pytree import unfold
 from tenon.dims import evaluate
 from tenon.errors import ArgumentError, Location
 from tenon.graph.interpret import running
 from tenon.graph.ir import Node
 from tenon.jit import Jitted
+from tenon.llvm.work_partition import PARTS
+from tenon.program import step_executor as native
+from tenon.program.backend_interface import Executable
+from tenon.program.kernel import multiply_adds
+from tenon.program.steps import HostStep, KernelStep, Leaf, leaves, touched
+from tenon.records import dataclass, field
 from tenon.runtime.frame import Frame
 from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program

@@ -8,9 +8,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from types import CodeType
 
-from tenon.dataclasses import dataclass
 from tenon.errors import Location
 from tenon.graph.ir import Node
+from tenon.records import dataclass
 
 GRAPH, PYTHON, STOP = "graph", "python", "stop"
 MOST_LINES = 200

@@ -10,7 +10,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from tenon.capture.constants import late_program
+from tenon.capture.constant_weights import late_program
 from tenon.dims import SymbolicDim
 from tenon.errors import PACKAGE, ArgumentError, Location, TenonError, location_of
 from tenon.graph.text import parse_graph, parse_type, print_graph

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dataclasses import dataclass
+from tenon.records import dataclass
 
 BINS = 10
 SAMPLE = 4096           # elements that a histogram counts at least

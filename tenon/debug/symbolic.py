@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.autodiff import open_composites
-from tenon.capture.leaves import FromGraph, FromOutside, Nest, OneOf
+from tenon.capture.result_leaves import FromGraph, FromOutside, Nest, OneOf
 from tenon.capture.trace import Argument, Held, Source
-from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, GradientError
 from tenon.graph.build import trace
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS, Op
 from tenon.jit import Jitted, jit
 from tenon.locks import cached_property
-from tenon.ops.control import cond
+from tenon.ops.branches import cond
+from tenon.records import dataclass
 from tenon.tensor import Tensor, asarray, tensor
 from tenon.types import TensorType, float64
 

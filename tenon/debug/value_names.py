@@ -18,12 +18,12 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.trace import Held
-from tenon.dataclasses import dataclass
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value
 from tenon.jit import Jitted
 from tenon.nn.module import Module
 from tenon.optim.optimizer import Optimizer
+from tenon.records import dataclass
 
 Span = tuple[str, int, int | None, int | None]      # file, line, first and last column
 

@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 
 from tenon.autodiff import inner_gradients
-from tenon.backends.cpu.steps import HostStep, KernelStep, LookStep
 from tenon.capture.captured import Captured
-from tenon.dataclasses import dataclass, field, replace
 from tenon.debug.looked_at import jitted_of, looked_at
 from tenon.debug.summary import Summary, summary_of
 from tenon.debug.value_names import Named, Names, all_nodes, span_of
 from tenon.errors import ArgumentError, Location
 from tenon.graph.compare import difference
-from tenon.graph.cut import needed
 from tenon.graph.interpret import interpret, witnessed
 from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.partition import needed
 from tenon.jit import Jitted, Run
 from tenon.ops.call import fused
+from tenon.program.steps import HostStep, KernelStep, LookStep
+from tenon.records import dataclass, field, replace
 from tenon.runtime.frame import Frame
 from tenon.runtime.looking import copy_of, outputs_of
 from tenon.tensor import Tensor

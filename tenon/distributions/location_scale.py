@@ -8,10 +8,10 @@ from typing import Any
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.parameters import a_number, check, positive, together
 from tenon.ops.arithmetic import abs_, sign, square
+from tenon.ops.bit_exact_math import portable_log, scaled
 from tenon.ops.comparison import clip, where
 from tenon.ops.creation import full_like, zeros_like
 from tenon.ops.exponential import exp, expm1, log, log1p
-from tenon.ops.portable import portable_log, scaled
 from tenon.ops.special import erf, erfinv
 from tenon.ops.trigonometric import atan, tan
 from tenon.random import exponential, rand, randn

@@ -10,11 +10,11 @@ from tenon.distributions.distribution import Distribution
 from tenon.distributions.parameters import a_number, together
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.arithmetic import square
-from tenon.ops.arranging import swapaxes
 from tenon.ops.diagonal import diagonal
 from tenon.ops.exponential import log
-from tenon.ops.factors import cholesky
-from tenon.ops.linalg import matmul
+from tenon.ops.joining_and_axes import swapaxes
+from tenon.ops.matrix_factorizations import cholesky
+from tenon.ops.matrix_products import matmul
 from tenon.ops.reduction import sum_
 from tenon.ops.shape import broadcast_to
 from tenon.ops.solving import inv, solve_triangular

@@ -10,9 +10,9 @@ from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.op import current
 from tenon.graph.promotion import floating
 from tenon.ops.activations import log_softmax, softmax, softplus
-from tenon.ops.arranging import broadcast_arrays
 from tenon.ops.comparison import clip
 from tenon.ops.exponential import log, sigmoid
+from tenon.ops.joining_and_axes import broadcast_arrays
 from tenon.ops.reduction import all_, sum_
 from tenon.tensor import Tensor, asarray
 

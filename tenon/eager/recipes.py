@@ -18,19 +18,19 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from tenon.eager.fused import Fuser
-from tenon.eager.heavy import heavy_program, run_whole
-from tenon.eager.prepared import prepared
-from tenon.eager.quiet import quiet
-from tenon.eager.steps import Steps, steps_of
-from tenon.eager.warming import warming
+from tenon.eager.compiled_ops import heavy_program, run_whole
+from tenon.eager.errstate import quiet
+from tenon.eager.fuse_steps import Fuser
+from tenon.eager.specialized_calls import prepared
+from tenon.eager.tier_up import warming
+from tenon.eager.trace_reference import Steps, steps_of
 from tenon.graph.build import expansion, types_of
 from tenon.graph.interpret import NARROW, as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS
 from tenon.ops.shape import spread
-from tenon.runtime.results import LARGE as LARGE_MEMORY
-from tenon.runtime.results import filled
+from tenon.runtime.buffer_pool import LARGE as LARGE_MEMORY
+from tenon.runtime.buffer_pool import filled
 from tenon.types import TensorType, as_dtype, broadcast_shapes
 
 MOST_KEPT = 4096        # elements of a constant that is worth keeping

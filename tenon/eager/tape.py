@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tenon.autodiff import Rule, call
-from tenon.eager.descent import descend, is_plain, ways
+from tenon.eager.backward_arrays import descend, is_plain, ways
 from tenon.errors import GradientError, Location
 from tenon.ops.barrier import barrier
-from tenon.state import Examples, Payload, TensorState, recorder
 from tenon.tensor import Tensor
+from tenon.tensor_state import Examples, Payload, TensorState, recorder
 from tenon.types import DTYPE_OF, DType, as_dtype
 
 _release = methodcaller("release")

@@ -18,7 +18,7 @@ from tenon.errors import CaptureError, DTypeError, GraphError, Location, TenonEr
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import OPS, Op, interpreter, using
 from tenon.graph.promotion import separate
-from tenon.graph.structure import Exact
+from tenon.graph.structural_key import Exact
 from tenon.observe import emit as tell
 from tenon.types import TOKEN, DType, TensorType, as_dtype, broadcast_shapes
 

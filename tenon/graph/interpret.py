@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dataclasses import dataclass, field
 from tenon.dims import SymbolicDim, evaluate
 from tenon.errors import DTypeError, GraphError, ShapeError
 from tenon.graph.build import expansion
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.kernels import Kernel
 from tenon.graph.op import Op
-from tenon.sizes import learn
+from tenon.records import dataclass, field
+from tenon.size_assumptions import learn
 from tenon.types import TOKEN, DType, TensorType, as_dtype, bfloat16, float16
 
 NARROW = (float16, bfloat16)    # computed in float32 and rounded once, as compiled code does

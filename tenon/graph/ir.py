@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tenon.dataclasses import dataclass, field
 from tenon.dims import Dim, SymbolicDim, symbols
 from tenon.errors import Location
 from tenon.graph.operators import Traced
+from tenon.records import dataclass, field
 from tenon.types import DType, Shape, TensorType
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tenon.dataclasses import dataclass
 from tenon.graph.ir import Node
 from tenon.graph.op import Op
+from tenon.records import dataclass
 from tenon.types import TensorType
 
 

@@ -5,9 +5,9 @@
 The signature of `type` is the signature of the operator: positional parameters are data (a default of None makes one
 optional, `*xs` takes any number), keyword-only parameters are static attributes.  Exactly one of these is its meaning:
 
-    compute(s, i, *loads, **attrs)   the scalar at output index `i`; `s` is whoever asks (tenon.loops.build)
+    compute(s, i, *loads, **attrs)   the scalar at output index `i`; `s` is whoever asks (loops.expression_builder)
     expand(*inputs, **attrs)         the same thing in simpler operators
-    fill(s, *loads, **attrs)         loops that store the output in an order (tenon.loops.filling)
+    fill(s, *loads, **attrs)         loops that store the output in an order (tenon.loops.lower_fill)
     host                             only `ref`: a step that NumPy does at run time
 
 Calling an operator asks the innermost interpreter what the call means: evaluate, record, or rewrite.
@@ -22,11 +22,11 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any, Protocol
 
-from tenon.dataclasses import dataclass, field
 from tenon.errors import KNOWN_CODE, ArgumentError, TenonError
-from tenon.garbage import COLLECTOR
-from tenon.graph.misuse import MISUSE, misused
+from tenon.gc_control import COLLECTOR
+from tenon.graph.argument_errors import MISUSE, misused
 from tenon.graph.synonyms import axis_first, renamed
+from tenon.records import dataclass, field
 from tenon.types import TensorType
 
 Types = TensorType | tuple[TensorType, ...]
@@ -179,7 +179,7 @@ class Op(Called):
     effect: bool = False                                # ordered with other effects, never removed
     handles: bool = False                               # takes stacks and tokens too, and passes them on as they are
     data_dependent: bool = False                        # the output shape depends on the data: eager only
-    batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.transforms.batch_rules)
+    batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.transforms.vmap_rules)
     domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
     doc: str = ""

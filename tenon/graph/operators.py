@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tenon.hints import present
+from tenon.migration_hints import present
 
 
 class Operators:

@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tenon.dataclasses import dataclass
 from tenon.dims import parse_dim
 from tenon.errors import GraphError, Location, TenonError
 from tenon.graph.build import literal
-from tenon.graph.cut import extent
 from tenon.graph.ir import AS_READ, Graph, Literal, Node, Value
 from tenon.graph.op import OPS, Op
+from tenon.graph.partition import extent
+from tenon.records import dataclass
 from tenon.types import BY_SHORT, DType, TensorType
 
 NUMBERS = {"inf": math.inf, "nan": math.nan}

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from tenon.dataclasses import dataclass
 from tenon.dims import evaluate
 from tenon.graph.ir import Graph
+from tenon.records import dataclass
 from tenon.types import TensorType
 
 SPECIAL = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan)

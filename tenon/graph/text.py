@@ -18,6 +18,7 @@ from typing import Any
 
 from tenon.dims import SymbolicDim
 from tenon.errors import GraphError
+from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Literal, Node, Value, graphs_in
 from tenon.graph.parse import (
     RESERVED,
@@ -27,7 +28,6 @@ from tenon.graph.parse import (
     parse_graph,
     parse_type,
 )
-from tenon.graph.remember import once_a_graph
 from tenon.types import DType
 
 __all__ = ["Example", "attribute_text", "key_of", "key_of_nodes", "parse_attribute", "parse_example", "parse_graph",

@@ -21,9 +21,9 @@ import numpy as np
 from tenon.dims import evaluate
 from tenon.errors import CompilerDefect, GraphError, TenonError
 from tenon.graph.compare import difference
-from tenon.graph.cut import has_effect
 from tenon.graph.interpret import OutOfPatience, interpret, with_patience
 from tenon.graph.ir import Graph
+from tenon.graph.partition import has_effect
 from tenon.graph.sample_inputs import Sample, sample_inputs
 from tenon.graph.text import parse_graph, print_graph
 from tenon.observe import emit

@@ -18,11 +18,11 @@ from tenon.dims import SymbolicDim
 from tenon.errors import ADDRESSABLE, GraphError, TenonError
 from tenon.graph.attributes import check_attributes
 from tenon.graph.build import agree, canonical_attrs, types_of
-from tenon.graph.cut import extent, map_graphs
 from tenon.graph.interpret import concrete, concrete_type
 from tenon.graph.ir import Graph, Node, Value
-from tenon.graph.structure import exactly
-from tenon.sizes import told_by
+from tenon.graph.partition import extent, map_graphs
+from tenon.graph.structural_key import exactly
+from tenon.size_assumptions import told_by
 from tenon.types import TOKEN, TensorType, has_arrays
 
 MOST_AXES = 64              # of NumPy's arrays

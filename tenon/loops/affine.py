@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenon.dataclasses import dataclass
 from tenon.dims import Dim
 from tenon.dims import bounds as dim_bounds
 from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Index, Size, constant, size
+from tenon.records import dataclass
 from tenon.types import int64
 
 Bounds = tuple[Dim | None, Dim | None]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from tenon.dims import Dim
 from tenon.loops.expressions import Expr, Index, Reduce
-from tenon.loops.ir import Block, Let, Loop, roots, statements
+from tenon.loops.loop_ir import Block, Let, Loop, roots, statements
 from tenon.loops.traversal import parts, walk
 
 

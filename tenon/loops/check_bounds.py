@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenon.dataclasses import replace
 from tenon.errors import ACCESSES, Location
 from tenon.loops.expressions import CheckedIndex, Expr, Load
-from tenon.loops.ir import Block, Kernel, Let, Loop, Stmt, Store, Update, checks_of, roots
+from tenon.loops.loop_ir import Block, Kernel, Let, Loop, Stmt, Store, Update, checks_of, roots
 from tenon.loops.traversal import replace as replaced
 from tenon.loops.traversal import walk
 from tenon.loops.verify_bounds import Access, unproved
+from tenon.records import replace
 
 Accesses = Mapping[Stmt, list[Access]]
 LOOKING = (Let, Loop, Store, Update)        # statements that can

@@ -17,12 +17,12 @@ from tenon.errors import READS, ArgumentError
 from tenon.graph.ir import Node
 from tenon.loops.expressions import Cast, CheckedIndex, Expr, Index, lift, size
 from tenon.loops.ranges import Ranges
-from tenon.loops.simplify import TRUE, simplify
+from tenon.loops.simplify_expressions import TRUE, simplify
 from tenon.loops.traversal import walk
 from tenon.types import Shape, int64
 
 if TYPE_CHECKING:
-    from tenon.loops.build import Scalars
+    from tenon.loops.expression_builder import Scalars
 
 
 def within(s: Scalars, node: Node, place: int) -> Callable[[Any, Shape], tuple[Expr, ...]]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from tenon.dims import Dim
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, Size
-from tenon.loops.ir import Block, Contraction, Kernel, Let, Loop, Nest, Stmt, Store, roots
+from tenon.loops.loop_ir import Block, Contraction, Kernel, Let, Loop, Nest, Stmt, Store, roots
 from tenon.loops.traversal import walk
 from tenon.types import int64
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dataclasses import dataclass, field
 from tenon.dims import evaluate
 from tenon.errors import failed_check
 from tenon.loops.expressions import (
@@ -33,9 +32,10 @@ from tenon.loops.expressions import (
     Size,
     identity,
 )
-from tenon.loops.interpret import COMBINE, ELEMENTWISE, FUNCTIONS, converted, wide
-from tenon.loops.target import Target, levels
+from tenon.loops.loop_interpreter import COMBINE, ELEMENTWISE, FUNCTIONS, converted, wide
+from tenon.loops.store_target import Target, levels
 from tenon.loops.traversal import walk
+from tenon.records import dataclass, field
 
 MOST_ELEMENTS = 1 << 20     # of an array
 

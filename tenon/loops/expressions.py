@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dataclasses import dataclass
 from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import Location
-from tenon.loops.interned import Interned
+from tenon.loops.hash_consing import Interned
 from tenon.loops.traversal import in_order
+from tenon.records import dataclass
 from tenon.types import DType, TensorType, bool_, int64
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -52,7 +52,7 @@ class Expr(metaclass=Interned):
     _simple: Expr | None        # None where it is in simplest form itself: not a cycle, so that it goes when unused
     _kinds: frozenset[type]
     _parts: dict[type, tuple[Any, ...]]     # those of a kind, of `_below`
-    _affine: Any = None         # notes of tenon.loops.simplify
+    _affine: Any = None         # notes of tenon.loops.simplify_expressions
     _bounds: Any = None
     _text: str
 

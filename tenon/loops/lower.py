@@ -14,28 +14,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
-from tenon.loops.along import along_rows, opened
-from tenon.loops.attention import attention_nest, attention_node
-from tenon.loops.beside import beside_products
 from tenon.loops.binders import loops_are_distinct
-from tenon.loops.build import GraphExpressions, is_empty, offset
-from tenon.loops.chunks import in_parts
-from tenon.loops.columns import in_columns
-from tenon.loops.contraction import misplaced
-from tenon.loops.deep import with_parted_depth
+from tenon.loops.collapse_loops import with_flat_reductions
+from tenon.loops.column_reductions import in_columns
+from tenon.loops.densify_operand import Copies, with_dense_rows
+from tenon.loops.epilogue_reductions import beside_products
+from tenon.loops.expression_builder import GraphExpressions, is_empty, offset
 from tenon.loops.expressions import Buffer, Call, Expr, Index, Reduce, size
-from tenon.loops.filling import Filling, fill_node, is_filled_by
-from tenon.loops.flattening import with_flat_reductions
-from tenon.loops.intervals import in_intervals
-from tenon.loops.ir import Kernel, Nest, checks_of
-from tenon.loops.joining import joined
-from tenon.loops.rows import Copies, with_dense_rows
+from tenon.loops.fuse_row_reductions import along_rows, opened
+from tenon.loops.index_set_splitting import in_intervals
+from tenon.loops.loop_fusion import joined
+from tenon.loops.loop_ir import Kernel, Nest, checks_of
+from tenon.loops.lower_attention import attention_nest, attention_node
+from tenon.loops.lower_fill import Filling, fill_node, is_filled_by
+from tenon.loops.match_contraction import misplaced
+from tenon.loops.pad_operand import with_zeros_around
 from tenon.loops.schedule import schedule
-from tenon.loops.splitting import with_split_loops, with_split_reductions
-from tenon.loops.surrounded import with_zeros_around
-from tenon.loops.target import CALL, Target, levels
+from tenon.loops.split_div_mod_loops import with_split_loops, with_split_reductions
+from tenon.loops.split_k import with_parted_depth
+from tenon.loops.split_reductions import in_parts
+from tenon.loops.store_target import CALL, Target, levels
 from tenon.loops.traversal import parts
-from tenon.loops.validate import compare_with_graph, reproducible
+from tenon.loops.validate_loops import compare_with_graph, reproducible
 from tenon.types import TensorType
 
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
@@ -180,7 +180,8 @@ def _misplaced_product(targets: Sequence[Target], owner: Mapping[Expr, Value], s
 
 
 def _summed(total: Value) -> Value | None:
-    """What a sum is of, if that is computed here: it goes along with the product that it is made of (`beside`)."""
+    """What a sum is of, if that is computed here: it goes along with the product that it is made of
+    (`epilogue_reductions`)."""
     found = None if total.node is None else total.node.inputs[0]
     return found if isinstance(found, Value) and found.node is not None else None
 

@@ -4,8 +4,8 @@
     ->  the same for i in (0, 28);  for i in range(27): for k in range(3): r[i + 1] = max(r[i + 1], x[2*i + k + 1])
 
 So windows that reach over the ends of a row leave whole vectors to the others; the two ends are one piece of code, and
-rows that windows reach over are asked about once (`steady`).  A position that is divided by a few is that many loops'
-(i // 2 and i % 2), and a few turns that store, and have answers of their own, are written out.
+rows that windows reach over are asked about once (`unswitch_masks`).  A position that is divided by a few is that many
+loops' (i // 2 and i % 2), and a few turns that store, and have answers of their own, are written out.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TypeGuard
 
-from tenon.dataclasses import replace
 from tenon.loops.affine import Affine, affine, affine_bounds
 from tenon.loops.binders import fresh, loops_are_distinct, names_inside
 from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, Load, size
-from tenon.loops.ir import Accumulator, Block, Kernel, Let, Loop, Nest, Stmt, Store, Update, roots, statements
-from tenon.loops.simplify import Substitution, simplify, substitute
-from tenon.loops.steady import read_elsewhere
+from tenon.loops.loop_ir import Accumulator, Block, Kernel, Let, Loop, Nest, Stmt, Store, Update, roots, statements
+from tenon.loops.simplify_expressions import Substitution, simplify, substitute
 from tenon.loops.traversal import replace as replaced
 from tenon.loops.traversal import walk
-from tenon.loops.validate import validated
+from tenon.loops.unswitch_masks import read_elsewhere
+from tenon.loops.validate_loops import validated
+from tenon.records import replace
 from tenon.types import int64
 
 MANY = 1 << 16      # turns of what is innermost that are worth the time that copies take to compile

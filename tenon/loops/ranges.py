@@ -8,7 +8,7 @@ A form is proved to be never negative by Fourier and Motzkin's elimination: its 
 that a fact gives for it, until sizes are left.  Quotients, remainders, minima and choices bring facts of their own.
 The proof is sound, and not complete: there are few bounds of an atom, and each is tried in turn.
 
-This shares no reasoning with `simplify`, whose results it is to check, but the normal form of polynomials.
+This shares no reasoning with `simplify_expressions`, whose results it is to check, but the normal form of polynomials.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from tenon.dataclasses import dataclass
-from tenon.dataclasses import replace as replaced
 from tenon.dims import Dim
 from tenon.loops.affine import Affine, affine, dim_of, is_same
 from tenon.loops.expressions import Binary, Call, Cast, CheckedIndex, Const, Expr, Index, Local, Select, Size
 from tenon.loops.size_order import common_factor, divided, follows, never_negative
 from tenon.loops.traversal import replace
+from tenon.records import dataclass
+from tenon.records import replace as replaced
 from tenon.types import DType, bool_, int64
 
 Interval = tuple[Dim | None, Dim | None]

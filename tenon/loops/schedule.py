@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.loops.columns import column_nest
+from tenon.loops.cache_rows import kept_rows
+from tenon.loops.collapse_loops import with_flat_loops, with_flat_reductions
+from tenon.loops.column_reductions import column_nest
+from tenon.loops.compute_at import Placing, Scope
 from tenon.loops.expressions import (
     Binary,
     Const,
@@ -19,14 +22,11 @@ from tenon.loops.expressions import (
     identity,
     size,
 )
-from tenon.loops.flattening import with_flat_loops, with_flat_reductions
-from tenon.loops.ir import Block, Contraction, Let, Loop, Nest, Store
-from tenon.loops.keeping import kept_rows
-from tenon.loops.placing import Placing, Scope
-from tenon.loops.reusing import with_fewer_rows
-from tenon.loops.target import WHOLE, Target, grain_of
-from tenon.loops.turned import turned_nest
-from tenon.loops.validate import validated
+from tenon.loops.loop_ir import Block, Contraction, Let, Loop, Nest, Store
+from tenon.loops.reuse_local_buffers import with_fewer_rows
+from tenon.loops.store_target import WHOLE, Target, grain_of
+from tenon.loops.tile_transposes import turned_nest
+from tenon.loops.validate_loops import validated
 
 ENOUGH = 16         # turns of the parallel loop that keep all threads busy
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from tenon.dims import Dim
 from tenon.graph.ir import Graph, Node
 from tenon.loops.size_order import never_negative
-from tenon.ops.pieces import slice_needs, slice_op, slice_size
+from tenon.ops.slice_pad_concat import slice_needs, slice_op, slice_size
 
 
 def size_needs(body: Graph) -> tuple[Dim, ...]:

@@ -31,7 +31,7 @@ from tenon.loops.expressions import (
     identity,
     size,
 )
-from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update
+from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update
 from tenon.types import DType, TensorType, int32, int64, uint8, uint16, uint32, uint64
 
 DIGIT = 8                       # bits of a pass, whose counts stay in the first cache

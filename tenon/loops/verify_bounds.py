@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tenon.dataclasses import dataclass
 from tenon.dims import Dim
 from tenon.errors import BoundsError
 from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, Size, size
-from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Pairs, Stmt, Store, Turn, roots
+from tenon.loops.loop_ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Pairs, Stmt, Store, Turn, roots
 from tenon.loops.ranges import Interval, Ranges
 from tenon.loops.traversal import walk
+from tenon.records import dataclass
 
 COUNTED = (Binary, Const, Index, Size)      # what positions that no data decide are made of
 

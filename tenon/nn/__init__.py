@@ -5,8 +5,8 @@ Layers, their arguments and the names of their parameters are PyTorch's, so that
 
 from typing import Any as _Any
 
-from tenon.hints import NN as _NAMES
-from tenon.hints import missing as _missing
+from tenon.migration_hints import NN as _NAMES
+from tenon.migration_hints import missing as _missing
 from tenon.nn import functional as functional
 from tenon.nn import init as init
 from tenon.nn import utils as utils

@@ -9,12 +9,12 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.linear import Linear
 from tenon.nn.module import Module, Parameter
-from tenon.ops.arranging import expand_dims, reshape, swapaxes
 from tenon.ops.attention import attention, attention_weights, check_shapes
 from tenon.ops.comparison import logical_and, logical_not, where
 from tenon.ops.creation import empty
-from tenon.ops.linalg import matmul
-from tenon.ops.projections import linear
+from tenon.ops.joining_and_axes import expand_dims, reshape, swapaxes
+from tenon.ops.linear_layers import linear
+from tenon.ops.matrix_products import matmul
 from tenon.ops.repeating import repeat
 from tenon.ops.shape import permute
 from tenon.random import dropout

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tenon.dataclasses import dataclass
+from tenon.records import dataclass
 
 MOST_ROWS = 200
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.eager.recording import no_grad
+from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
-from tenon.ops.bags import embedding_bag
 from tenon.ops.creation import empty
-from tenon.ops.projections import embedding
+from tenon.ops.embedding_bag import embedding_bag
+from tenon.ops.linear_layers import embedding
 
 __all__ = ["Embedding", "EmbeddingBag"]
 

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from tenon.hints import FUNCTIONAL, missing
+from tenon.migration_hints import FUNCTIONAL, missing
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
 from tenon.nn.dropout import dropout_channels

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from tenon.dims import product
-from tenon.eager.recording import no_grad
+from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError, ShapeError
 from tenon.random import normal, rand, truncated_normal, uniform
 from tenon.tensor import Tensor, tensor

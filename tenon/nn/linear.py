@@ -9,7 +9,7 @@ from tenon.errors import ArgumentError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import empty
-from tenon.ops.projections import bilinear, linear
+from tenon.ops.linear_layers import bilinear, linear
 
 __all__ = ["Bilinear", "Identity", "Linear"]
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from tenon.errors import ArgumentError
 from tenon.nn.module import Module
-from tenon.ops import distances
 from tenon.ops import losses as ops
+from tenon.ops import pairwise_losses
 from tenon.tensor import Tensor
 
 __all__ = [
@@ -58,26 +58,26 @@ def _loss(name: str, fn: Callable[..., Any], **defaults: Any) -> type[Loss]:
 CrossEntropyLoss = _loss("CrossEntropyLoss", ops.cross_entropy, weight=None, ignore_index=-100, reduction="mean",
                          label_smoothing=0.0)
 NLLLoss = _loss("NLLLoss", ops.nll_loss, weight=None, ignore_index=-100, reduction="mean")
-MSELoss = _loss("MSELoss", distances.mse_loss, reduction="mean")
-L1Loss = _loss("L1Loss", distances.l1_loss, reduction="mean")
-SmoothL1Loss = _loss("SmoothL1Loss", distances.smooth_l1_loss, reduction="mean", beta=1.0)
-HuberLoss = _loss("HuberLoss", distances.huber_loss, reduction="mean", delta=1.0)
-PoissonNLLLoss = _loss("PoissonNLLLoss", distances.poisson_nll_loss, log_input=True, full=False, eps=1e-8,
+MSELoss = _loss("MSELoss", pairwise_losses.mse_loss, reduction="mean")
+L1Loss = _loss("L1Loss", pairwise_losses.l1_loss, reduction="mean")
+SmoothL1Loss = _loss("SmoothL1Loss", pairwise_losses.smooth_l1_loss, reduction="mean", beta=1.0)
+HuberLoss = _loss("HuberLoss", pairwise_losses.huber_loss, reduction="mean", delta=1.0)
+PoissonNLLLoss = _loss("PoissonNLLLoss", pairwise_losses.poisson_nll_loss, log_input=True, full=False, eps=1e-8,
                        reduction="mean")
-GaussianNLLLoss = _loss("GaussianNLLLoss", distances.gaussian_nll_loss, full=False, eps=1e-6, reduction="mean")
-BCELoss = _loss("BCELoss", distances.binary_cross_entropy, weight=None, reduction="mean")
-BCEWithLogitsLoss = _loss("BCEWithLogitsLoss", distances.binary_cross_entropy_with_logits, weight=None,
+GaussianNLLLoss = _loss("GaussianNLLLoss", pairwise_losses.gaussian_nll_loss, full=False, eps=1e-6, reduction="mean")
+BCELoss = _loss("BCELoss", pairwise_losses.binary_cross_entropy, weight=None, reduction="mean")
+BCEWithLogitsLoss = _loss("BCEWithLogitsLoss", pairwise_losses.binary_cross_entropy_with_logits, weight=None,
                           reduction="mean", pos_weight=None)
-KLDivLoss = _loss("KLDivLoss", distances.kl_div, reduction="mean", log_target=False)
-SoftMarginLoss = _loss("SoftMarginLoss", distances.soft_margin_loss, reduction="mean")
-HingeEmbeddingLoss = _loss("HingeEmbeddingLoss", distances.hinge_embedding_loss, margin=1.0, reduction="mean")
-MarginRankingLoss = _loss("MarginRankingLoss", distances.margin_ranking_loss, margin=0.0, reduction="mean")
-TripletMarginLoss = _loss("TripletMarginLoss", distances.triplet_margin_loss, margin=1.0, p=2.0, eps=1e-6, swap=False,
-                          reduction="mean")
-CosineEmbeddingLoss = _loss("CosineEmbeddingLoss", distances.cosine_embedding_loss, margin=0.0, reduction="mean")
-MultiMarginLoss = _loss("MultiMarginLoss", distances.multi_margin_loss, p=1, margin=1.0, weight=None,
+KLDivLoss = _loss("KLDivLoss", pairwise_losses.kl_div, reduction="mean", log_target=False)
+SoftMarginLoss = _loss("SoftMarginLoss", pairwise_losses.soft_margin_loss, reduction="mean")
+HingeEmbeddingLoss = _loss("HingeEmbeddingLoss", pairwise_losses.hinge_embedding_loss, margin=1.0, reduction="mean")
+MarginRankingLoss = _loss("MarginRankingLoss", pairwise_losses.margin_ranking_loss, margin=0.0, reduction="mean")
+TripletMarginLoss = _loss("TripletMarginLoss", pairwise_losses.triplet_margin_loss, margin=1.0, p=2.0, eps=1e-6,
+                          swap=False, reduction="mean")
+CosineEmbeddingLoss = _loss("CosineEmbeddingLoss", pairwise_losses.cosine_embedding_loss, margin=0.0, reduction="mean")
+MultiMarginLoss = _loss("MultiMarginLoss", pairwise_losses.multi_margin_loss, p=1, margin=1.0, weight=None,
                         reduction="mean")
-MultiLabelSoftMarginLoss = _loss("MultiLabelSoftMarginLoss", distances.multilabel_soft_margin_loss, weight=None,
+MultiLabelSoftMarginLoss = _loss("MultiLabelSoftMarginLoss", pairwise_losses.multilabel_soft_margin_loss, weight=None,
                                  reduction="mean")
-CosineSimilarity = _loss("CosineSimilarity", distances.cosine_similarity, axis=1, eps=1e-8)
-PairwiseDistance = _loss("PairwiseDistance", distances.pairwise_distance, p=2.0, eps=1e-6, keepdims=False)
+CosineSimilarity = _loss("CosineSimilarity", pairwise_losses.cosine_similarity, axis=1, eps=1e-8)
+PairwiseDistance = _loss("PairwiseDistance", pairwise_losses.pairwise_distance, p=2.0, eps=1e-6, keepdims=False)

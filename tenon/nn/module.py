@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tenon.eager.recording import no_grad
+from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError, DTypeError, TenonError
-from tenon.hints import MODULE, Absent, present
+from tenon.migration_hints import MODULE, Absent, present
 from tenon.nn.describe import as_html, as_text
 from tenon.nn.hooks import HookHandle, added_hook, called_with_hooks
 from tenon.tensor import Tensor, tensor

@@ -19,7 +19,7 @@ from tenon.nn.convolution import Conv1d, Conv2d, Conv3d, convolved, text_of
 from tenon.nn.embedding import Embedding
 from tenon.nn.linear import Linear
 from tenon.nn.module import Module, changed
-from tenon.ops.projections import embedding, linear
+from tenon.ops.linear_layers import embedding, linear
 from tenon.ops.shape import cast, reshape_op
 from tenon.tensor import Tensor, tensor
 

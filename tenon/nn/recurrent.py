@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.autocast import autocasting
-from tenon.capture.loops import scan
+from tenon.capture.while_scan import scan
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
-from tenon.ops.arranging import concat, stack, swapaxes
 from tenon.ops.creation import empty, zeros
-from tenon.ops.projections import linear
+from tenon.ops.joining_and_axes import concat, stack, swapaxes
+from tenon.ops.linear_layers import linear
 from tenon.ops.recurrent import gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell, rnn_gate
 from tenon.random import dropout
 

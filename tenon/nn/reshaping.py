@@ -8,7 +8,7 @@ from tenon.dims import product
 from tenon.errors import ArgumentError
 from tenon.nn.module import Module
 from tenon.nn.padding import pad
-from tenon.ops.arranging import reshape
+from tenon.ops.joining_and_axes import reshape
 from tenon.ops.upsampling import channel_shuffle, interpolate, pixel_shuffle, pixel_unshuffle
 from tenon.ops.windows import fold, unfold
 from tenon.types import normalize_axis

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from tenon.dims import product
-from tenon.eager.recording import no_grad
+from tenon.eager.grad_mode import no_grad
 from tenon.errors import ShapeError
-from tenon.ops.arranging import concat, reshape
+from tenon.ops.joining_and_axes import concat, reshape
 from tenon.optim.clipping import clip_grad_norm, clip_grad_value
 from tenon.tensor import Tensor
 

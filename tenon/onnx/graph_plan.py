@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dataclasses import dataclass, field
 from tenon.errors import TenonError
 from tenon.onnx.known_values import Known
 from tenon.onnx.model_file import ModelError
 from tenon.onnx.onnx_package import onnx
+from tenon.records import dataclass, field
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from tenon.capture.watch import unwatched
+from tenon.capture.code_monitor import unwatched
 from tenon.errors import TenonError
 from tenon.graph.op import innermost
-from tenon.state import recorder
+from tenon.tensor_state import recorder
 from tenon.types import DTYPES
 
 

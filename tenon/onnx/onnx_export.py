@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.leaves import FromGraph, FromOutside
+from tenon.capture.result_leaves import FromGraph, FromOutside
 from tenon.capture.trace import Argument, Held
 from tenon.errors import ArgumentError
 from tenon.onnx import rules  # noqa: F401    enters the rules in the table

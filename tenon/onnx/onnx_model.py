@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from tenon.capture.watch import unwatched
+from tenon.capture.code_monitor import unwatched
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Graph
 from tenon.graph.op import current

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon as tn
-from tenon.dataclasses import dataclass
 from tenon.errors import TenonError
 from tenon.onnx.known_values import (
     MOST_FOLDED,
@@ -32,6 +31,7 @@ from tenon.onnx.known_values import (
     outside,
     settled,
 )
+from tenon.records import dataclass
 
 ONNX, ML, PREVIEW = "", "ai.onnx.ml", "ai.onnx.preview"
 TRAINING = "ai.onnx.preview.training"

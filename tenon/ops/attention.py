@@ -11,17 +11,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tenon.dataclasses import dataclass
 from tenon.errors import ShapeError
 from tenon.graph.promotion import Kinds, floating
-from tenon.ops.arranging import expand_dims, swapaxes
 from tenon.ops.comparison import equal, greater_equal, logical_and, where
 from tenon.ops.creation import full, iota
 from tenon.ops.define import composite
 from tenon.ops.exponential import exp, log
-from tenon.ops.linalg import matmul, mT
+from tenon.ops.joining_and_axes import expand_dims, swapaxes
+from tenon.ops.matrix_products import matmul, mT
 from tenon.ops.normalization import widened
 from tenon.ops.shape import cast, reshape_op
+from tenon.records import dataclass
 from tenon.types import Shape, bool_, broadcast_shapes
 
 

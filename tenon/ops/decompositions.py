@@ -11,13 +11,13 @@ from tenon.dims import least
 from tenon.errors import GradientError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
-from tenon.ops.arranging import expand_dims
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import eye
 from tenon.ops.define import define, function
 from tenon.ops.diagonal import diag_embed, diagonal
-from tenon.ops.factors import hermitian, lapack, matrix_type, solve_op, square_type
-from tenon.ops.linalg import matmul
+from tenon.ops.joining_and_axes import expand_dims
+from tenon.ops.matrix_factorizations import hermitian, lapack, matrix_type, solve_op, square_type
+from tenon.ops.matrix_products import matmul
 from tenon.ops.products import adjoint, square
 from tenon.ops.shape import cast
 from tenon.types import DType, TensorType, complex_of, real_of

@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 
 from tenon.errors import DTypeError, TenonError
 from tenon.graph import op as calls
+from tenon.graph.argument_errors import MISUSE, misused
 from tenon.graph.build import expansion, literal
-from tenon.graph.misuse import MISUSE, misused
 from tenon.graph.op import Domain, Op, current, interpreter
 from tenon.graph.promotion import Promotion, floating, same, separate
 from tenon.graph.synonyms import axis_first, renamed

@@ -7,13 +7,13 @@ from typing import Any
 from tenon.dims import Dim, comparable
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
-from tenon.ops.arranging import broadcast_arrays, expand_dims, moveaxis
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import iota, lower
 from tenon.ops.define import define, function, lift
-from tenon.ops.pieces import concat_op, pad_op
+from tenon.ops.joining_and_axes import broadcast_arrays, expand_dims, moveaxis
 from tenon.ops.repeating import pad
 from tenon.ops.shape import reshape_op
+from tenon.ops.slice_pad_concat import concat_op, pad_op
 from tenon.types import TensorType, normalize_axes
 
 

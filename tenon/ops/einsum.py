@@ -16,7 +16,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.arithmetic import multiply
 from tenon.ops.define import function, lift
 from tenon.ops.diagonal import diagonal
-from tenon.ops.linalg import matmul_op
+from tenon.ops.matrix_products import matmul_op
 from tenon.ops.reduction import sum_
 from tenon.ops.shape import permute, reshape_op
 

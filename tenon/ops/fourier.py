@@ -14,15 +14,15 @@ import numpy as np
 from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
-from tenon.ops.arranging import replaced
 from tenon.ops.comparison import equal, logical_or, where
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import arange, as_number, iota
-from tenon.ops.cutting import narrow
 from tenon.ops.define import check_kind, define, lift
-from tenon.ops.pieces import pad_op
+from tenon.ops.joining_and_axes import replaced
 from tenon.ops.repeating import roll
 from tenon.ops.shape import cast
+from tenon.ops.slice_pad_concat import pad_op
+from tenon.ops.splitting import narrow
 from tenon.types import (
     TensorType,
     as_dtype,

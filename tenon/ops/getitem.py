@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dataclasses import dataclass, field
 from tenon.dims import Dim, is_by_data, product, same_sizes
 from tenon.errors import DTypeError, OutOfRange, ShapeError
 from tenon.graph.build import literal
@@ -23,6 +22,7 @@ from tenon.ops.indexing import check_range, put, take, wrap_index
 from tenon.ops.searching import argwhere_op, as_size, in_graph, is_in_graph
 from tenon.ops.shape import broadcast_to, cast, full_op, inverse_permutation, permute, reshape_op
 from tenon.ops.slicing import box, slice_update
+from tenon.records import dataclass, field
 from tenon.types import Shape, broadcast_shapes, int64
 
 

@@ -17,8 +17,8 @@ from tenon.graph.promotion import same
 from tenon.ops.complex_parts import conj
 from tenon.ops.creation import zeros_like
 from tenon.ops.define import check_kind, define
-from tenon.ops.pieces import pad_op, slice_op
 from tenon.ops.shape import permute, reshape_op
+from tenon.ops.slice_pad_concat import pad_op, slice_op
 from tenon.types import TensorType, normalize_axis
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.dataclasses import dataclass
 from tenon.graph.build import Builder, call_graph
-from tenon.graph.cut import depending, derivative_of, part, pullback_of, split
+from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
-from tenon.graph.remember import once_a_graph
+from tenon.graph.partition import depending, derivative_of, part, pullback_of, split
 from tenon.ops.arithmetic import add
 from tenon.ops.comparison import logical_not
 from tenon.ops.creation import zeros_like
-from tenon.ops.stacks import is_empty, pop, push
+from tenon.ops.gradient_stacks import is_empty, pop, push
+from tenon.records import dataclass
 from tenon.types import STACK
 
 

@@ -10,9 +10,9 @@ carried.  Types of carried values never change.
 
 Both gradients are loops over what the pullback of the body needs of the forward run.  That of a scan is a scan in the
 other direction, over stacked values.  That of a while_loop is the operator `while_gradient`: its definition runs the
-loop again with a stack among what is carried (tenon.ops.stacks), and a second loop that takes from the stack until it
-is empty; a later pass makes one loop of the first and the loop that is differentiated.  What depends on constants only
-is neither stacked nor pushed.
+loop again with a stack among what is carried (tenon.ops.gradient_stacks), and a second loop that takes from the stack
+until it is empty; a later pass makes one loop of the first and the loop that is differentiated.  What depends on
+constants only is neither stacked nor pushed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tenon.graph.build import expansion
 from tenon.graph.interpret import concrete_type, current_sizes, interpret_within
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
+from tenon.ops.branches import all_of, seeds_of, spread
 from tenon.ops.call import check_returns, check_takes, one_or_all, result_types, shown
-from tenon.ops.control import all_of, seeds_of, spread
 from tenon.ops.creation import zeros_like
 from tenon.ops.custom import apply_graph
 from tenon.ops.define import define
+from tenon.ops.gradient_stacks import empty_stack
 from tenon.ops.loop_gradients import beside_stack, loop_parts, pushing, reversed_body, until_empty, with_tangents
-from tenon.ops.stacks import empty_stack
 from tenon.types import TensorType, bool_
 
 Types = Any    # one type, or a tuple of them

@@ -9,7 +9,7 @@ from tenon.errors import ShapeError
 from tenon.graph import op as calls
 from tenon.graph.op import Op, current
 from tenon.graph.operators import Operators, install
-from tenon.hints import TENSOR, AbsentField
+from tenon.migration_hints import TENSOR, AbsentField
 from tenon.ops.define import PUBLIC
 from tenon.ops.numpy_calls import array_function, array_ufunc
 from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32, int64

@@ -19,9 +19,9 @@ from tenon.ops.comparison import maximum
 from tenon.ops.creation import as_number
 from tenon.ops.define import composite, function, remembering
 from tenon.ops.exponential import rsqrt
-from tenon.ops.pieces import pad_op, slice_op
 from tenon.ops.reduction import norm
 from tenon.ops.shape import cast, reshape_op
+from tenon.ops.slice_pad_concat import pad_op, slice_op
 from tenon.ops.widening import widened
 from tenon.types import Shape
 

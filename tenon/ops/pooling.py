@@ -13,10 +13,10 @@ from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange
-from tenon.ops.cutting import narrow
 from tenon.ops.define import check_kind, define, function
-from tenon.ops.pieces import concat_op
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
+from tenon.ops.slice_pad_concat import concat_op
+from tenon.ops.splitting import narrow
 from tenon.ops.windows import (
     Pads,
     Sizes,

@@ -8,10 +8,10 @@ from typing import Any
 from tenon.dims import product
 from tenon.errors import DTypeError, ShapeError
 from tenon.ops.arithmetic import multiply
-from tenon.ops.arranging import expand_dims, flatten, moveaxis
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import function, lift
-from tenon.ops.linalg import matmul, matmul_op, mT
+from tenon.ops.joining_and_axes import expand_dims, flatten, moveaxis
+from tenon.ops.matrix_products import matmul, matmul_op, mT
 from tenon.ops.reduction import sum_, vector_norm
 from tenon.ops.repeating import roll
 from tenon.ops.shape import permute, reshape_op

@@ -11,9 +11,9 @@ from tenon.graph.promotion import floating
 from tenon.ops.activations import relu
 from tenon.ops.define import composite, define
 from tenon.ops.exponential import sigmoid
-from tenon.ops.pieces import concat_op
-from tenon.ops.projections import linear
+from tenon.ops.linear_layers import linear
 from tenon.ops.shape import reshape_op
+from tenon.ops.slice_pad_concat import concat_op
 from tenon.ops.trigonometric import tanh
 from tenon.types import TensorType, normalize_axis
 

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, DTypeError, ShapeError
-from tenon.ops.arranging import expand_dims, listed, ravel, replaced, swapaxes
 from tenon.ops.comparison import less, where
 from tenon.ops.creation import arange
-from tenon.ops.cutting import narrow
 from tenon.ops.define import aliases, function, lift
 from tenon.ops.indexing import take
-from tenon.ops.pieces import concat_op, pad_op, slice_op
+from tenon.ops.joining_and_axes import expand_dims, listed, ravel, replaced, swapaxes
 from tenon.ops.searching import as_size, is_in_graph, searchsorted
 from tenon.ops.shape import as_shape, broadcast_to, cast, reshape_op
+from tenon.ops.slice_pad_concat import concat_op, pad_op, slice_op
+from tenon.ops.splitting import narrow
 from tenon.types import int64, normalize_axes, normalize_axis
 
 

@@ -14,7 +14,7 @@ from tenon.graph.build import literal
 from tenon.ops.comparison import equal, where
 from tenon.ops.define import function, lift
 from tenon.ops.indexing import take_along_axis
-from tenon.ops.linalg import matmul, mT
+from tenon.ops.matrix_products import matmul, mT
 from tenon.ops.shape import broadcast_to, cast, reshape_op
 from tenon.types import int64
 

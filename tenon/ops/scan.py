@@ -13,15 +13,15 @@ import numpy as np
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating, same
-from tenon.ops.arranging import concat, expand_dims, ravel, reshaped
 from tenon.ops.comparison import equal, where
 from tenon.ops.complex_parts import conj
 from tenon.ops.creation import iota
-from tenon.ops.cutting import narrow
 from tenon.ops.define import check_kind, composite, define, function, lift
+from tenon.ops.joining_and_axes import concat, expand_dims, ravel, reshaped
 from tenon.ops.linear_recurrence import cumprod_gradient_vjp
 from tenon.ops.reduction import sum_dtype
 from tenon.ops.shape import cast, full_op
+from tenon.ops.splitting import narrow
 from tenon.types import DType, TensorType, as_dtype, int64, normalize_axis
 
 

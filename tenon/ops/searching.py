@@ -14,10 +14,10 @@ from tenon.dims import Dim, symbol
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op, current
 from tenon.graph.promotion import same
-from tenon.ops.arranging import broadcast_arrays
 from tenon.ops.comparison import less, maximum, where
 from tenon.ops.define import define, function
 from tenon.ops.indexing import flat, gather, put, take
+from tenon.ops.joining_and_axes import broadcast_arrays
 from tenon.ops.ordering import comparable, ordered, ordered_places
 from tenon.ops.shape import cast, dimension, full_op, reshape_op
 from tenon.ops.windows import shown

@@ -10,7 +10,7 @@ from tenon.graph.op import Op
 from tenon.graph.promotion import like_first
 from tenon.ops.creation import zeros_like
 from tenon.ops.define import define
-from tenon.ops.pieces import slice_op
+from tenon.ops.slice_pad_concat import slice_op
 from tenon.types import TensorType
 
 

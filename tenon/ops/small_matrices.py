@@ -1,4 +1,5 @@
-"""Systems of few equations, a stack of them, written out: what the pass `small_systems` puts in the place of LAPACK.
+"""Systems of few equations, a stack of them, written out: what the pass `unroll_small_linalg` puts in the place of
+LAPACK.
 
 A system of two equations takes nanoseconds, a call of LAPACK microseconds, and it leaves the compiled program.  Rows
 are eliminated with the largest pivot of each column, as LAPACK does it, and the same matrices are refused.  They stand
@@ -14,7 +15,7 @@ from typing import Any
 from tenon.errors import ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import define
-from tenon.ops.factors import cholesky_op, solve_op, triangular_op
+from tenon.ops.matrix_factorizations import cholesky_op, solve_op, triangular_op
 from tenon.ops.solving import det_op, inv_op, slogdet_op
 from tenon.types import TensorType, int64
 

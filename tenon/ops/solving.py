@@ -11,18 +11,18 @@ import numpy as np
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
-from tenon.ops.arranging import concat, expand_dims
 from tenon.ops.comparison import not_equal, where
 from tenon.ops.complex_parts import conj, imag, real
 from tenon.ops.creation import eye
-from tenon.ops.cutting import narrow
 from tenon.ops.decompositions import svd, svdvals, threshold
 from tenon.ops.define import define, function, lift
-from tenon.ops.factors import lapack, matrix_type, solve_op, square_type, triangular_op
-from tenon.ops.linalg import matmul, mT
+from tenon.ops.joining_and_axes import concat, expand_dims
+from tenon.ops.matrix_factorizations import lapack, matrix_type, solve_op, square_type, triangular_op
+from tenon.ops.matrix_products import matmul, mT
 from tenon.ops.products import adjoint, square
 from tenon.ops.reduction import count_nonzero, sum_
 from tenon.ops.shape import broadcast_to, cast, permute, reshape_op
+from tenon.ops.splitting import narrow
 from tenon.types import TensorType, broadcast_shapes, floating_of, normalize_axes, real_of
 
 SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")

@@ -14,11 +14,11 @@ from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops import special_reference as reference
 from tenon.ops.arithmetic import abs_, sign
+from tenon.ops.bit_exact_math import CENTRAL, DOUBLE, FAR, MIDDLE, SPLIT
 from tenon.ops.comparison import clip, equal, isinf, isnan, logical_and, where
 from tenon.ops.complex_parts import complex_
 from tenon.ops.define import check_kind, composite, define, function, unary
 from tenon.ops.exponential import call, exp, exp2, log, log1p, sqrt
-from tenon.ops.portable import CENTRAL, DOUBLE, FAR, MIDDLE, SPLIT
 from tenon.ops.shape import cast
 from tenon.ops.trigonometric import cos, sin
 from tenon.ops.widening import rounded_gradient, rounded_once

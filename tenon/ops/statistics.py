@@ -8,20 +8,20 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.promotion import floating, same
 from tenon.ops.arithmetic import abs_
-from tenon.ops.arranging import concat, expand_dims, ravel, reshaped, swapaxes
 from tenon.ops.comparison import clip, equal, isfinite, isnan, less_equal, logical_and, logical_or, not_equal, where
 from tenon.ops.complex_parts import conj, imag
 from tenon.ops.creation import as_number
-from tenon.ops.cutting import narrow
 from tenon.ops.define import composite, function, lift
 from tenon.ops.diagonal import diagonal
 from tenon.ops.indexing import gather, take
-from tenon.ops.linalg import matmul
+from tenon.ops.joining_and_axes import concat, expand_dims, ravel, reshaped, swapaxes
+from tenon.ops.matrix_products import matmul
 from tenon.ops.ordering import sort
 from tenon.ops.reduction import all_, max_, mean, min_, std, sum_, var, vector_norm
 from tenon.ops.scan import areas, cumsum, diff
 from tenon.ops.searching import searchsorted
 from tenon.ops.shape import cast, full_op
+from tenon.ops.splitting import narrow
 from tenon.types import bool_, float64, int64, normalize_axes, normalize_axis
 
 # ---------------------------------------------------------------- two results at once

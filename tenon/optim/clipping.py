@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from tenon.eager.recording import no_grad
+from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError
 from tenon.ops.arithmetic import abs_
-from tenon.ops.arranging import stack
 from tenon.ops.comparison import clip, minimum
 from tenon.ops.creation import zeros
 from tenon.ops.exponential import sqrt
+from tenon.ops.joining_and_axes import stack
 from tenon.tensor import Tensor
 
 

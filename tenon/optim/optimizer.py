@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.presence import together
-from tenon.capture.watch import unwatched_calls
-from tenon.eager.recording import no_grad
+from tenon.capture.code_monitor import unwatched_calls
+from tenon.capture.conditional_gradients import together
+from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError
 from tenon.nn import module
 from tenon.tensor import Tensor, tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from tenon.eager.recording import no_grad
+from tenon.eager.grad_mode import no_grad
 from tenon.ops.arithmetic import sign
 from tenon.ops.creation import full_like
 from tenon.ops.exponential import sqrt

@@ -8,7 +8,7 @@ from tenon.graph.build import copy, rebuild
 from tenon.graph.ir import Graph, Input, Literal, Node
 from tenon.ops.barrier import barrier
 from tenon.ops.shape import full_op
-from tenon.passes.nested import nested
+from tenon.passes.rewriting.nested import nested
 
 
 @nested

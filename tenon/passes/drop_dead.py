@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tenon.dataclasses import replace
 from tenon.graph.build import Builder, current_builder
-from tenon.graph.cut import has_effect, map_graphs, needed
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using
-from tenon.passes.control import Control, is_control
-from tenon.passes.trim import trimmed
+from tenon.graph.partition import has_effect, map_graphs, needed
+from tenon.passes.prune_control_flow import trimmed
+from tenon.passes.rewriting.control_flow_nodes import Control, is_control
+from tenon.records import replace
 from tenon.types import TOKEN
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tenon.graph.build import current_builder, expansion, rebuild, types_of
-from tenon.graph.cut import map_graphs
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.partition import map_graphs
 
 Claims = Callable[[Node], bool]
 

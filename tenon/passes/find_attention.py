@@ -15,22 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dataclasses import dataclass
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using
 from tenon.locks import cached_property
-from tenon.loops.claims import is_attention
+from tenon.loops.whole_operators import is_attention
 from tenon.ops.attention import attention, attention_gradient, may_be_far_below, scaled_for_rest
 from tenon.ops.comparison import logical_and, logical_not
-from tenon.ops.linalg import mT
+from tenon.ops.matrix_products import mT
 from tenon.ops.normalization import widened
 from tenon.ops.shape import broadcast_to, permute, reshape_op
+from tenon.passes.attention.match_attention import Factor, Mask, PlainAttention, plain_attentions
+from tenon.passes.attention.match_attention_gradient import PlainGradient, Product, plain_gradient
 from tenon.passes.drop_dead import drop_dead
-from tenon.passes.nested import nested
-from tenon.passes.plain_attention import Factor, Mask, PlainAttention, plain_attentions
-from tenon.passes.plain_gradient import PlainGradient, Product, plain_gradient
+from tenon.passes.rewriting.nested import nested
 from tenon.passes.simplify import Simplifier
+from tenon.records import dataclass
 from tenon.types import Shape, TensorType
 
 

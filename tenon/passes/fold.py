@@ -9,12 +9,12 @@ import numpy as np
 from tenon.dims import SymbolicDim
 from tenon.errors import TenonError
 from tenon.graph.build import copy, current_builder, rebuild
-from tenon.graph.cut import has_effect
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.partition import has_effect
 from tenon.ops.creation import arange_op
 from tenon.ops.shape import broadcast_to, constant, full_op, reshape_op
-from tenon.passes.nested import nested
+from tenon.passes.rewriting.nested import nested
 from tenon.types import STACK
 
 MOST_ELEMENTS = 1024   # larger constants cost more to carry about than to compute

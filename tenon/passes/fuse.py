@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from tenon.graph.ir import Graph
 from tenon.passes.drop_dead import drop_dead
-from tenon.passes.grouped import grouped
-from tenon.passes.nested import inside
-from tenon.passes.partition import Groups
-from tenon.passes.repeat_cheap import repeat_cheap
-from tenon.passes.row_sums import join_row_sums
-from tenon.passes.settled import settled_products
-from tenon.passes.siblings import merge_siblings
+from tenon.passes.fusion.duplicate_producers import repeat_cheap
+from tenon.passes.fusion.early_kernels import settled_products
+from tenon.passes.fusion.emit_fused_nodes import grouped
+from tenon.passes.fusion.fuse_row_sums import join_row_sums
+from tenon.passes.fusion.fusion_partition import Groups
+from tenon.passes.fusion.horizontal_fusion import merge_siblings
+from tenon.passes.rewriting.nested import inside
 
 SWEEPS = 2      # what stood between two nodes may have been merged with one of them since
 

@@ -6,12 +6,12 @@ computed before the loop, unless it costs no more than to keep it, or may fail: 
 
 from __future__ import annotations
 
-from tenon.dataclasses import replace
 from tenon.graph.build import copy, current_builder, rebuild
-from tenon.graph.cut import copy_nodes, depending, has_effect, is_cheap, needed
 from tenon.graph.ir import Graph, Input, Node, Value
-from tenon.passes.control import LOOPS, Control, as_values, is_control, substituted
-from tenon.passes.nested import nested
+from tenon.graph.partition import copy_nodes, depending, has_effect, is_cheap, needed
+from tenon.passes.rewriting.control_flow_nodes import LOOPS, Control, as_values, is_control, substituted
+from tenon.passes.rewriting.nested import nested
+from tenon.records import replace
 
 
 @nested

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.dataclasses import replace
 from tenon.graph.build import copy, rebuild
-from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Node
-from tenon.graph.structure import exactly
+from tenon.graph.partition import has_effect
+from tenon.graph.structural_key import exactly
 from tenon.graph.text import print_graph
-from tenon.passes.nested import nested
+from tenon.passes.rewriting.nested import nested
+from tenon.records import replace
 
 
 @nested

@@ -15,16 +15,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tenon.dataclasses import dataclass
-from tenon.graph.cut import has_effect
 from tenon.graph.ir import MEMORY_BUDGET, Graph, Node, Value
+from tenon.graph.partition import has_effect
 from tenon.observe import emit
 from tenon.ops.call import fused
-from tenon.passes.bodies import body_of, has_loops
-from tenon.passes.copies import cost_of, kernel_of, with_copy, without_unread
-from tenon.passes.groups import elements
-from tenon.passes.kinds import kind_of, signature
-from tenon.passes.timeline import Timeline
+from tenon.passes.fusion.classify_ops import kind_of, signature
+from tenon.passes.fusion.fusion_groups import elements
+from tenon.passes.fusion.kernel_bodies import body_of, has_loops
+from tenon.passes.fusion.liveness import Timeline
+from tenon.passes.rematerialize import cost_of, kernel_of, with_copy, without_unread
+from tenon.records import dataclass
 
 CALL = 1000         # elements that cost as much as one more kernel
 MUCH = 1 << 25      # bytes between kernels, below which nothing is computed again unasked

@@ -15,11 +15,11 @@ from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op, using
 from tenon.ops.arithmetic import abs_, divide, negative, power_op, square
 from tenon.ops.comparison import logical_not, maximum, minimum, where
-from tenon.ops.pieces import slice_op
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
-from tenon.passes.nested import nested
-from tenon.passes.order import can_fail
-from tenon.passes.rules import COMMUTATIVE, Rule
+from tenon.ops.slice_pad_concat import slice_op
+from tenon.passes.rewriting.nested import nested
+from tenon.passes.rewriting.rewrite_rules import COMMUTATIVE, Rule
+from tenon.passes.schedule_nodes import can_fail
 from tenon.types import DType
 
 RULES: list[Rule] = []
@@ -27,7 +27,7 @@ RULES: list[Rule] = []
 
 def rule(before: Callable[..., Any], after: Callable[..., Any], when: Callable[..., bool] | None = None,
          examples: Sequence[Mapping[str, Any]] = ({},)) -> None:
-    """Add a rule to the table; `tenon.passes.rules` says how it is read."""
+    """Add a rule to the table; `tenon.passes.rewriting.rewrite_rules` says how it is read."""
     RULES.append(Rule(before, after, when, examples))
 
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.dataclasses import replace
 from tenon.graph.build import Builder, call_graph, copy, rebuild
-from tenon.graph.cut import copy_nodes, has_effect
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import using
+from tenon.graph.partition import copy_nodes, has_effect
+from tenon.ops.branches import cond
 from tenon.ops.comparison import where
-from tenon.ops.control import cond
 from tenon.ops.shape import constant, full_op
-from tenon.passes.control import BRANCHES, Control, as_values, is_control
 from tenon.passes.fold import fold
-from tenon.passes.nested import nested
+from tenon.passes.rewriting.control_flow_nodes import BRANCHES, Control, as_values, is_control
+from tenon.passes.rewriting.nested import nested
+from tenon.records import replace
 
 MOST_CHOSEN = 8         # nodes in two branches of scalars that are both computed
 

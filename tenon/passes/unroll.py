@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.graph.build import call_graph, copy, literal, rebuild
-from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.partition import has_effect
 from tenon.ops.loops import scan
-from tenon.ops.pieces import concat_op, slice_op
 from tenon.ops.shape import full_op, reshape_op
-from tenon.passes.control import Control, as_values
-from tenon.passes.nested import nested
+from tenon.ops.slice_pad_concat import concat_op, slice_op
+from tenon.passes.rewriting.control_flow_nodes import Control, as_values
+from tenon.passes.rewriting.nested import nested
 
 MOST_TURNS, MOST_NODES = 4, 12      # of a scan that is unrolled, and nodes in all its turns
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from tenon.backends.base import Array, Executable
+from tenon.program.backend_interface import Array, Executable
+from tenon.runtime.buffer_pool import take
 from tenon.runtime.frame import DATA_OFFSET, Frame
 from tenon.runtime.guard_pages import guarding
 from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
-from tenon.runtime.results import take
-from tenon.runtime.scheduler import pool
+from tenon.runtime.thread_pool import pool
 
 
 class Addressed:

@@ -15,7 +15,7 @@ import weakref
 
 import numpy as np
 
-from tenon.backends.base import IDLE, LOST, READING, WRITING
+from tenon.program.backend_interface import IDLE, LOST, READING, WRITING
 
 PAUSE = 1e-4                # seconds between two looks at whether a run is over
 PATIENCE = 1.0              # seconds that a fork waits for a run that may itself wait for the thread that forks

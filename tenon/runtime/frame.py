@@ -12,24 +12,24 @@ from typing import Any
 import numpy as np
 
 from tenon.atomic import Store, at_once, ignored, later
-from tenon.backends.base import Array, Then
-from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.steps import AllocateStep, FollowStep, HostStep, LookStep, Storage, homes
-from tenon.backends.cpu.unit import count
-from tenon.backends.interrupts import interrupts
 from tenon.errors import TenonError, failed_check, step_error
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
 from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.kernels import kernel_for
-from tenon.ops.stacks import not_pushed
-from tenon.runtime.cells import Cells
+from tenon.llvm.safepoints import interrupts
+from tenon.ops.gradient_stacks import not_pushed
+from tenon.program import step_executor as native
+from tenon.program.backend_interface import Array, Then
+from tenon.program.kernel import count
+from tenon.program.steps import AllocateStep, FollowStep, HostStep, LookStep, Storage, homes
+from tenon.runtime.arena_planning import aligned_bytes
+from tenon.runtime.buffer_pool import take
 from tenon.runtime.forks import Phase
 from tenon.runtime.guard_pages import guarded_copy, guarding
 from tenon.runtime.layout import QUICK_WORK, Layout
-from tenon.runtime.memory import aligned_bytes
-from tenon.runtime.results import take
-from tenon.runtime.scheduler import Pool, pool
-from tenon.runtime.table import STATUS_WORDS
+from tenon.runtime.stack_region import Cells
+from tenon.runtime.step_table import STATUS_WORDS
+from tenon.runtime.thread_pool import Pool, pool
 from tenon.types import TensorType
 
 DATA_OFFSET = object.__basicsize__  # where an ndarray keeps the address of its elements: right behind the object's head
@@ -38,9 +38,10 @@ DATA_OFFSET = object.__basicsize__  # where an ndarray keeps the address of its 
 class Frame:
     """What one run at a time writes to: the driver's context, its table of addresses, the words that report errors.
 
-    A quick call (`tenon.capture.warm`) has a frame of its own, with the `pool` (its state, the function that starts a
-    region) that it runs on, and the words in memory that must be as they were.  They are looked at before a call; the
-    number of threads may be set meanwhile, so the frame keeps its pool, which is closed then and runs the caller alone.
+    A quick call (`tenon.capture.fast_call`) has a frame of its own, with the `pool` (its state, the function that
+    starts a region) that it runs on, and the words in memory that must be as they were.  They are looked at before a
+    call; the number of threads may be set meanwhile, so the frame keeps its pool, which is closed then and runs the
+    caller alone.
     """
 
     pool: tuple[int, int] = (0, 0)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenon.config import config
-from tenon.runtime.memory import ALIGNMENT, Buffer, Plan
+from tenon.runtime.arena_planning import ALIGNMENT, Buffer, Plan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

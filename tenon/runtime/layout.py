@@ -9,9 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from tenon.backends.base import Array
-from tenon.backends.cpu.assemble import Assembly
-from tenon.backends.cpu.steps import (
+from tenon.graph.interpret import concrete_type
+from tenon.graph.ir import DONATED, MEMORY_BUDGET, UPDATES
+from tenon.program.backend_interface import Array
+from tenon.program.execution_plan import Assembly
+from tenon.program.kernel import Unit, count
+from tenon.program.steps import (
     AllocateStep,
     CopyStep,
     FollowStep,
@@ -22,16 +25,13 @@ from tenon.backends.cpu.steps import (
     Storage,
     homes,
 )
-from tenon.backends.cpu.unit import Unit, count
-from tenon.dataclasses import dataclass, field
-from tenon.graph.interpret import concrete_type
-from tenon.graph.ir import DONATED, MEMORY_BUDGET, UPDATES
-from tenon.runtime.failing import has_loops, last_failing
+from tenon.records import dataclass, field
+from tenon.runtime.arena_planning import Buffer, Plan, plan_arena
+from tenon.runtime.barrier_placement import Room
+from tenon.runtime.failure_points import has_loops, last_failing
 from tenon.runtime.guard_pages import guarding, spaced
-from tenon.runtime.memory import Buffer, Plan, plan_arena
-from tenon.runtime.room import Room
-from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, unit_for
-from tenon.runtime.worth import saved, work_of
+from tenon.runtime.parallel_profitability import saved, work_of
+from tenon.runtime.step_table import STATUS_WORDS, AddressOf, Table, unit_for
 from tenon.types import TensorType
 
 QUICK_WORK = 200_000        # elements below which it is not worth to let other Python threads run meanwhile

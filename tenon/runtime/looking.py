@@ -14,17 +14,17 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tenon.backends.base import Array, Then
-from tenon.backends.cpu.steps import BranchStep, HostStep, KernelStep, LookStep, LoopStep, Step
-from tenon.dataclasses import replace
 from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import Graph
+from tenon.program.backend_interface import Array, Then
+from tenon.program.steps import BranchStep, HostStep, KernelStep, LookStep, LoopStep, Step
+from tenon.records import replace
+from tenon.runtime.arena_planning import aligned_bytes
+from tenon.runtime.buffer_pool import take
 from tenon.runtime.frame import Frame
 from tenon.runtime.layout import Layout, make_layout, take_donated
-from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.program import Program
-from tenon.runtime.results import take
-from tenon.runtime.scheduler import pool
+from tenon.runtime.thread_pool import pool
 
 
 class Halted(BaseException):

@@ -14,29 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from tenon.backends import llvm
-from tenon.backends.base import Array, Executable, Then
-from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.assemble import Assembly
-from tenon.backends.cpu.machine_code import libraries
-from tenon.backends.cpu.steps import KernelStep, Storage, leaves
-from tenon.backends.cpu.unit import Unit
-from tenon.backends.workers import Job
+from tenon.backends.cpu.kernel_compiler import libraries
 from tenon.dims import evaluate
 from tenon.errors import ADDRESSABLE, ArgumentError, ShapeError, TenonError, out_of_memory
-from tenon.garbage import MANY, collected_at_the_end, give_back
+from tenon.gc_control import MANY, collected_at_the_end, give_back
 from tenon.graph.interpret import bind_sizes, concrete_type
 from tenon.graph.ir import AS_READ, Graph, Node
 from tenon.graph.verify import verify_sizes
+from tenon.llvm import machine_code
+from tenon.llvm.compile_pool import Job
 from tenon.locks import Lock
 from tenon.observe import emit, span, timed
+from tenon.program import step_executor as native
+from tenon.program.backend_interface import Array, Executable, Then
+from tenon.program.execution_plan import Assembly
+from tenon.program.kernel import Unit
+from tenon.program.steps import KernelStep, Storage, leaves
+from tenon.runtime.arena_planning import aligned_bytes
 from tenon.runtime.forks import FORKING
 from tenon.runtime.frame import Frame
 from tenon.runtime.guard_pages import guarded_arena, guarding
 from tenon.runtime.layout import Layout, make_layout, take_donated
-from tenon.runtime.memory import aligned_bytes
-from tenon.runtime.scheduler import pool, pool_version
-from tenon.runtime.table import unit_for
+from tenon.runtime.step_table import unit_for
+from tenon.runtime.thread_pool import pool, pool_version
 from tenon.types import TensorType, as_dtype, has_arrays
 
 MOST_LAYOUTS = 256     # of sizes: of all convolutions of a network, which are one program
@@ -51,7 +51,7 @@ class Program:
         self.parts = parts
         self.packing = None if parts.packing is None else Program(parts.packing)
         self.seconds: dict[str, float] = {}     # by stages of what a first run does
-        self._libraries: dict[Unit, llvm.Library] = {}      # which keep the code alive
+        self._libraries: dict[Unit, machine_code.Library] = {}      # which keep the code alive
         self._native = native.driver()
         self._layouts: dict[Any, Layout] = {}
         self._idle: dict[Layout, list[Frame]] = {}
@@ -95,7 +95,7 @@ class Program:
     @property
     def assembly(self) -> str:
         """The machine code of every kernel."""
-        return "\n".join(llvm.assembly(unit.ir) for unit in self.kernels)
+        return "\n".join(machine_code.assembly(unit.ir) for unit in self.kernels)
 
     @property
     def packs(self) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.guards import same_atom
-from tenon.capture.tree import Structure, form
+from tenon.capture.pytree import Structure, form
 from tenon.errors import ArgumentError, DTypeError, ShapeError, TenonError
 from tenon.serialization.saved_function import Function
 from tenon.serialization.structures import Fields

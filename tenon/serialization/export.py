@@ -16,22 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.attempt import Attempt
+from tenon.capture.capture_cache import argument_names
+from tenon.capture.capture_run import Attempt
 from tenon.capture.captured import Captured
-from tenon.capture.leaves import FromGraph, FromOutside, Nest, OneOf, Shared
-from tenon.capture.record import argument_names
+from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.pytree import flatten
+from tenon.capture.result_leaves import FromGraph, FromOutside, Nest, OneOf, Shared
 from tenon.capture.settle import Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Held, Source
-from tenon.capture.tree import flatten
-from tenon.capture.watch import UnsafeCall
-from tenon.dataclasses import dataclass, replace
 from tenon.dims import Dim, PinnedSize, UndecidedSize, substitute
-from tenon.eager.recording import enable_grad, no_grad
+from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError, CaptureError, TenonError
 from tenon.graph.ir import Graph
 from tenon.graph.text import print_graph
 from tenon.jit import Jitted
 from tenon.nn.module import Module
+from tenon.records import dataclass, replace
 from tenon.serialization.input_types import Sample, arguments_of, sample_of
 from tenon.serialization.kept_effects import kept_effects
 from tenon.serialization.saved_function import Function, Variant

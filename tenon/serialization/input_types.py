@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.tree import Structure, flatten
-from tenon.dataclasses import dataclass, replace
+from tenon.capture.pytree import Structure, flatten
 from tenon.dims import Dim, evaluate, substitute, symbol, symbols
 from tenon.errors import ArgumentError, GraphError
 from tenon.graph.text import parse_type
+from tenon.records import dataclass, replace
 from tenon.tensor import Tensor
 from tenon.types import DType, TensorType, as_dtype
 

@@ -15,29 +15,29 @@ from typing import Any
 
 from tenon.autocast import narrowing
 from tenon.capture.captured import Captured, Inputs
+from tenon.capture.conditional_gradients import use
+from tenon.capture.fast_call import MISS, Call, short_way
 from tenon.capture.guards import Guards
-from tenon.capture.leaves import FromGraph
-from tenon.capture.presence import use
+from tenon.capture.pytree import unfold
 from tenon.capture.replay import run
+from tenon.capture.result_leaves import FromGraph
 from tenon.capture.settle import Fill, Results, Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Held, Source
-from tenon.capture.tree import unfold
-from tenon.capture.warm import MISS, Call, short_way
-from tenon.dataclasses import dataclass, field, replace
-from tenon.eager.recording import is_grad_enabled, no_grad, recording
+from tenon.eager.grad_mode import is_grad_enabled, no_grad, recording
 from tenon.errors import ArgumentError, ShapeError, TenonError
+from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, UPDATES, Graph, Value
 from tenon.graph.op import current, interpreter
-from tenon.graph.remember import once_a_graph
 from tenon.graph.verify import sized, verify_sizes
-from tenon.hints import MODULE
 from tenon.jit import MOST_SHORT_WAYS, SHORTEN_AT
+from tenon.migration_hints import MODULE
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import zeros
+from tenon.records import dataclass, field, replace
 from tenon.serialization.arguments import leaves_of, signature
 from tenon.serialization.saved_function import Function, Model, Variant
-from tenon.state import last_change, recorder
 from tenon.tensor import Tensor
+from tenon.tensor_state import last_change, recorder
 
 
 class LoadedModel(Module):

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tenon import tensor_file
-from tenon.capture.leaves import FromGraph, FromOutside, FromSize, Nest, OneOf, Shared
+from tenon.capture.result_leaves import FromGraph, FromOutside, FromSize, Nest, OneOf, Shared
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.dims import SymbolicDim, symbols
 from tenon.errors import TenonError
@@ -25,7 +25,7 @@ from tenon.nn.module import Parameter
 from tenon.serialization.saved_function import Function, Model, Variant
 from tenon.serialization.structures import from_json
 from tenon.serialization.write_model import FORMAT, FUNCTION, GRADIENT, GRAPH, STATE, VERSION, WRITER
-from tenon.sizes import Assumptions
+from tenon.size_assumptions import Assumptions
 from tenon.tensor import Tensor
 from tenon.tensor_file import DamagedFile
 from tenon.types import BY_SHORT, TensorType

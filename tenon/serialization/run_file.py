@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenon import tensor_file
-from tenon.capture.tree import flatten
+from tenon.capture.pytree import flatten
 from tenon.errors import ArgumentError
 from tenon.serialization.arguments import signature
 from tenon.serialization.files import load

@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tenon.capture.leaves import FromOutside, Nest, OneOf, Shared
+from tenon.capture.pytree import Structure
+from tenon.capture.result_leaves import FromOutside, Nest, OneOf, Shared
 from tenon.capture.trace import GradientOf, Held, Source
-from tenon.capture.tree import Structure
-from tenon.dataclasses import dataclass, field
 from tenon.graph.ir import Graph
-from tenon.sizes import Assumptions
+from tenon.records import dataclass, field
+from tenon.size_assumptions import Assumptions
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from tenon.capture.tree import LEAF, Again, Structure
+from tenon.capture.pytree import LEAF, Again, Structure
 from tenon.errors import ArgumentError
 from tenon.tensor_file import DamagedFile
 

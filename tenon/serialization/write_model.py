@@ -2,7 +2,7 @@
 
     tenon.format            "1"
     tenon.version           of the Tenon that wrote it
-    tenon.state             JSON: what is a parameter, what requires a gradient, further names of a tensor
+    tenon.tensor_state             JSON: what is a parameter, what requires a gradient, further names of a tensor
     tenon.function.NAME     JSON: arguments, structure, and of each variant what its graph reads and what is stored
     tenon.graph.NAME.K      the text of a graph, as `tenon.graph.text` prints it
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.leaves import FromGraph, FromOutside, FromSize, Nest, OneOf, Shared
+from tenon.capture.result_leaves import FromGraph, FromOutside, FromSize, Nest, OneOf, Shared
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.text import print_graph

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import fx
 
-from tenon.dataclasses import dataclass, field
+from tenon.records import dataclass, field
 from tenon.torch.aten import name_of, rule_for
 
 # Of these, the first argument says shape and type, and its elements are not read.

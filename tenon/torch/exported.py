@@ -15,17 +15,17 @@ from torch import fx
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from tenon.capture.leaves import FromGraph, Nest
-from tenon.capture.record import argument_names
+from tenon.capture.capture_cache import argument_names
+from tenon.capture.pytree import flatten
+from tenon.capture.result_leaves import FromGraph, Nest
 from tenon.capture.trace import Argument, Held, Source
-from tenon.capture.tree import flatten
 from tenon.dims import PinnedSize, symbol
 from tenon.errors import ArgumentError
 from tenon.nn.module import Parameter
 from tenon.serialization.loaded_model import LoadedModel
 from tenon.serialization.saved_function import Function, Model, Variant
 from tenon.serialization.structures import nameless
-from tenon.sizes import Assumptions, assuming
+from tenon.size_assumptions import Assumptions, assuming
 from tenon.tensor import Tensor
 from tenon.torch.aten import name_of, rule_for
 from tenon.torch.call_plan import ASSERTIONS

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import tenon as tn
-from tenon.dataclasses import dataclass
+from tenon.records import dataclass
 from tenon.types import Shape
 
 

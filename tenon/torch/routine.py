@@ -13,13 +13,13 @@ import torch
 from torch import fx
 
 from tenon import pipeline
-from tenon.backends.base import Executable
-from tenon.dataclasses import dataclass
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, PinnedSize, UndecidedSize, symbol
 from tenon.errors import CompilerDefect
 from tenon.locks import Lock
+from tenon.program.backend_interface import Executable
+from tenon.records import dataclass
 from tenon.runtime.addressed import Addressed
-from tenon.sizes import Assumptions, assuming, told_by
+from tenon.size_assumptions import Assumptions, assuming, told_by
 from tenon.torch.aten import name_of
 from tenon.torch.call_plan import ASSERTIONS, Turn, is_drawn, is_like, is_torchs, make_plan
 from tenon.torch.report import Report, note

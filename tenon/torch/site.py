@@ -12,7 +12,7 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 import tenon as tn
-from tenon.dataclasses import dataclass
+from tenon.records import dataclass
 from tenon.types import DType, Shape, TensorType, as_dtype
 
 Rule = Callable[..., Any]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tenon.capture.tree import Structure, flatten
-from tenon.eager.recording import enable_grad, no_grad
+from tenon.capture.pytree import Structure, flatten
+from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError
 from tenon.nn.module import Module
 from tenon.tensor import Tensor

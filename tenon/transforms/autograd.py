@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.autodiff import backward
-from tenon.eager.descent import descend, is_plain
-from tenon.eager.recording import differentiating
+from tenon.eager.backward_arrays import descend, is_plain
+from tenon.eager.grad_mode import differentiating
 from tenon.eager.tape import TapeNode, tape_of
 from tenon.errors import ArgumentError, GradientError, ShapeError
 from tenon.ops.creation import ones_like
 from tenon.tensor import Tensor
-from tenon.transforms.follow import depending
+from tenon.transforms.differentiate import depending
 
 SMALL = 4096        # elements of an array, which NumPy goes through while Python calls an operator
 

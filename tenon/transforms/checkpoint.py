@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon.autocast import autocast_is, autocasting
-from tenon.capture.control import recomputed
+from tenon.capture.cond_switch import recomputed
+from tenon.capture.pytree import flatten
 from tenon.capture.trace import is_capturing
-from tenon.capture.tree import flatten
-from tenon.dataclasses import dataclass, field
-from tenon.eager.recording import is_grad_enabled
+from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved
-from tenon.state import Changes
+from tenon.records import dataclass, field
 from tenon.tensor import Tensor
-from tenon.transforms.follow import Followed, Nest, is_differentiable, settled
+from tenon.tensor_state import Changes
+from tenon.transforms.differentiate import Followed, Nest, is_differentiable, settled
 from tenon.types import DType
 
 

@@ -14,12 +14,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.capture.control import rewritten
-from tenon.capture.convert.choice import Choice, resolved
+from tenon.capture.cond_switch import rewritten
+from tenon.capture.convert.union_value import Choice, resolved
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.tensor import Tensor, asarray
-from tenon.transforms.follow import NUMBERS, Followed, Nest, is_differentiable, settle
+from tenon.transforms.differentiate import NUMBERS, Followed, Nest, is_differentiable, settle
 
 Function = Callable[..., Any]
 

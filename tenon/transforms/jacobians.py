@@ -14,8 +14,7 @@ from tenon.errors import GradientError
 from tenon.ops.creation import eye
 from tenon.ops.shape import reshape_op
 from tenon.tensor import Tensor
-from tenon.transforms.batching import vmap
-from tenon.transforms.follow import Nest
+from tenon.transforms.differentiate import Nest
 from tenon.transforms.gradients import (
     Function,
     check_argnums,
@@ -27,6 +26,7 @@ from tenon.transforms.gradients import (
     placed,
     vjp,
 )
+from tenon.transforms.vmap_interpreter import vmap
 from tenon.types import Shape
 
 

@@ -3,7 +3,7 @@
     if x.sum() > 0: ...         # in a function under tn.vmap
 
 The function is captured for one example as `tn.jit` captures it, control flow on tensors included, and what it did is
-run on the batch (`tenon.transforms.batch_control`), at once and in every call.  Python runs once: what it changes or
+run on the batch (`tenon.transforms.vmap_control_flow`), at once and in every call. Python runs once: what it changes or
 prints stays, but not where examples differ in whether it happens.  Where an example goes a way that the graph does not
 hold, an exception among them, the function is called for that example alone.
 """
@@ -16,28 +16,28 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.agree import agreed_type, as_tensor, labels, lifted
-from tenon.capture.branch import Branch, described
-from tenon.capture.convert.choice import Choice
+from tenon.capture.code_monitor import UnsafeCall, Watch, unwatched
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.reachable import reachable
-from tenon.capture.convert.several import FirstRows, Several
-from tenon.capture.convert.state import World
+from tenon.capture.convert.state_snapshot import World
+from tenon.capture.convert.tensor_list import FirstRows, Several
+from tenon.capture.convert.union_value import Choice
 from tenon.capture.effects import MISSING, Effect, Snapshot
-from tenon.capture.numbers import Number, strong
+from tenon.capture.pytree import Structure, flatten
+from tenon.capture.runtime_numbers import Number, strong
 from tenon.capture.subgraph import InnerBuilder
+from tenon.capture.subtrace import Branch, described
 from tenon.capture.trace import capturing
-from tenon.capture.tree import Structure, flatten
-from tenon.capture.watch import UnsafeCall, Watch, unwatched
-from tenon.dataclasses import dataclass
+from tenon.capture.unify_types import agreed_type, as_tensor, labels, lifted
 from tenon.errors import CaptureError, user_location
 from tenon.graph.ir import Graph
 from tenon.graph.op import interpreter, using
-from tenon.ops.arranging import stack
+from tenon.ops.joining_and_axes import stack
 from tenon.ops.shape import cast
-from tenon.state import Deferred, recorder, unnoted
+from tenon.records import dataclass
 from tenon.tensor import Tensor, asarray
-from tenon.transforms.batch_rules import run_graph
+from tenon.tensor_state import Deferred, recorder, unnoted
+from tenon.transforms.vmap_rules import run_graph
 
 Function = Callable[..., Any]
 

@@ -15,8 +15,8 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tenon.capture.tree import LEAF, Structure, form
-from tenon.capture.tree import flatten as _flatten
+from tenon.capture.pytree import LEAF, Structure, form
+from tenon.capture.pytree import flatten as _flatten
 from tenon.errors import ArgumentError
 
 __all__ = ["Structure", "all", "flatten", "leaves", "map", "reduce", "structure", "unflatten"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenon.runtime.scheduler import set_num_threads
+from tenon.runtime.thread_pool import set_num_threads
 
 
 @pytest.fixture(params=[1, 3])

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from tenon.backends import pieces
-from tenon.backends.cpu.contraction import sums
-from tenon.backends.cpu.contraction.assembly import Turn, is_spoken
-from tenon.backends.cpu.contraction.emit import I1, I64, POINTER, const
-from tenon.backends.cpu.contraction.meanwhile import Meanwhile
-from tenon.backends.cpu.contraction.run import load
-from tenon.backends.cpu.contraction.shape import (
+from tenon.backends.cpu.contraction import microkernel
+from tenon.backends.cpu.contraction.ir_helpers import I1, I64, POINTER, const
+from tenon.backends.cpu.contraction.microkernel import add_products
+from tenon.backends.cpu.contraction.microkernel_prefetch import Meanwhile
+from tenon.backends.cpu.contraction.microkernel_types import (
     MOST_NEAR,
     Ahead,
     Left,
@@ -24,9 +22,11 @@ from tenon.backends.cpu.contraction.shape import (
     pace,
     put_lines,
 )
-from tenon.backends.cpu.contraction.sums import add_products
-from tenon.backends.llvm import assembly
-from tenon.backends.processor import has_feature
+from tenon.backends.cpu.contraction.run_spec import load
+from tenon.backends.cpu.contraction.x86_inner_loop import Turn, is_spoken
+from tenon.llvm import shared_functions
+from tenon.llvm.host_target import has_feature
+from tenon.llvm.machine_code import assembly
 
 SHAPES = [(1, 1, 1), (8, 3, 1), (6, 4, 1), (14, 2, 1), (9, 3, 9), (15, 1, 1), (16, 1, 1), (28, 1, 28), (5, 4, 5)]
 KINDS = {"f32": (ir.FloatType(), np.float32), "f64": (ir.DoubleType(), np.float64)}
@@ -34,7 +34,7 @@ KINDS = {"f32": (ir.FloatType(), np.float32), "f64": (ir.DoubleType(), np.float6
 
 def piece(shape: Shape, row: int, ahead: Callable[[ir.Value], Ahead] = no_fetches) -> object:
     """void product(i64 depth, ptr left, ptr right, ptr result)."""
-    pieces._written.cache_clear()
+    shared_functions._written.cache_clear()
     module = ir.Module("product")
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, POINTER, POINTER, POINTER]), "product")
     depth, left, right, result = function.args
@@ -60,7 +60,7 @@ def test_sums_have_the_same_bits_in_both_ways(monkeypatch, plain, rows, vectors,
     made = {}
     for spoken in True, False:
         with monkeypatch.context() as patch:
-            patch.setattr(sums, "is_spoken", lambda turn, lanes, spoken=spoken: spoken)
+            patch.setattr(microkernel, "is_spoken", lambda turn, lanes, spoken=spoken: spoken)
             made[spoken] = piece(shape, most)
     for depth in 1, 2, 3, 4, 5, 15, 16, 17, 19, 20, 32, most:
         right = random.standard_normal((depth, shape.width)).astype(dtype)      # nothing behind the last line is read
@@ -126,7 +126,7 @@ def test_little_stands_before_the_products_of_a_plain_tile():
     add_products(b, shape, depth, Left(where, apart, const(16), apart), where, Lines(where, apart), I1(0),
                  no_near(where), ahead)
     b.ret_void()
-    text = assembly(pieces.parted(pieces.text_of(module))[1].popitem()[1])
+    text = assembly(shared_functions.parted(shared_functions.text_of(module))[1].popitem()[1])
     before, _, _ = text[text.index("@function"):].partition("#APP")
     assert 50 < sum(line.startswith("\t") and not line.startswith("\t.") for line in before.splitlines()) < 120
 
@@ -156,9 +156,9 @@ def test_what_is_near_in_the_end_is_listed_line_by_line(count):
 
 def test_other_machines_and_numbers_have_loops_of_llvm(monkeypatch):
     turn = Turn(ir.FloatType(), 8, 3, 4, 4, 4, 192)
-    monkeypatch.setattr("tenon.backends.cpu.contraction.assembly.has_feature", lambda name: True)
+    monkeypatch.setattr("tenon.backends.cpu.contraction.x86_inner_loop.has_feature", lambda name: True)
     assert is_spoken(turn, 16)
     assert not is_spoken(turn._replace(element=ir.IntType(32)), 16)
     assert not is_spoken(turn._replace(rows=9, vectors=4), 16)
-    monkeypatch.setattr("tenon.backends.cpu.contraction.assembly.has_feature", lambda name: False)
+    monkeypatch.setattr("tenon.backends.cpu.contraction.x86_inner_loop.has_feature", lambda name: False)
     assert not is_spoken(turn, 16)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.backend import assemble_graph
-from tenon.backends.cpu.steps import KernelStep
+from tenon.backends.cpu.compile_graph import assemble_graph
 from tenon.graph.build import trace
 from tenon.graph.ir import Graph
 from tenon.ops.attention import attention, attention_gradient
 from tenon.pipeline import compile, optimize
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.program.steps import KernelStep
+from tenon.runtime.thread_pool import get_num_threads, set_num_threads
 from tenon.types import DType, TensorType, as_dtype, bfloat16, float16, float32, float64
 
 MASKED = {"infinite": -np.inf, "large": -1e9}

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tenon.backends import code_cache
-from tenon.backends.code_cache import CodeCache, make_key
+from tenon.llvm import code_cache
+from tenon.llvm.code_cache import CodeCache, make_key
 
 KEY, OTHER = make_key("a"), make_key("b")
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from tenon.backends import pieces
 from tenon.backends.cpu.contraction import Contraction, Operand, Tile, choose_tile, emit_contraction
-from tenon.backends.cpu.contraction.ahead import crowded
-from tenon.backends.cpu.contraction.dense import F32, F64, convolution, fixed, matmul
-from tenon.backends.cpu.contraction.emit import I32, I64, address, const
-from tenon.backends.cpu.contraction.machine import Machine
-from tenon.backends.cpu.contraction.run import Native
-from tenon.backends.cpu.contraction.spec import left_layout, narrow_tile
-from tenon.dataclasses import replace
+from tenon.backends.cpu.contraction.example_specs import F32, F64, convolution, fixed, matmul
+from tenon.backends.cpu.contraction.gemm_spec import left_layout, narrow_tile
+from tenon.backends.cpu.contraction.ir_helpers import I32, I64, address, const
+from tenon.backends.cpu.contraction.machine_model import Machine
+from tenon.backends.cpu.contraction.panel_prefetch import crowded
+from tenon.backends.cpu.contraction.run_spec import Native
+from tenon.llvm import shared_functions
+from tenon.records import replace
 
 ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64), "i32": (I32, np.int32), "i64": (I64, np.int64)}
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
@@ -127,7 +127,7 @@ def test_code_for_edges_is_made_where_there_may_be_some(over: tuple[int, int], e
 
 def store_part_is_called(function: ir.Function) -> bool:
     """Whether it is the piece that stores the part of a tile that there is."""
-    return isinstance(function, pieces.Piece) and "llvm.masked.store" in function.text and "fmuladd" not in function.text
+    return isinstance(function, shared_functions.Piece) and "llvm.masked.store" in function.text and "fmuladd" not in function.text
 
 
 @pytest.mark.parametrize("epilogue", [False, True])
@@ -312,7 +312,7 @@ def test_products_of_different_sizes_share_their_sums() -> None:
     for left, *known in [("mk", 9 * 40, 48 * 30, 2000), ("mk", 9 * 30, 48 * 50, 1000), ("mk", 9 * 20, 48 * 40, 4096)]:
         module = ir.Module()
         emit_contraction(module, "contraction", matmul(F32, left, "nk", known=known), Tile(9, 3, 16, 512, 90, 480))
-        found.append(set(pieces.parted(pieces.text_of(module))[1]))
+        found.append(set(shared_functions.parted(shared_functions.text_of(module))[1]))
     assert found[0] and found[0] == found[1] == found[2]
 
 
@@ -347,7 +347,7 @@ def test_code_for_other_processors_keeps_its_sums_in_registers(
         module.triple = triple
         tile = choose_tile(F32, machine, spec.known)
         emit_contraction(module, "contraction", spec, tile)
-        text, sums = pieces.parted(pieces.text_of(module))
+        text, sums = shared_functions.parted(shared_functions.text_of(module))
         lines = [line for one in (text, *sums.values())
                  for line in other_assembly(one, triple, processor, features).splitlines()]
         longest = max((len(block) for block in blocks(lines, instruction)), default=0)
@@ -383,7 +383,7 @@ def test_shallow_products_go_along_rows_in_blocks_of_columns(left: str, right: s
                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine whose second cache does not hold the result: whole tiles and parts of one, several blocks."""
     machine = Machine(64, 32, 16 << 10)
-    monkeypatch.setattr("tenon.backends.cpu.contraction.spec.host", lambda: machine)
+    monkeypatch.setattr("tenon.backends.cpu.contraction.gemm_spec.host", lambda: machine)
     tile = Tile(rows=4, vectors=2, lanes=4, depth=32, block_rows=48, columns=24)
     for m, n, k in [(101, 211, 7), (77, 300, 32), (131, 64, 17), (5, 4100, 30)]:
         for threads in (1, 3):
@@ -422,7 +422,7 @@ def test_rows_that_compete_are_copied_unless_the_second_cache_scatters_them(monk
     machine, tile = Machine(64, 32, 1 << 20), Tile(8, 3, 16, 1024, 128, 2400)
     for depth, scatters, in_place in [(1024, False, False), (1024, True, True), (1000, False, True)]:
         host = replace(machine, scatters=scatters)
-        monkeypatch.setattr("tenon.backends.cpu.contraction.spec.host", lambda host=host: host)
+        monkeypatch.setattr("tenon.backends.cpu.contraction.gemm_spec.host", lambda host=host: host)
         assert left_layout(matmul(F32, known=(800, 1000, depth)), tile)[0] is in_place
 
 

@@ -6,18 +6,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenon as tn
-from tenon.backends.cpu import driver
-from tenon.backends.cpu.convolution import WinogradPlan, plan_of
-from tenon.backends.cpu.convolution.plan import direct_plan_of
+from tenon.backends.cpu.conv_nhwc import WinogradPlan, plan_of
+from tenon.backends.cpu.conv_nhwc.conv_schedule import direct_plan_of
 from tenon.backends.cpu.prepack import Packed
-from tenon.backends.cpu.steps import KernelStep
-from tenon.capture.constants import WithConstants
-from tenon.capture.constants import given as given_constants
+from tenon.capture.constant_weights import WithConstants
+from tenon.capture.constant_weights import given as given_constants
 from tenon.config import config
 from tenon.debug.profiler import DRIVE
 from tenon.errors import ShapeError
+from tenon.program import step_executor
+from tenon.program.steps import KernelStep
 from tenon.runtime.frame import Frame
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.runtime.thread_pool import get_num_threads, set_num_threads
 from tests.layouts import facing, turned
 
 # batch, channels, sizes, filters, kernel, stride, padding, dilation
@@ -281,7 +281,7 @@ def test_a_thread_reads_a_part_of_weights_that_are_more_than_the_data():
             captured = tn.jit(lambda x: layer(x)).capture(x)
         arrays = [np.asarray(holder) for holder in captured.inputs.holders([x])]
         arrays, late = given_constants(captured.program.ready_for(arrays), arrays), captured.program.late
-        frame = Frame(late._layout_for([x.shape for x in arrays], ()), driver.driver())
+        frame = Frame(late._layout_for([x.shape for x in arrays], ()), step_executor.driver())
         (result,) = frame.run(arrays, np.zeros(1 << 24, np.uint8))
         expected = result.copy()
         result.fill(np.nan)

@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenon as tn
-from tenon.backends.cpu.products import slides
-from tenon.backends.cpu.steps import KernelStep
-from tenon.capture.constants import WithConstants
+from tenon.backends.cpu.contraction_codegen import slides
+from tenon.capture.constant_weights import WithConstants
 from tenon.config import config
 from tenon.errors import ShapeError
-from tenon.loops.ir import Contraction
+from tenon.loops.loop_ir import Contraction
+from tenon.program.steps import KernelStep
 from tests.layouts import facing, turned
 
 # batch, channels, sizes, kernel, stride, padding, dilation

@@ -8,13 +8,13 @@ from llvmlite import ir
 
 import tenon as tn
 from tenon.backends.cpu.contraction import choose_tile, emit_contraction
-from tenon.backends.cpu.contraction.dense import F32, F64, matmul
-from tenon.backends.cpu.contraction.direct import direct_tile
-from tenon.backends.cpu.contraction.emit import element_bytes
-from tenon.backends.cpu.contraction.machine import Machine, host
-from tenon.backends.cpu.contraction.run import Native
-from tenon.backends.cpu.contraction.spec import blocks_tile, goes_along_rows
-from tenon.dataclasses import replace
+from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
+from tenon.backends.cpu.contraction.gemm_spec import blocks_tile, goes_along_rows
+from tenon.backends.cpu.contraction.ir_helpers import element_bytes
+from tenon.backends.cpu.contraction.machine_model import Machine, host
+from tenon.backends.cpu.contraction.run_spec import Native
+from tenon.backends.cpu.contraction.small_gemm import direct_tile
+from tenon.records import replace
 
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
 WIDE, NARROW = Machine(64, 32, 2 << 20, 48 << 10), Machine(32, 16, 2 << 20)

@@ -7,11 +7,11 @@ import pytest
 from llvmlite import ir
 
 import tenon as tn
-from tenon.backends.cpu.contraction.dense import F32, F64, matmul
-from tenon.backends.cpu.contraction.run import Native
-from tenon.backends.cpu.contraction.unpacked import FEW, stays_unpacked
+from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
+from tenon.backends.cpu.contraction.run_spec import Native
+from tenon.backends.cpu.contraction.unpacked_gemm import FEW, stays_unpacked
 from tenon.pipeline import compile
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.runtime.thread_pool import get_num_threads, set_num_threads
 
 
 def agrees(product: Native, dtype: type, m: int, n: int, k: int) -> None:

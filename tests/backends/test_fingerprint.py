@@ -4,15 +4,15 @@ import os
 
 import pytest
 
-from tenon.backends import fingerprint, llvm
-from tenon.backends.code_cache import CodeCache
+from tenon.llvm import fingerprint, machine_code
+from tenon.llvm.code_cache import CodeCache
 
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """A package of two files, long unchanged."""
     cache = CodeCache(tmp_path / "cache")
-    monkeypatch.setattr(llvm, "_disk", lambda: cache)
+    monkeypatch.setattr(machine_code, "_disk", lambda: cache)
     monkeypatch.setattr(fingerprint, "SETTLED", -1e9)
     source = tmp_path / "package"
     (source / "inner").mkdir(parents=True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends import half, llvm
+from tenon.llvm import float16_libcalls, machine_code
 
 MANY = """
 define void @many(ptr %x, ptr %y, i64 %count) {{
@@ -34,7 +34,7 @@ end:
 
 
 def converted(function, source, target, x, dtype):
-    library = llvm.compile(half.MODULE + MANY.format(function=function, source=source, target=target))
+    library = machine_code.compile(float16_libcalls.MODULE + MANY.format(function=function, source=source, target=target))
     y = np.empty(x.shape, dtype)
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(library.address("many"))
     call(x.ctypes.data, y.ctypes.data, x.size)

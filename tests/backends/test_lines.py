@@ -7,19 +7,19 @@ import pytest
 from llvmlite import ir
 
 import tenon as tn
-from tenon.backends.cpu.contraction import emit_contraction, lines
-from tenon.backends.cpu.contraction.dense import F32, F64, matmul
-from tenon.backends.cpu.contraction.lines import BLOCK
-from tenon.backends.cpu.contraction.machine import host
-from tenon.backends.cpu.contraction.run import Native
-from tenon.backends.cpu.contraction.spec import Contraction
-from tenon.backends.cpu.contraction.unpacked import FEW, stays_unpacked
-from tenon.backends.pieces import text_of
-from tenon.dataclasses import replace
+from tenon.backends.cpu.contraction import emit_contraction, gemv_axpy
+from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
+from tenon.backends.cpu.contraction.gemm_spec import Contraction
+from tenon.backends.cpu.contraction.gemv_axpy import BLOCK
+from tenon.backends.cpu.contraction.machine_model import host
+from tenon.backends.cpu.contraction.run_spec import Native
+from tenon.backends.cpu.contraction.unpacked_gemm import FEW, stays_unpacked
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
+from tenon.llvm.shared_functions import text_of
 from tenon.pipeline import compile
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.records import replace
+from tenon.runtime.thread_pool import get_num_threads, set_num_threads
 
 SIZES = [(8, 140, 515), (10, 33, 200), (13, 130, 129), (16, 16, 1030), (5, 17, 129), (7, 0, 131), (1, 33, 4100), (9, 1, 4)]
 KINDS = {F32: np.float32, F64: np.float64}
@@ -73,7 +73,7 @@ def test_how_many_lines_are_read_at_a_time_changes_no_bit(rows: int, monkeypatch
     for first_cache in (16 << 10, 32 << 10, 48 << 10):
         for foresees in (False, True):
             machine = replace(host(), first_cache=first_cache, second_cache=1 << 16, foresees=foresees)
-            monkeypatch.setattr(lines, "host", lambda machine=machine: machine)
+            monkeypatch.setattr(gemv_axpy, "host", lambda machine=machine: machine)
             found.append(np.full((1, rows, columns), np.nan, np.float32))
             Native(matmul(F32, known=(rows, columns, depth)))(found[-1], a, b, 1, rows, columns, depth)
     np.testing.assert_allclose(found[0], a @ b, rtol=1e-4, atol=1e-3)
@@ -83,7 +83,7 @@ def test_how_many_lines_are_read_at_a_time_changes_no_bit(rows: int, monkeypatch
 def test_long_lines_that_are_far_are_fetched_where_the_processor_does_not_foresee_them(
         monkeypatch: pytest.MonkeyPatch) -> None:
     def fetches(foresees: bool, depth: int) -> bool:
-        monkeypatch.setattr(lines, "host", lambda: replace(host(), second_cache=1 << 20, foresees=foresees))
+        monkeypatch.setattr(gemv_axpy, "host", lambda: replace(host(), second_cache=1 << 20, foresees=foresees))
         module = ir.Module()
         emit_contraction(module, "product", matmul(F32, known=(1, 4096, depth)))
         return "llvm.prefetch" in text_of(module)

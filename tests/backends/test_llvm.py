@@ -12,8 +12,8 @@ import weakref
 import pytest
 from llvmlite.binding import ffi
 
-from tenon.backends import emitting, llvm
-from tenon.backends.code_cache import CodeCache
+from tenon.llvm import llvm_codegen, machine_code
+from tenon.llvm.code_cache import CodeCache
 from tenon.observe import subscribe
 
 ANSWER = "define i32 @answer() {{ ret i32 {} }}"
@@ -39,14 +39,14 @@ out:
 """
 
 
-def call(library: llvm.Library, name: str, result: type = ctypes.c_int32, *arguments: object) -> object:
+def call(library: machine_code.Library, name: str, result: type = ctypes.c_int32, *arguments: object) -> object:
     return ctypes.CFUNCTYPE(result, *[type(one) for one in arguments])(library.address(name))(*arguments)
 
 
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
     cache = CodeCache(tmp_path)
-    monkeypatch.setattr(llvm, "_disk", lambda: cache)
+    monkeypatch.setattr(machine_code, "_disk", lambda: cache)
     return cache
 
 
@@ -59,12 +59,12 @@ def compiled():
 
 
 def test_a_module_runs(disk):
-    assert call(llvm.compile(ANSWER.format(42)), "answer") == 42
+    assert call(machine_code.compile(ANSWER.format(42)), "answer") == 42
 
 
 def test_loops_are_vectorised():
-    assert "<8 x float>" in llvm.optimised(SAXPY) or "<4 x float>" in llvm.optimised(SAXPY)
-    assert "saxpy" in llvm.assembly(SAXPY)
+    assert "<8 x float>" in machine_code.optimised(SAXPY) or "<4 x float>" in machine_code.optimised(SAXPY)
+    assert "saxpy" in machine_code.assembly(SAXPY)
 
 
 def test_constants_globals_and_the_math_library_are_linked(disk):
@@ -78,19 +78,19 @@ def test_constants_globals_and_the_math_library_are_linked(disk):
       %z = fadd double %y, 0.125
       ret double %z
     }"""
-    assert call(llvm.compile(text), "f", ctypes.c_double, ctypes.c_int64(0)) == 1.125
+    assert call(machine_code.compile(text), "f", ctypes.c_double, ctypes.c_int64(0)) == 1.125
 
 
 def test_two_libraries_may_use_the_same_names(disk):
-    first, second = llvm.compile(ANSWER.format(1)), llvm.compile(ANSWER.format(2))
+    first, second = machine_code.compile(ANSWER.format(1)), machine_code.compile(ANSWER.format(2))
     assert (call(first, "answer"), call(second, "answer")) == (1, 2)
 
 
 def test_a_library_outlives_its_builder_and_unloading_leaves_the_others_alone(disk):
-    kept = llvm.compile(ANSWER.format(1))
+    kept = machine_code.compile(ANSWER.format(1))
     call(kept, "answer")
     for number in range(20):
-        assert call(llvm.compile(ANSWER.format(number)), "answer") == number
+        assert call(machine_code.compile(ANSWER.format(number)), "answer") == number
     gc.collect()
     assert call(kept, "answer") == 1
 
@@ -104,33 +104,33 @@ def test_a_library_outlives_its_builder_and_unloading_leaves_the_others_alone(di
     ],
 )
 def test_a_bad_module_is_refused_with_the_reason(disk, text, message):
-    with pytest.raises(llvm.CodeError, match=message):
-        llvm.compile(text)
+    with pytest.raises(machine_code.CodeError, match=message):
+        machine_code.compile(text)
 
 
 def test_a_missing_name_and_bad_object_code_are_errors_not_crashes(disk):
-    with pytest.raises(llvm.CodeError, match="question"):
-        llvm.compile(ANSWER.format(1)).address("question")
-    data = llvm.compile_object(ANSWER.format(1))
+    with pytest.raises(machine_code.CodeError, match="question"):
+        machine_code.compile(ANSWER.format(1)).address("question")
+    data = machine_code.compile_object(ANSWER.format(1))
     for damaged in (b"", b"nonsense", data[: len(data) // 2]):
-        with pytest.raises(llvm.CodeError):
-            llvm.Library(damaged)
+        with pytest.raises(machine_code.CodeError):
+            machine_code.Library(damaged)
 
 
 def test_the_same_text_is_compiled_once_in_a_process_and_once_on_a_disk(disk, compiled):
-    first, again = llvm.compile(ANSWER.format(7)), llvm.compile(ANSWER.format(7))
-    assert first is again is llvm.compile(ANSWER.format(7)) and len(compiled) == 1
+    first, again = machine_code.compile(ANSWER.format(7)), machine_code.compile(ANSWER.format(7))
+    assert first is again is machine_code.compile(ANSWER.format(7)) and len(compiled) == 1
     del first, again
     gc.collect()
-    assert call(llvm.compile(ANSWER.format(7)), "answer") == 7 and len(compiled) == 1
+    assert call(machine_code.compile(ANSWER.format(7)), "answer") == 7 and len(compiled) == 1
 
 
 def test_object_code_that_cannot_be_loaded_is_compiled_again(disk, compiled):
-    call(llvm.compile(ANSWER.format(8)), "answer")
+    call(machine_code.compile(ANSWER.format(8)), "answer")
     (entry,) = disk.directory.glob("*.object")
     disk.put(entry.stem, b"whole, but not code")
     gc.collect()
-    assert call(llvm.compile(ANSWER.format(8)), "answer") == 8 and len(compiled) == 2
+    assert call(machine_code.compile(ANSWER.format(8)), "answer") == 8 and len(compiled) == 2
 
 
 def test_other_threads_can_use_llvm_while_one_compiles():
@@ -145,11 +145,11 @@ def test_other_threads_can_use_llvm_while_one_compiles():
     def given_back():
         if threading.get_ident() == here:
             held.append(time.thread_time() - since.pop())
-    llvm.compile_object(ANSWER.format(1))       # LLVM is ready for this machine
+    machine_code.compile_object(ANSWER.format(1))       # LLVM is ready for this machine
     ffi.register_lock_callback(taken, given_back)
     try:
         start = time.thread_time()
-        llvm.compile_object(text)
+        machine_code.compile_object(text)
         assert max(held) < 0.25 * (time.thread_time() - start)
     finally:
         ffi.unregister_lock_callback(taken, given_back)
@@ -163,12 +163,12 @@ def test_importing_tenon_does_not_import_llvmlite():
 def test_threads_that_compile_first_all_get_the_same_linker():
     script = """
 import threading, time
-from tenon.backends import llvm
-make = llvm.llvm.create_lljit_compiler
-llvm.llvm.create_lljit_compiler = lambda **options: (time.sleep(0.05), make(**options))[1]
+from tenon.llvm import machine_code
+make = machine_code.llvm.create_lljit_compiler
+machine_code.llvm.create_lljit_compiler = lambda **options: (time.sleep(0.05), make(**options))[1]
 libraries = {}
 def build(k):
-    libraries[k] = llvm.compile(f"define i32 @f{k}() {{ ret i32 {k} }}")
+    libraries[k] = machine_code.compile(f"define i32 @f{k}() {{ ret i32 {k} }}")
 threads = [threading.Thread(target=build, args=(k,)) for k in range(8)]
 [t.start() for t in threads]
 [t.join() for t in threads]
@@ -179,7 +179,7 @@ assert all(libraries[k].address(f"f{k}") for k in range(8))
 
 def test_code_stays_where_two_threads_look_for_a_function_at_once(disk, monkeypatch):
     """The linker frees a library with the first tracker that goes: that of the slower thread was dropped."""
-    library, linker, trackers = llvm.compile(ANSWER.format(1)), llvm._linker(), []
+    library, linker, trackers = machine_code.compile(ANSWER.format(1)), machine_code._linker(), []
 
     class Slow:
         def lookup(self, *names):
@@ -189,23 +189,23 @@ def test_code_stays_where_two_threads_look_for_a_function_at_once(disk, monkeypa
                 library.address("answer")       # as another thread does meanwhile
             return tracker
 
-    monkeypatch.setattr(llvm, "_linker", Slow)
+    monkeypatch.setattr(machine_code, "_linker", Slow)
     library.address("answer")
     assert len(trackers) == 2 and None not in [tracker() for tracker in trackers]
 
 
 def test_too_many_libraries_are_an_error_not_the_end_of_the_process(disk, monkeypatch):
-    data = llvm.compile_object(ANSWER.format(5))
+    data = machine_code.compile_object(ANSWER.format(5))
     gc.collect()
-    limit = len(llvm._alive) + 1
-    monkeypatch.setattr(llvm, "most_libraries", lambda: limit)
-    library = llvm.Library(data)
-    with pytest.raises(llvm.CodeError, match="kernels are in memory"):
-        llvm.Library(data)
+    limit = len(machine_code._alive) + 1
+    monkeypatch.setattr(machine_code, "most_libraries", lambda: limit)
+    library = machine_code.Library(data)
+    with pytest.raises(machine_code.CodeError, match="kernels are in memory"):
+        machine_code.Library(data)
     assert call(library, "answer") == 5
 
 
 @pytest.mark.parametrize("loops, unrolls, expected", [(4, False, (1, False)), (5, False, (2, False)), (1, True, (2, True))])
 def test_few_loops_get_less_of_llvm_unless_they_are_unrolled(loops, unrolls, expected):
     text = "  %i = phi i64 [0, %a], [%j, %b]\n" * loops + ('!0 = !{ !"llvm.loop.unroll.full" }\n' if unrolls else "")
-    assert emitting.effort(text) == expected
+    assert llvm_codegen.effort(text) == expected

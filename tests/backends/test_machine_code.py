@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tenon.backends.cpu import machine_code
-from tenon.backends.cpu.machine_code import Places
+from tenon.backends.cpu import kernel_compiler
+from tenon.backends.cpu.kernel_compiler import Places
 
 
 class Compiling:
@@ -38,7 +38,7 @@ class Compiling:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_one_core_is_left_to_who_makes_kernels_until_it_waits_for_them(threads: int, monkeypatch) -> None:
-    monkeypatch.setattr(machine_code, "config", lambda: SimpleNamespace(threads=threads))
+    monkeypatch.setattr(kernel_compiler, "config", lambda: SimpleNamespace(threads=threads))
     places = Places()
     with ThreadPoolExecutor(4) as pool:
         compiling = Compiling(places, pool, 4)
@@ -52,7 +52,7 @@ def test_one_core_is_left_to_who_makes_kernels_until_it_waits_for_them(threads: 
 
 
 def test_who_fails_gives_its_place_back(monkeypatch) -> None:
-    monkeypatch.setattr(machine_code, "config", lambda: SimpleNamespace(threads=1))
+    monkeypatch.setattr(kernel_compiler, "config", lambda: SimpleNamespace(threads=1))
     places = Places()
     for _ in range(3):
         with pytest.raises(ZeroDivisionError), places:
@@ -65,9 +65,9 @@ def test_who_fails_gives_its_place_back(monkeypatch) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_child_has_the_places_that_threads_of_its_parent_took() -> None:
-    with machine_code._places:
+    with kernel_compiler._places:
         child = os.fork()
         if not child:
-            with machine_code._places:
+            with kernel_compiler._places:
                 os._exit(7)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

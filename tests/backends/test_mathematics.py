@@ -14,8 +14,8 @@ import pytest
 from llvmlite import ir
 
 from tenon.backends.cpu.mathematics import FUNCTIONS, MAX_ULP
-from tenon.backends.cpu.mathematics import pairs as pairs_of_numbers
-from tenon.backends.processor import features
+from tenon.backends.cpu.mathematics import double_double as pairs_of_numbers
+from tenon.llvm.host_target import features
 
 Array = np.ndarray[Any, Any]
 DTYPES = (np.float32, np.float64)

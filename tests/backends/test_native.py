@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.backends import llvm, native
-from tenon.backends.code_cache import CodeCache
-from tenon.backends.native import Module
-from tenon.backends.words import BOOLEAN, HALF, NOTHING, POINTER, WORD
+from tenon.llvm import function_builder, machine_code
+from tenon.llvm.code_cache import CodeCache
+from tenon.llvm.function_builder import Module
+from tenon.llvm.ir_values import BOOLEAN, HALF, NOTHING, POINTER, WORD
 
 I64, ADDRESS = ctypes.c_int64, ctypes.c_void_p
 CALLBACK = ctypes.CFUNCTYPE(I64, I64, I64)
@@ -88,7 +88,7 @@ def all_of_them():
     return module
 
 
-LIBRARY = native.library("test", module_of=all_of_them)
+LIBRARY = function_builder.library("test", module_of=all_of_them)
 WORDS = st.lists(st.integers(0, 2**63 - 1), max_size=20).map(lambda xs: np.array(xs, np.int64))
 
 
@@ -139,7 +139,7 @@ def test_functions_that_take_any_number_of_arguments_are_called():
     module = Module()
     module.declare("snprintf", HALF, POINTER, WORD, POINTER, more=True)
     module.define("shown", shown, HALF, POINTER, POINTER, WORD, public=True)
-    library, into = llvm.compile(str(module)), ctypes.create_string_buffer(32)
+    library, into = machine_code.compile(str(module)), ctypes.create_string_buffer(32)
     run = ctypes.CFUNCTYPE(ctypes.c_int32, ADDRESS, ctypes.c_char_p, I64)(library.address("shown"))
     assert run(ctypes.addressof(into), b"%lld of %lld", 3) == 6 and into.value == b"3 of 7"
 
@@ -154,7 +154,7 @@ def test_what_an_address_says_is_called():
 
 def test_what_is_on_disk_is_not_written_again(tmp_path, monkeypatch):
     cache = CodeCache(tmp_path)
-    monkeypatch.setattr(llvm, "_disk", lambda: cache)
+    monkeypatch.setattr(machine_code, "_disk", lambda: cache)
     asked = []
 
     def module_of(added):
@@ -164,7 +164,7 @@ def test_what_is_on_disk_is_not_written_again(tmp_path, monkeypatch):
         return module
 
     def more(added, x):
-        library = native.library("more", added, module_of=module_of)
+        library = function_builder.library("more", added, module_of=module_of)
         return ctypes.CFUNCTYPE(I64, I64)(library.address("more"))(x)
     assert [more(1, 5), more(2, 5), more(1, 7)] == [6, 7, 8]
     assert asked == [1, 2]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from tenon.backends import llvm
-from tenon.backends.cpu.contraction.emit import I64, POINTER, ZERO, address, const, loop
-from tenon.backends.outline import innermost, natural_loops, outline
+from tenon.backends.cpu.contraction.ir_helpers import I64, POINTER, ZERO, address, const, loop
+from tenon.llvm import machine_code
+from tenon.llvm.outline_loops import innermost, natural_loops, outline
 
 DOUBLE = ir.DoubleType()
 
@@ -32,7 +32,7 @@ def two_loops(carries: bool) -> ir.Function:
 
 def run(module: ir.Module, count: int) -> np.ndarray:
     x = np.zeros(count + 1)
-    library = llvm.compile(str(module))
+    library = machine_code.compile(str(module))
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library.address("f"))(x.ctypes.data, count)
     return x
 

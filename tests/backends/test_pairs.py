@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.contraction.machine import host
-from tenon.backends.processor import has_feature, has_matrix_registers
+from tenon.backends.cpu.contraction.machine_model import host
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import has_feature, has_matrix_registers
 from tenon.pipeline import compile
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.runtime.thread_pool import get_num_threads, set_num_threads
 from tenon.types import bfloat16
 
 PRIMES = 1, 2, 3, 5, 7, 31, 33

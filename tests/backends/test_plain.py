@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from tenon.backends import llvm
 from tenon.backends.cpu.contraction import emit_contraction
-from tenon.backends.cpu.contraction.dense import F32, matmul
-from tenon.backends.cpu.contraction.emit import ZERO, loop, splat, store_vector
-from tenon.backends.cpu.contraction.run import Native
-from tenon.backends.outline import innermost, natural_loops
-from tenon.backends.plain import HEAD, cut, gains, headed, is_driver, join, text_of
-from tenon.dataclasses import replace
+from tenon.backends.cpu.contraction.example_specs import F32, matmul
+from tenon.backends.cpu.contraction.ir_helpers import ZERO, loop, splat, store_vector
+from tenon.backends.cpu.contraction.run_spec import Native
+from tenon.llvm import machine_code
+from tenon.llvm.optimization_level import HEAD, cut, gains, headed, is_driver, join, text_of
+from tenon.llvm.outline_loops import innermost, natural_loops
+from tenon.records import replace
 
 
 def product(bias_relu: bool = False, **changes) -> ir.Module:
@@ -93,7 +93,7 @@ def test_a_driver_calls_in_its_innermost_loops_what_is_not_copied_into_them(fill
 
 
 def test_a_driver_is_not_optimised_and_the_tile_is():
-    text = llvm.optimised(text_of(product(straight=False)))
+    text = machine_code.optimised(text_of(product(straight=False)))
     unoptimised = [number for number, words in (line.split(" = ") for line in text.splitlines()
                                                 if line.startswith("attributes")) if "optnone" in words]
     ends = {name: line.rpartition(")")[2] for line in text.splitlines() if line.startswith("define")
@@ -139,7 +139,7 @@ def test_a_function_that_is_part_of_plain_ones_alone_stands_in_their_part_alone(
     parts = cut(text_of(module))
     assert parts is not None and parts.drivers == ("product.packed", "entry")
     assert 'void @"product"(' in parts.plain and '@"product"(' not in parts.others
-    assert "@product(" not in llvm.optimised(text_of(module))
+    assert "@product(" not in machine_code.optimised(text_of(module))
 
 
 def test_loops_are_the_innermost_ones():
@@ -178,11 +178,11 @@ def test_the_parts_together_are_the_module(sizes, bias_relu):
 
 def test_the_code_of_a_cut_module_is_the_same_every_time():
     text = text_of(product())
-    assert llvm.compile_object(text) == llvm.compile_object(text)
+    assert machine_code.compile_object(text) == machine_code.compile_object(text)
 
 
 def test_a_function_that_nobody_calls_any_more_is_left_alone():
     """What is dropped while functions are inlined is not there to be cleaned up."""
     text = headed(["kept", "dropped"], 'define i32 @"kept"(i32 %x) {\n  ret i32 %x\n}\n\n'
                                        'define internal i32 @"dropped"(i32 %x) {\n  %y = add i32 %x, 1\n  ret i32 %y\n}\n', ["dropped"])
-    assert b"dropped" not in llvm.compile_object(text)
+    assert b"dropped" not in machine_code.compile_object(text)

@@ -7,10 +7,10 @@ from llvmlite import binding, ir
 
 import tenon as tn
 from tenon.backends.cpu.contraction import emit_contraction
-from tenon.backends.cpu.contraction.dense import F32, F64, convolution, matmul
-from tenon.backends.cpu.lowering import ir_of, kernel_of, module_of
-from tenon.backends.printing import FORMATS, print_module
+from tenon.backends.cpu.contraction.example_specs import F32, F64, convolution, matmul
+from tenon.backends.cpu.lower_kernel import ir_of, kernel_of, module_of
 from tenon.graph.text import parse_graph
+from tenon.llvm.ir_printer import FORMATS, print_module
 from tenon.ops.call import fused
 from tenon.pipeline import optimize
 

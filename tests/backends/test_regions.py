@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction.dense import F32, matmul
-from tenon.backends.cpu.contraction.emit import I32, I64, ONE, POINTER, add, address, const, loop
-from tenon.backends.cpu.contraction.regions import Sizes, each_region
-from tenon.backends.cpu.contraction.run import load
-from tenon.backends.cpu.contraction.spec import Contraction, Tile
-from tenon.backends.cpu.shares import PARTS, Share
+from tenon.backends.cpu.contraction.example_specs import F32, matmul
+from tenon.backends.cpu.contraction.gemm_spec import Contraction, Tile
+from tenon.backends.cpu.contraction.ir_helpers import I32, I64, ONE, POINTER, add, address, const, loop
+from tenon.backends.cpu.contraction.run_spec import load
+from tenon.backends.cpu.contraction.thread_partition import Sizes, each_region
+from tenon.llvm.work_partition import PARTS, Share
 
 SHAPES = ((1, 128, 512), (1, 128, 500), (3, 40, 130), (1, 9, 1000), (2, 8, 48), (7, 33, 97), (1, 300, 1), (1, 1, 300),
           (5, 1, 1), (0, 8, 48))

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.lowering import ir_of, kernel_of
-from tenon.backends.llvm import optimised
-from tenon.backends.processor import has_feature
+from tenon.backends.cpu.lower_kernel import ir_of, kernel_of
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import has_feature
+from tenon.llvm.machine_code import optimised
 
 with_masks = pytest.mark.skipif(not has_feature("avx512bw"), reason="vectors of this processor have no masks")
 

@@ -5,19 +5,19 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tenon.backends.cpu.contraction.machine import host
-from tenon.backends.cpu.sliding.taps import MOST_ROWS
+from tenon.backends.cpu.contraction.machine_model import host
+from tenon.backends.cpu.conv_direct.bf16_tap_by_tap import MOST_ROWS
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import print_graph
 from tenon.loops.expressions import Index
-from tenon.loops.windows import Slide
+from tenon.loops.window_access import Slide
 from tenon.ops.activations import relu
 from tenon.ops.convolution import conv, conv_input_grad
 from tenon.ops.windows import window_counts
-from tenon.passes.narrow_convolutions import narrow_convolutions
+from tenon.passes.lower_bf16_convolutions import lower_bf16_convolutions
 from tenon.pipeline import compile
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.runtime.thread_pool import get_num_threads, set_num_threads
 from tenon.types import TensorType, bfloat16
 
 # images, channels, sizes, filters, kernel, padding, stride, dilation
@@ -62,7 +62,7 @@ def wanted(graph, arrays):
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_left_out_is_nothing(case):
     for graph in graphs(*CASES[case]):
-        rewritten = narrow_convolutions(graph, "vectors")
+        rewritten = lower_bf16_convolutions(graph, "vectors")
         assert "conv_channels_last" in print_graph(rewritten) and "pad(" not in print_graph(rewritten)
         arrays = values(graph)
         expected = wanted(graph, arrays)
@@ -115,7 +115,7 @@ def test_an_epilogue_reads_the_place_that_it_is_of():
 def test_large_images_have_zeros_stored_around_them():
     for images, size, kernel, stride in ((8, 56, 3, 2), (1, 7, 3, 1), (32, 2, 3, 1)):
         graph, *_ = graphs(images, 64, (size, size), 32, (kernel, kernel), ((1, 1), (1, 1)), (stride,) * 2, (1, 1))
-        assert "pad(" in print_graph(narrow_convolutions(graph, "vectors"))
+        assert "pad(" in print_graph(lower_bf16_convolutions(graph, "vectors"))
 
 
 @pytest.mark.parametrize("step, reach, shift, low, high", [

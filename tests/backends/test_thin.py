@@ -3,13 +3,13 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.contraction.blocking import packed_size, tile_of
-from tenon.backends.cpu.contraction.dense import F32, F64, matmul
-from tenon.backends.cpu.contraction.emit import I64
-from tenon.backends.cpu.contraction.machine import Machine
-from tenon.backends.cpu.contraction.run import Native
-from tenon.backends.cpu.contraction.thin import thin_tile
-from tenon.dataclasses import replace
+from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
+from tenon.backends.cpu.contraction.ir_helpers import I64
+from tenon.backends.cpu.contraction.machine_model import Machine
+from tenon.backends.cpu.contraction.run_spec import Native
+from tenon.backends.cpu.contraction.select_schedule import packed_size, tile_of
+from tenon.backends.cpu.contraction.skinny_gemm import thin_tile
+from tenon.records import replace
 
 WIDE, NARROW = Machine(64, 32, 1 << 20), Machine(32, 16, 1 << 20)
 SIZES = [(4, 2, 33), (5, 3, 48), (29, 5, 250), (31, 8, 129), (64, 17, 301), (100, 7, 64), (523, 2, 600), (40, 20, 1000)]

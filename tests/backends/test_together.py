@@ -7,13 +7,13 @@ import pytest
 
 import tenon as tn
 from tenon.backends.cpu.contraction import scratch_size
-from tenon.backends.cpu.contraction.dense import F32
-from tenon.backends.cpu.contraction.machine import host
-from tenon.backends.cpu.contraction.shape import STEPS
-from tenon.backends.cpu.contraction.spec import choose_tile
-from tenon.backends.cpu.contraction.together import SHARE, apart, goes_together, with_waiting
-from tenon.backends.cpu.lowering import kernel_of
-from tenon.backends.cpu.products import contraction_scratch, template_of
+from tenon.backends.cpu.contraction.block_epilogue import SHARE, apart, goes_together, with_waiting
+from tenon.backends.cpu.contraction.example_specs import F32
+from tenon.backends.cpu.contraction.gemm_spec import choose_tile
+from tenon.backends.cpu.contraction.machine_model import host
+from tenon.backends.cpu.contraction.microkernel_types import STEPS
+from tenon.backends.cpu.contraction_codegen import contraction_scratch, template_of
+from tenon.backends.cpu.lower_kernel import kernel_of
 from tenon.graph.text import parse_graph
 
 SIZES = [(23, 37, 19), (64, 200, 0), (1, 515, 40), (515, 1, 40), (701, 613, 17), (31, 10007, 16), (67, 130, 1531),

@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends import llvm
-from tenon.backends.code_cache import CodeCache
-from tenon.backends.cpu import backend, lowering, unit_cache
-from tenon.backends.cpu.foreseen import Foreseen
-from tenon.backends.cpu.unit import make_unit
-from tenon.dataclasses import replace
+from tenon.backends.cpu import compile_graph, lower_kernel
+from tenon.backends.cpu.lowered_kernel import make_unit
 from tenon.errors import OutOfRange
 from tenon.graph.ir import DONATED, UPDATES
 from tenon.graph.text import parse_graph
+from tenon.llvm import machine_code
+from tenon.llvm.code_cache import CodeCache
 from tenon.observe import subscribe
 from tenon.pipeline import compile, optimize
+from tenon.program import kernel_cache
+from tenon.program.predict_aliasing import Foreseen
+from tenon.records import replace
 from tenon.runtime.layout import called_first
 
 SOFTMAX = """
@@ -39,8 +40,8 @@ X = np.random.default_rng(0).standard_normal((40, 30), np.float32)
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
     cache = CodeCache(tmp_path)
-    monkeypatch.setattr(llvm, "_disk", lambda: cache)
-    monkeypatch.setattr(unit_cache, "_known", OrderedDict())
+    monkeypatch.setattr(machine_code, "_disk", lambda: cache)
+    monkeypatch.setattr(kernel_cache, "_known", OrderedDict())
     return cache
 
 
@@ -54,7 +55,7 @@ def done():
 
 def as_in_a_new_process(monkeypatch):
     gc.collect()
-    monkeypatch.setattr(unit_cache, "_known", OrderedDict())
+    monkeypatch.setattr(kernel_cache, "_known", OrderedDict())
 
 
 def test_a_second_process_neither_lowers_nor_compiles(disk, done, monkeypatch):
@@ -94,8 +95,8 @@ def test_a_kernel_that_only_ran_in_donated_memory_is_not_lowered_again(disk, don
 
 def test_a_kernel_that_shares_memory_becomes_code_once(disk, monkeypatch):
     made = []
-    write = lowering.module_of
-    monkeypatch.setattr(lowering, "module_of", lambda *given: made.append(given[0].name) or write(*given))
+    write = lower_kernel.module_of
+    monkeypatch.setattr(lower_kernel, "module_of", lambda *given: made.append(given[0].name) or write(*given))
     state = tn.zeros(500)
 
     @tn.jit
@@ -110,18 +111,18 @@ def test_a_kernel_that_shares_memory_becomes_code_once(disk, monkeypatch):
 
 def test_a_product_that_is_told_of_again_while_it_is_made_becomes_loops_once(disk, monkeypatch):
     lowered, told_twice = [], threading.Event()
-    real, compile_now = lowering.kernel_of, llvm._compile
-    monkeypatch.setattr(lowering, "kernel_of", lambda *args: lowered.append(args[1]) or real(*args))
-    monkeypatch.setattr(llvm, "_compile", lambda *args: told_twice.wait(60) and compile_now(*args))
+    real, compile_now = lower_kernel.kernel_of, machine_code._compile
+    monkeypatch.setattr(lower_kernel, "kernel_of", lambda *args: lowered.append(args[1]) or real(*args))
+    monkeypatch.setattr(machine_code, "_compile", lambda *args: told_twice.wait(60) and compile_now(*args))
     graph = parse_graph("""
 def f(x: f32[61, 67], w: f32[67, 71]):
     v0: f32[61, 71] = matmul(x, w)
     return v0
 """)
-    backend.begin(graph)
-    backend.begin(graph)
+    compile_graph.begin(graph)
+    compile_graph.begin(graph)
     told_twice.set()
-    [step] = backend.assemble_graph(graph).steps
+    [step] = compile_graph.assemble_graph(graph).steps
     assert lowered == ["matmul"] and step.unit.code.result()
 
 
@@ -138,13 +139,13 @@ def step(x: f32[61, 67], g: f32[61, 71], w: f32[67, 71]):
 @pytest.mark.parametrize("donated", [(2,), ()])
 def test_a_product_whose_result_takes_a_donated_argument_is_begun_in_that_form(disk, monkeypatch, donated):
     written = []
-    write = lowering.module_of
-    monkeypatch.setattr(lowering, "module_of", lambda *given: written.append(given[1]) or write(*given))
+    write = lower_kernel.module_of
+    monkeypatch.setattr(lower_kernel, "module_of", lambda *given: written.append(given[1]) or write(*given))
     graph = optimize(replace(parse_graph(UPDATE), notes={DONATED: donated}), backend="cpu")
-    backend.begin(graph)
+    compile_graph.begin(graph)
     [shared] = written
     assert bool(shared) == bool(donated)
-    wanted = called_first(backend.assemble_graph(graph, called_first))
+    wanted = called_first(compile_graph.assemble_graph(graph, called_first))
     assert [unit.shared for unit in wanted] == written == [shared]
 
 
@@ -189,16 +190,16 @@ def test_a_product_waits_that_may_share_memory_where_there_is_a_loop(disk):
 
 
 def test_what_code_cannot_express_falls_into_parts(monkeypatch):
-    write = lowering.ir_of
+    write = lower_kernel.ir_of
 
     def refuse(kernel, shared):
         if "exp" in kernel.name:
             raise NotImplementedError("no code for this")
         return write(kernel, shared)
 
-    monkeypatch.setattr(llvm, "_disk", lambda: CodeCache(None))
-    monkeypatch.setattr(unit_cache, "_known", OrderedDict())
-    monkeypatch.setattr(lowering, "ir_of", refuse)
+    monkeypatch.setattr(machine_code, "_disk", lambda: CodeCache(None))
+    monkeypatch.setattr(kernel_cache, "_known", OrderedDict())
+    monkeypatch.setattr(lower_kernel, "ir_of", refuse)
     x = X[:, :29].copy()        # of another size than other tests compile
     program = compile(parse_graph(SOFTMAX.replace("30", "29")), "cpu")
     assert not any("exp" in unit.name for unit in program.kernels)
@@ -218,8 +219,8 @@ def test_a_damaged_entry_is_made_again(disk, done, monkeypatch):
 
 
 def test_without_a_disk_a_kernel_in_memory_is_used_again(monkeypatch, done):
-    monkeypatch.setattr(llvm, "_disk", lambda: CodeCache(None))
-    monkeypatch.setattr(unit_cache, "_known", OrderedDict())
+    monkeypatch.setattr(machine_code, "_disk", lambda: CodeCache(None))
+    monkeypatch.setattr(kernel_cache, "_known", OrderedDict())
     first = compile(parse_graph(SOFTMAX), "cpu")
     want = first.run([X])[0]
     done.clear()
@@ -231,8 +232,8 @@ def test_without_a_disk_a_kernel_in_memory_is_used_again(monkeypatch, done):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_child_makes_the_code_that_its_parent_was_making(monkeypatch):
-    monkeypatch.setattr(llvm, "_disk", lambda: CodeCache(None))
-    monkeypatch.setattr(unit_cache, "_known", OrderedDict())
+    monkeypatch.setattr(machine_code, "_disk", lambda: CodeCache(None))
+    monkeypatch.setattr(kernel_cache, "_known", OrderedDict())
     program = compile(parse_graph(SOFTMAX.replace("30", "28")), "cpu")
     child = os.fork()
     if not child:
@@ -268,7 +269,7 @@ def test_a_user_s_operator_of_the_same_name_is_another_kernel(disk, monkeypatch)
 
 
 def test_facts_survive_the_disk():
-    facts = unit_cache.Facts(2, (tn.types.TensorType(tn.float32, (3, tn.dims.symbol("B") * 2)),),
+    facts = kernel_cache.Facts(2, (tn.types.TensorType(tn.float32, (3, tn.dims.symbol("B") * 2)),),
                              tn.dims.symbol("B") + 64, frozenset({(0, 1), (1, 0)}), ("B",),
-                             (unit_cache.Check(3, "take"), unit_cache.Check(-1, "")))
-    assert unit_cache._decoded(unit_cache._encoded(facts)) == facts
+                             (kernel_cache.Check(3, "take"), kernel_cache.Check(-1, "")))
+    assert kernel_cache._decoded(kernel_cache._encoded(facts)) == facts

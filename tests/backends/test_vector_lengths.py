@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tenon.backends.processor import available
+from tenon.llvm.host_target import available
 
 PROGRAM = """
 import numpy as np

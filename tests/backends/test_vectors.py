@@ -9,16 +9,16 @@ import pytest
 from llvmlite import ir
 
 import tenon as tn
-from tenon.backends.cpu.arithmetic import I64
-from tenon.backends.cpu.lowering import ir_of, kernel_of
-from tenon.backends.cpu.values import Values
-from tenon.backends.cpu.vectors import in_flight, masked_lanes
-from tenon.backends.plain import NO_VECTORS
-from tenon.backends.processor import has_feature
+from tenon.backends.cpu.expression_codegen import Values
+from tenon.backends.cpu.lower_kernel import ir_of, kernel_of
+from tenon.backends.cpu.scalar_codegen import I64
+from tenon.backends.cpu.vectorization import in_flight, masked_lanes
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import has_feature
+from tenon.llvm.optimization_level import NO_VECTORS
 from tenon.loops.expressions import Const, Index
-from tenon.loops.ir import Kernel, Loop, statements
-from tenon.loops.text import print_kernel
+from tenon.loops.loop_ir import Kernel, Loop, statements
+from tenon.loops.loop_printer import print_kernel
 
 MASKED = '"llvm.loop.vectorize.predicate.enable"'
 with_masks = pytest.mark.skipif(not has_feature("avx512bw"), reason="vectors of this processor have no masks")

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from tenon.backends.workers import Workers
+from tenon.llvm.compile_pool import Workers
 
 
 def names(prefix):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from tenon.capture.tree import flatten
+from tenon.capture.pytree import flatten
 
 NUMBERS = (3.0, -2.0, 0.5, -0.1, 7.0)
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import tenon as tn
 from capture.both import outcome, same, vector
-from tenon.capture.tree import flatten, unfold
+from tenon.capture.pytree import flatten, unfold
 from tenon.errors import CaptureError
 
 LOG = []

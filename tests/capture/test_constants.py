@@ -8,7 +8,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.capture.constants import MANY_CHANGES, WithConstants
+from tenon.capture.constant_weights import MANY_CHANGES, WithConstants
 
 
 def network(dtype="float32"):

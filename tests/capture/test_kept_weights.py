@@ -8,7 +8,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.runtime import results
+from tenon.runtime import buffer_pool
 
 
 def in_use(net: Any) -> Any:
@@ -126,4 +126,4 @@ def test_nothing_that_was_only_packed_waits_to_be_used_again() -> None:
     x, call = tn.rand(1, 512, 5, 5), in_use(net)
     call(x)
     assert kept(call, x) < 1.25 * 512 * 2048 * 9 * 4
-    assert sum(size * len(blocks) for size, blocks in results._idle.items()) < 1 << 20
+    assert sum(size * len(blocks) for size, blocks in buffer_pool._idle.items()) < 1 << 20

@@ -12,9 +12,9 @@ import typing
 
 import pytest
 
-import tenon.capture.names
+import tenon.capture.code_names
 import tenon.tensor
-from tenon.capture.names import ATTRIBUTES, LOADS, STORES, _named, names_of
+from tenon.capture.code_names import ATTRIBUTES, LOADS, STORES, _named, names_of
 
 
 def codes_in(module: types.ModuleType) -> set[types.CodeType]:
@@ -28,7 +28,7 @@ def codes_in(module: types.ModuleType) -> set[types.CodeType]:
     return found
 
 
-@pytest.mark.parametrize("module", [argparse, ast, asyncio.events, typing, tenon.tensor, tenon.capture.names],
+@pytest.mark.parametrize("module", [argparse, ast, asyncio.events, typing, tenon.tensor, tenon.capture.code_names],
                          ids=lambda module: module.__name__)
 def test_names_are_those_that_the_disassembler_finds(module):
     for code in codes_in(module):

@@ -12,7 +12,7 @@ import pytest
 
 import tenon as tn
 from capture.both import outcome, same
-from tenon.capture.conclude import _Leaves
+from tenon.capture.finish_capture import _Leaves
 from tenon.errors import ArgumentError, CaptureError
 
 Made = Callable[[Any], Any]

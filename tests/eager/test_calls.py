@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager import heavy, remembered, rules, warming
+from tenon.eager import call_cache, compiled_ops, tier_up, vjp_cache
 from tenon.eager.shared_sizes import is_shared, of_other_sizes
 from tenon.errors import TenonError
 from tenon.graph.interpret import interpret
@@ -143,11 +143,11 @@ LARGE = {
 
 def without_machine_code(monkeypatch):
     """References from now on, also where what is remembered would take machine code sooner or later."""
-    for module in (heavy, warming):
+    for module in (compiled_ops, tier_up):
         monkeypatch.setattr(module, "config", lambda: SimpleNamespace(backend="reference"))
-    for holder, table in ((tn.eager.calls.eager, "_plans"), (remembered, "_calls"), (rules, "_recipes")):
+    for holder, table in ((tn.eager.dispatch.eager, "_plans"), (call_cache, "_calls"), (vjp_cache, "_recipes")):
         monkeypatch.setattr(holder, table, {})
-    remembered.ready_calls.known.clear()
+    call_cache.ready_calls.known.clear()
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -161,8 +161,8 @@ def test_a_heavy_call_agrees_with_the_reference(name, monkeypatch):
         with tn.no_grad():
             return [y, function(*xs), *(x.grad for x in xs)]
     compiled = []
-    make = heavy._program
-    monkeypatch.setattr(heavy, "_program", lambda *key: compiled.append(key[0].name) or make(*key))
+    make = compiled_ops._program
+    monkeypatch.setattr(compiled_ops, "_program", lambda *key: compiled.append(key[0].name) or make(*key))
     found = twice(results)
     assert compiled
     compiled.clear()
@@ -182,11 +182,11 @@ def test_a_long_permutation_is_machine_code_with_the_numbers_of_the_reference(mo
 
 
 def test_a_function_of_elements_is_one_program_for_all_shapes(monkeypatch):
-    heavy._program.cache_clear()
+    compiled_ops._program.cache_clear()
     for shape in ((100, 101), (10_007,), (3, 43, 97)):
         x = tn.tensor(arrays_of(shape)[0])
         np.testing.assert_array_equal(tn.erf(x).numpy(), twice(lambda x=x: tn.erf(x)).numpy())
-    assert heavy._program.cache_info().currsize == 1
+    assert compiled_ops._program.cache_info().currsize == 1
 
 
 # of images and of filters, and the step: what is one is another program
@@ -201,7 +201,7 @@ CONVOLUTIONS = {
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions_of_other_sizes_are_one_program(name):
-    heavy._program.cache_clear()
+    compiled_ops._program.cache_clear()
     for images, filters, step in CONVOLUTIONS[name]:
         x, w = (tn.tensor(a.astype(np.float64 if name == "double" else np.float32), requires_grad=True)
                 for a in arrays_of(images, filters))
@@ -217,7 +217,7 @@ def test_convolutions_of_other_sizes_are_one_program(name):
         close(y, expected)
         close(gradients[0], conv_input_grad.ref(2 * expected, w.numpy(), sizes=images[2:], **attrs))
         close(gradients[1], conv_weight_grad.ref(x.numpy(), 2 * expected, kernel=filters[2:], **attrs))
-    assert heavy._program.cache_info().currsize == 3
+    assert compiled_ops._program.cache_info().currsize == 3
 
 
 PLANES = {
@@ -238,8 +238,8 @@ def test_planes_of_one_size_are_one_program_however_many(name, monkeypatch):
             (y * y).sum().backward()
             found += y, x.grad
         return found
-    asked, make = [], heavy._program
-    monkeypatch.setattr(heavy, "_program", lambda *key: asked.append(key) or make(*key))
+    asked, make = [], compiled_ops._program
+    monkeypatch.setattr(compiled_ops, "_program", lambda *key: asked.append(key) or make(*key))
     found = twice(results)
     assert len({op for op, *_ in asked}) == len(set(asked)) < len(asked)
     without_machine_code(monkeypatch)
@@ -274,21 +274,21 @@ def test_an_index_out_of_range_of_a_heavy_call_is_told():
 
 
 def test_what_is_only_set_compiles_nothing(monkeypatch):
-    monkeypatch.setattr(heavy, "_program", None)
+    monkeypatch.setattr(compiled_ops, "_program", None)
     x = tn.zeros((300, 1000))
     for _ in range(4):
         x[tn.arange(300)] = tn.ones((300, 1000))
 
 
 def test_a_small_call_compiles_nothing(monkeypatch):
-    monkeypatch.setattr(heavy, "_program", None)
+    monkeypatch.setattr(compiled_ops, "_program", None)
     x, w = map(tn.tensor, arrays_of((1, 2, 5, 5), (2, 2, 3, 3)))
     tn.nn.functional.conv2d(x, w)
 
 
 def test_one_node_is_the_call():
     types = [TensorType(as_dtype("f32"), shape) for shape in ((4, 3), (3,))]
-    graph = heavy.one_node(tn.add, types, {})
+    graph = compiled_ops.one_node(tn.add, types, {})
     a, b = arrays_of((4, 3), (3,))
     np.testing.assert_array_equal(interpret(graph, [a, b])[0], a + b)
 

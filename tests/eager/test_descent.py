@@ -5,8 +5,8 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.eager.programs import MOST, programs
-from tenon.eager.rules import _recorded, elementwise
+from tenon.eager.gradient_programs import MOST, programs
+from tenon.eager.vjp_cache import _recorded, elementwise
 from tenon.graph.op import OPS
 from tenon.ops.arithmetic import add, divide, multiply
 from tenon.ops.exponential import exp

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager.remembered import TIMES
-from tenon.runtime.results import LARGE, Lease
+from tenon.eager.call_cache import TIMES
+from tenon.runtime.buffer_pool import LARGE, Lease
 
 COUNT = LARGE // 4
 CALLS = {"unary": lambda x: tn.sqrt(x), "number": lambda x: x + 1, "two": lambda x: x * x,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.eager.ufuncs import inner_loop
-from tenon.eager import descent, native, recipes
-from tenon.eager.quick import PRODUCT, SHORTS
+from tenon.cpython.eager.ufunc_loops import inner_loop
+from tenon.eager import backward_arrays, native_fast_path, recipes
+from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 from tenon.errors import GradientError, TenonError
 from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
 
@@ -87,11 +87,11 @@ def test_whatever_is_called_gives_what_it_gives_in_python(call, dtype):
     x = tn.tensor([1, 2, 3, 0]).astype(dtype).detach()
     x.requires_grad_(x.dtype.is_differentiable)
     found = [seen(call, x), seen(call, x)]
-    native.give_python(SHORTS, PRODUCT)
+    native_fast_path.give_python(SHORTS, PRODUCT)
     try:
         expected = seen(call, x)
     finally:
-        native.give_native(SHORTS, PRODUCT)
+        native_fast_path.give_native(SHORTS, PRODUCT)
     assert found == [expected] * 2
 
 
@@ -193,7 +193,7 @@ def test_an_error_names_the_line_of_the_user():
 def test_every_reference_is_given_back():
     x, y, p = tn.ones(10), tn.ones(10), tn.ones(10, requires_grad=True)
     held = [x, y, p, x.own, p.own, x.payload, None, True, False, x.payload.dtype, tn.Tensor, type(x.own), tn.add, 0,
-            2.5, np.dtype(bool), native.NO_ATTRS, native.TapeNode, native.Saved, np.ndarray]
+            2.5, np.dtype(bool), native_fast_path.NO_ATTRS, native_fast_path.TapeNode, native_fast_path.Saved, np.ndarray]
     number, m = 2.5, tn.ones((3, 3), requires_grad=True)
 
     def run():
@@ -237,15 +237,15 @@ def test_a_million_calls_leave_nothing():
 def gradients(program, *tensors):
     """The gradients of tensors, the second time that they are asked for, and by Python."""
     found = []
-    before = vars(descent.ways).copy()
-    for way in (before, before, vars(descent.Ways())):
+    before = vars(backward_arrays.ways).copy()
+    for way in (before, before, vars(backward_arrays.Ways())):
         for x in tensors:
             x.grad = None
-        vars(descent.ways).update(way)
+        vars(backward_arrays.ways).update(way)
         try:
             program(*tensors)
         finally:
-            vars(descent.ways).update(before)
+            vars(backward_arrays.ways).update(before)
         found.append([None if x.grad is None else x.grad.numpy().tobytes() for x in tensors])
     return found[1:]
 
@@ -378,7 +378,7 @@ x = tn.ones(3)
 for _ in range(100):
     x = x + 0.5
 assert not any(name.startswith("llvmlite") for name in sys.modules), "loaded"
-for _ in range({native.FEW}):
+for _ in range({native_fast_path.FEW}):
     x + x
 for thread in threading.enumerate():
     if thread.name == "tenon-compile":
@@ -414,7 +414,7 @@ def test_calls_stay_in_python_where_no_thread_can_be_started(monkeypatch):
         raise RuntimeError("can't start new thread")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        patch.setattr(native, "FEW", 0)
-        native.give(SHORTS, PRODUCT)        # the first call asks for machine code
+        patch.setattr(native_fast_path, "FEW", 0)
+        native_fast_path.give(SHORTS, PRODUCT)        # the first call asks for machine code
         assert tn.tensor([1.0, 2.0]).exp().shape == (2,)
     assert not is_native(tn.exp.quick)

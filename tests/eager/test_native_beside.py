@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tenon.backends.cpu.eager.beside import OPERATIONS
-from tenon.backends.cpu.eager.ufuncs import inner_loop
+from tenon.cpython.eager.scalar_operand_loops import OPERATIONS
+from tenon.cpython.eager.ufunc_loops import inner_loop
 from tenon.eager import recipes
-from tenon.eager.native import _machine
+from tenon.eager.native_fast_path import _machine
 
 pytestmark = pytest.mark.usefixtures("machine_code")
 SPECIAL = [0.0, -0.0, 1.0, -1.5, 1e-45, 3e38, np.inf, -np.inf, np.nan, -np.nan]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager import descent, native
-from tenon.eager.quick import PRODUCT, SHORTS
-from tenon.eager.remembered import ready_calls
+from tenon.eager import backward_arrays, native_fast_path
+from tenon.eager.call_cache import ready_calls
+from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 from tenon.errors import TenonError
 from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
 from tenon.graph.op import OPS, Op
@@ -70,8 +70,8 @@ def test_a_call_has_the_bits_that_it_has_in_python(name, wanted, dtype):
     x, y = (tn.tensor(random.standard_normal((3, 4)).astype(dtype), requires_grad=flag) for flag in wanted)
     found = made(CALLS[name], x, y)
     assert ready_calls.known or name in ("add", "number", "abs")        # which are one ufunc
-    native.give_python(SHORTS, PRODUCT)
-    vars(descent.ways).update(vars(descent.Ways()))
+    native_fast_path.give_python(SHORTS, PRODUCT)
+    vars(backward_arrays.ways).update(vars(backward_arrays.Ways()))
     assert found == seen(CALLS[name], x, y)
 
 
@@ -80,9 +80,9 @@ def test_other_elements_give_what_they_give_in_python(dtype):
     x = tn.tensor([[1, 0, 2], [0, 3, 1]]).astype(dtype)
     for call in (lambda x: x.sum(axis=1), lambda x: x[:, 1], lambda x: x.reshape(-1), lambda x: tn.concatenate([x, x])):
         found = made(call, x)
-        native.give_python(SHORTS, PRODUCT)
+        native_fast_path.give_python(SHORTS, PRODUCT)
         assert found == seen(call, x)
-        native.give_native(SHORTS, PRODUCT)
+        native_fast_path.give_native(SHORTS, PRODUCT)
 
 
 @pytest.mark.parametrize(("call", "kind"), [(lambda x: tn.split(x, [1, 2], 0), tuple), (lambda x: tn.topk(x, 2), tuple),
@@ -94,7 +94,7 @@ def test_several_results_come_as_they_come_in_python(call, kind):
     assert ready_calls.known
     ready_calls.key = lambda *given: pytest.fail("made in Python")
     assert call() == found
-    native.give_python(SHORTS, PRODUCT)
+    native_fast_path.give_python(SHORTS, PRODUCT)
     assert call() == found
 
 
@@ -151,9 +151,9 @@ PAIRS = [
 @pytest.mark.parametrize("pair", PAIRS)
 def test_calls_that_differ_are_others(pair):
     x = tn.tensor([[1.0, -2.0], [3.0, -0.0]])
-    native.give_python(SHORTS, PRODUCT)
+    native_fast_path.give_python(SHORTS, PRODUCT)
     expected = [seen(call, x) for call in pair]
-    native.give_native(SHORTS, PRODUCT)
+    native_fast_path.give_native(SHORTS, PRODUCT)
     for _ in range(6):
         assert [seen(call, x) for call in pair] == expected
     assert expected[0] != expected[1]
@@ -227,8 +227,8 @@ def test_the_tape_keeps_the_state_that_a_call_saw():
 
 def test_every_reference_is_given_back():
     x, p, number = tn.ones((4, 4)), tn.ones((4, 4), requires_grad=True), 0.25
-    held = [x, p, x.own, p.own, x.payload, x.payload.dtype, tn.Tensor, type(x.own), tn.add, number, native.CallNode,
-            native.Saved, np.ndarray, None, True, False]
+    held = [x, p, x.own, p.own, x.payload, x.payload.dtype, tn.Tensor, type(x.own), tn.add, number, native_fast_path.CallNode,
+            native_fast_path.Saved, np.ndarray, None, True, False]
 
     def run(count):
         for _ in range(count):
@@ -256,14 +256,14 @@ def test_every_reference_is_given_back():
 
 def test_a_patched_operator_call_stays_patched():
     python, calls = Op.__call__, []
-    native.give_python(SHORTS, PRODUCT)
+    native_fast_path.give_python(SHORTS, PRODUCT)
 
     def patched(op, *args, **attrs):
         calls.append(op.name)
-        return native._OP_CALL(op, *args, **attrs)
+        return native_fast_path._OP_CALL(op, *args, **attrs)
     Op.__call__ = patched
     try:
-        native.give_native(SHORTS, PRODUCT)
+        native_fast_path.give_native(SHORTS, PRODUCT)
         x = tn.ones(2)
         calls.clear()
         assert tn.add(x, x).tolist() == [2.0, 2.0] and calls == ["add"]
@@ -286,8 +286,8 @@ def test_threads_do_not_meet():
 
 
 def test_the_table_does_not_grow_for_ever(monkeypatch):
-    from tenon.eager import remembered
-    monkeypatch.setattr(remembered, "MOST_CALLS", 10)
+    from tenon.eager import call_cache
+    monkeypatch.setattr(call_cache, "MOST_CALLS", 10)
     x = tn.ones(40)
     for k in range(30):
         for _ in range(5):

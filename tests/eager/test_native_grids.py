@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager import native, recipes
-from tenon.eager.quick import PRODUCT, SHORTS
+from tenon.eager import native_fast_path, recipes
+from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 
 pytestmark = pytest.mark.usefixtures("machine_code")
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, np.inf, -np.inf, np.nan, -np.nan, 3e38, 2.0]
@@ -66,11 +66,11 @@ def test_tensors_that_broadcast_have_the_gradients_that_they_have_in_python(want
         y.sum().backward()
         return [None if z is None else z.numpy().tobytes() for z in (y, x.grad, row.grad)]
     found = [run() for _ in range(3)][-1]
-    native.give_python(SHORTS, PRODUCT)
+    native_fast_path.give_python(SHORTS, PRODUCT)
     try:
         assert run() == found
     finally:
-        native.give_native(SHORTS, PRODUCT)
+        native_fast_path.give_native(SHORTS, PRODUCT)
 
 
 def test_no_memory_is_read_that_is_not_theirs():

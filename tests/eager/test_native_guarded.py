@@ -16,12 +16,13 @@ sys.path.insert(0, {tests!r})
 import numpy as np
 import guarded
 import tenon as tn
-from tenon.backends.cpu import objects
-from tenon.eager import native, recipes
-from tenon.eager.quick import PRODUCT, SHORTS
-if not objects.READABLE:
+from tenon.cpython import object_layout
+from tenon.eager import native_fast_path
+from tenon.eager import recipes
+from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
+if not object_layout.READABLE:
     sys.exit()
-native.give_native(SHORTS, PRODUCT)
+native_fast_path.give_native(SHORTS, PRODUCT)
 
 def drawn(shape, dtype=np.float32, seed=0):
     values = np.random.default_rng(seed).integers(-3, 4, shape)

@@ -7,7 +7,7 @@ import pytest
 
 import tenon as tn
 from tenon.eager import recipes
-from tenon.eager.native import ON_WHOLE, WHOLE
+from tenon.eager.native_fast_path import ON_WHOLE, WHOLE
 
 pytestmark = pytest.mark.usefixtures("machine_code")
 

@@ -5,7 +5,7 @@ import pytest
 
 import tenon as tn
 from operator_examples import arguments, differentiable
-from tenon.eager.call_nodes import CallNode
+from tenon.eager.cached_call_node import CallNode
 from tenon.graph.text import parse_example
 from tenon.types import TensorType
 

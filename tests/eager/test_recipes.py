@@ -5,7 +5,7 @@ import pytest
 
 import tenon as tn
 from operator_examples import arguments, first_examples
-from tenon.eager import remembered
+from tenon.eager import call_cache
 from tenon.eager.recipes import recipe_of
 from tenon.graph.build import Builder, trace
 from tenon.graph.interpret import interpret
@@ -135,7 +135,7 @@ def test_the_third_call_does_not_run_the_function():
         calls.append(k)
         return tn.flip.__wrapped__(x, k)
     def call(*args):
-        return remembered.remembered_call(counted, lambda args, keywords: counted(*args, **keywords), args, {})
+        return call_cache.remembered_call(counted, lambda args, keywords: counted(*args, **keywords), args, {})
     x = tn.ones((4, 5))
     for _ in range(5):
         assert call(x, 1).shape == (4, 5)
@@ -156,6 +156,6 @@ def test_large_constants_are_not_kept():
         for _ in range(5):
             made = make()
         assert made.shape == (300, 300)
-        recipes = [known.recipe for known in remembered._calls.values() if type(known) is remembered.Remembered]
+        recipes = [known.recipe for known in call_cache._calls.values() if type(known) is call_cache.Remembered]
         kept = [x for recipe in recipes for x in recipe.function.__globals__.values() if isinstance(x, np.ndarray)]
         assert max(x.size for x in kept) < 4096

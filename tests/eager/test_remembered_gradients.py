@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager import remembered
-from tenon.eager.call_nodes import CallNode
+from tenon.eager import call_cache
+from tenon.eager.cached_call_node import CallNode
 from tenon.eager.tape import TapeNode
 
 SEED = np.random.default_rng(0)
@@ -37,14 +37,14 @@ CASES = {
 
 def by_operator(function):
     """What a function gives where nothing is remembered."""
-    held, times = dict(remembered._calls), remembered.TIMES
-    remembered._calls.clear()
+    held, times = dict(call_cache._calls), call_cache.TIMES
+    call_cache._calls.clear()
     try:
-        remembered.TIMES = {True: 10 ** 9, False: 10 ** 9}
+        call_cache.TIMES = {True: 10 ** 9, False: 10 ** 9}
         return function()
     finally:
-        remembered.TIMES = times
-        remembered._calls.update(held)
+        call_cache.TIMES = times
+        call_cache._calls.update(held)
 
 
 def gradients(f, array, dtype, create_graph=False):
@@ -195,12 +195,12 @@ def test_threads_remember_together():
 
 
 def test_no_more_is_remembered_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(remembered, "MOST_CALLS", 10)
+    monkeypatch.setattr(call_cache, "MOST_CALLS", 10)
     for n in range(1, 30):
         x = tn.ones(n, requires_grad=True)
         for _ in range(3):
             tn.softmax(x, axis=0).sum().backward()
-    assert len(remembered._calls) <= 10
+    assert len(call_cache._calls) <= 10
 
 
 def test_rules_of_users_are_called():

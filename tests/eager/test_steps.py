@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from operator_examples import data, intervals, succeeding
-from tenon.eager.steps import Step, steps_of
+from tenon.eager.trace_reference import Step, steps_of
 from tenon.graph.build import canonical_attrs
 from tenon.graph.op import OPS
 from tenon.graph.text import parse_example

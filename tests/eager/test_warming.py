@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager import warming
-from tenon.eager.heavy import program_of_call
-from tenon.eager.warming import EXACT, EXACT_WHERE, TRIALS, Warming
+from tenon.eager import tier_up
+from tenon.eager.compiled_ops import program_of_call
+from tenon.eager.tier_up import EXACT, EXACT_WHERE, TRIALS, Warming
 from tenon.errors import TenonError
 from tenon.graph.op import OPS
 from tenon.ops.indexing import REDUCTIONS
@@ -91,10 +91,10 @@ def test_every_exact_operator_is_tested():
 
 
 def test_what_takes_long_becomes_machine_code(monkeypatch):
-    monkeypatch.setattr(warming, "ENOUGH", 0.0)
+    monkeypatch.setattr(tier_up, "ENOUGH", 0.0)
     made = []
-    make = warming.program_of_call
-    monkeypatch.setattr(warming, "program_of_call", lambda op, *rest: made.append(op.name) or make(op, *rest))
+    make = tier_up.program_of_call
+    monkeypatch.setattr(tier_up, "program_of_call", lambda op, *rest: made.append(op.name) or make(op, *rest))
     x = tn.tensor(elements("f4", (41, 13)), requires_grad=True)
     expected = np.cumsum(x.detach().numpy(), 1)
     for _ in range(8):
@@ -106,14 +106,14 @@ def test_what_takes_long_becomes_machine_code(monkeypatch):
 
 
 def test_few_elements_stay_with_numpy(monkeypatch):
-    monkeypatch.setattr(warming, "ENOUGH", 0.0)
-    monkeypatch.setattr(warming, "program_of_call", None)
+    monkeypatch.setattr(tier_up, "ENOUGH", 0.0)
+    monkeypatch.setattr(tier_up, "program_of_call", None)
     for _ in range(8):
         tn.tensor([3.0, 1.0, 2.0]).cumsum(0)
 
 
 def test_an_index_out_of_range_is_told_by_machine_code_too(monkeypatch):
-    monkeypatch.setattr(warming, "ENOUGH", 0.0)
+    monkeypatch.setattr(tier_up, "ENOUGH", 0.0)
     x, at = tn.tensor(elements("f4")), tn.tensor(PLACES)
     for _ in range(6):
         tn.take_along_axis(x, at, 1)
@@ -136,7 +136,7 @@ class Takes:
 @pytest.mark.parametrize(("native", "calls"), [(2.0, (6, 5)), (0.5, (1, 10))])
 def test_the_faster_way_stays(native, calls, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(warming, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(tier_up, "perf_counter", lambda: clock[0])
     reference, program = Takes(1.0, clock), Takes(native, clock)
     warm = Warming(lambda x: reference.run([x])[0], lambda: program)
     for _ in range(TRIALS + 6):

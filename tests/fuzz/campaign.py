@@ -24,8 +24,8 @@ from typing import Any
 
 from fuzz.generate import LEFT_OUT, allowed
 from fuzz.shrink import judged_apart, processor_seconds
-from tenon.backends.processor import available
 from tenon.graph.op import OPS
+from tenon.llvm.host_target import available
 
 ROOT = Path(__file__).parent.parent.parent
 FOUND = Path(__file__).parent / "found"

@@ -18,11 +18,11 @@ import tenon as tn
 from fuzz.program import load
 from fuzz.rounding import Expected, expected, wide_run, widened
 from fuzz.theirs import KNOWN, theirs
-from tenon.capture.leaves import FromGraph
-from tenon.dataclasses import replace
+from tenon.capture.result_leaves import FromGraph
 from tenon.errors import OverBudget
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
+from tenon.records import replace
 
 FEW, MANY = 4, 24       # tries of roundings: at first, and before a program is called wrong
 NEAR = 8.0              # so many units in the last place are looked at no further

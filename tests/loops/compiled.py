@@ -7,17 +7,17 @@ import ctypes
 import numpy as np
 from llvmlite import ir
 
-from tenon.backends import llvm
 from tenon.backends.cpu.codegen import emit_kernel, scratch_size
-from tenon.backends.cpu.shares import PARTS
-from tenon.backends.pieces import text_of
 from tenon.dims import evaluate
 from tenon.errors import failed_check
 from tenon.graph.interpret import bind_sizes
 from tenon.graph.interpret import interpret as reference
-from tenon.loops.interpret import interpret
+from tenon.llvm import machine_code
+from tenon.llvm.shared_functions import text_of
+from tenon.llvm.work_partition import PARTS
+from tenon.loops.loop_interpreter import interpret
+from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import lower
-from tenon.loops.text import print_kernel
 
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32,
                             ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
@@ -40,7 +40,7 @@ def aligned(count, dtype):
 def run(kernel, arrays, sizes=None, threads=1, library=None):
     """The outputs of the compiled kernel; the threads are played one after another."""
     sizes = dict(sizes or {})
-    library = library or llvm.compile(llvm_text(kernel))
+    library = library or machine_code.compile(llvm_text(kernel))
     arrays = [np.ascontiguousarray(a) for a in arrays]
     made = [aligned(evaluate(b.elements, sizes), b.type.dtype.numpy) for b in kernel.outputs + kernel.temporaries]
     pointers = np.array([a.ctypes.data for a in arrays] + [m[0].ctypes.data for m in made], np.uintp)
@@ -79,7 +79,7 @@ def check(graph, *arrays, interpreted=True, tolerance=None):
     if interpreted:
         for found, want in zip(interpret(kernel, arrays, sizes), expected, strict=True):
             close(found, want, f"interpreted\n{print_kernel(kernel)}", tolerance)
-    library = llvm.compile(llvm_text(kernel))
+    library = machine_code.compile(llvm_text(kernel))
     first = run(kernel, arrays, sizes, 1, library)
     for found, want in zip(first, expected, strict=True):
         close(found, want, f"compiled\n{print_kernel(kernel)}", tolerance)

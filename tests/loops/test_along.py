@@ -7,7 +7,7 @@ from loops.compiled import check
 from loops.test_maps import data, type_of
 from tenon.dims import symbol
 from tenon.graph.build import trace
-from tenon.loops.text import print_kernel
+from tenon.loops.loop_printer import print_kernel
 
 
 def centred(x):

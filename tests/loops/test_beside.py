@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from loops.compiled import check, run
-from tenon.backends.cpu.lowering import learn, scheduled
-from tenon.backends.cpu.products import schedules_of
+from tenon.backends.cpu.contraction_codegen import schedules_of
+from tenon.backends.cpu.lower_kernel import learn, scheduled
 from tenon.graph.text import parse_graph
+from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import lower
-from tenon.loops.text import print_kernel
 
 RNG = np.random.default_rng(3)
 

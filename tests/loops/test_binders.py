@@ -9,10 +9,10 @@ from tenon.graph.build import trace
 from tenon.loops import peeling
 from tenon.loops.binders import binders_are_distinct, fresh, loops_are_distinct
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
-from tenon.loops.interpret import interpret
-from tenon.loops.ir import Kernel, Let, Loop, Nest, Store, Turn, statements
+from tenon.loops.loop_interpreter import interpret
+from tenon.loops.loop_ir import Kernel, Let, Loop, Nest, Store, Turn, statements
 from tenon.loops.schedule import schedule
-from tenon.loops.target import Target
+from tenon.loops.store_target import Target
 from tenon.types import TensorType, float32
 
 X = Buffer("x", TensorType(float32, (64,)), "input")

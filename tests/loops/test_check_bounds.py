@@ -13,8 +13,8 @@ from tenon.errors import BoundsError, Location
 from tenon.graph.text import parse_graph
 from tenon.loops.check_bounds import with_checks
 from tenon.loops.expressions import Buffer, Index, Load, Local, size
-from tenon.loops.interpret import interpret
-from tenon.loops.ir import Contraction, Kernel, Let, Loop, Nest, Store
+from tenon.loops.loop_interpreter import interpret
+from tenon.loops.loop_ir import Contraction, Kernel, Let, Loop, Nest, Store
 from tenon.loops.lower import lower
 from tenon.loops.size_needs import size_needs
 from tenon.loops.verify_bounds import unproved, verify_bounds

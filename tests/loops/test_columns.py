@@ -4,13 +4,13 @@ import random
 
 import numpy as np
 
-from tenon.loops import columns
-from tenon.loops.columns import column_nest, may_be_interchanged
+from tenon.loops import column_reductions
+from tenon.loops.column_reductions import column_nest, may_be_interchanged
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
-from tenon.loops.interpret import interpret
-from tenon.loops.ir import Kernel
-from tenon.loops.target import Target
+from tenon.loops.loop_interpreter import interpret
+from tenon.loops.loop_ir import Kernel
+from tenon.loops.store_target import Target
 from tenon.types import TensorType, int64
 
 X = Buffer("x", TensorType(int64, (400,)), "input")
@@ -34,7 +34,7 @@ def any_target(choose):
 
 def test_what_is_interchanged_is_what_it_was(monkeypatch):
     """Random sums, in tiles of four columns: what the predicate allows is the same, and nothing else is touched."""
-    monkeypatch.setattr(columns, "TILE", 4)
+    monkeypatch.setattr(column_reductions, "TILE", 4)
     choose, seen = random.Random(0), {True: 0, False: 0}
     data = np.random.default_rng(0).integers(-3, 4, 400)
     for _ in range(200):

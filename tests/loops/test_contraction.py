@@ -7,12 +7,12 @@ import tenon as tn
 from loops import toy
 from loops.compiled import check
 from loops.test_maps import data, type_of
-from tenon.backends.cpu.products import template_of
+from tenon.backends.cpu.contraction_codegen import template_of
 from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.op import Op
 from tenon.graph.text import parse_graph
-from tenon.loops.ir import Contraction
+from tenon.loops.loop_ir import Contraction
 from tenon.types import TensorType, float32
 
 

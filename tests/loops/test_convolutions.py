@@ -5,7 +5,7 @@ import pytest
 
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
-from tenon.loops.ir import Contraction
+from tenon.loops.loop_ir import Contraction
 from tenon.loops.lower import lower
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.windows import window_counts

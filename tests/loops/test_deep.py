@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.steps import KernelStep, leaves
+from tenon.program.steps import KernelStep, leaves
 
 CASES = [(16, 8192, 16), (64, 4096, 9), (3, 49999, 7), (10, 1 << 15, 33), (5, 128 * 640 + 3, 12)]     # rows, depth, columns
 LAYOUTS = {"plain": lambda x, w: x @ w, "rows along": lambda x, w: x.T @ w, "columns along": lambda x, w: x @ w.T}

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.lowering import kernel_of
-from tenon.backends.cpu.products import template_of
+from tenon.backends.cpu.contraction_codegen import template_of
+from tenon.backends.cpu.lower_kernel import kernel_of
 from tenon.graph.text import parse_graph
 
 RNG = np.random.default_rng(7)

@@ -6,16 +6,16 @@ import threading
 from hypothesis import given
 
 from tenon.graph.text import key_of
-from tenon.loops import interned
-from tenon.loops.build import GraphExpressions
+from tenon.loops import hash_consing
 from tenon.loops.cost import STORE, cost
+from tenon.loops.expression_builder import GraphExpressions
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
-from tenon.loops.interned import Interned, forget_gone
+from tenon.loops.hash_consing import Interned, forget_gone
+from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import loop_indices, lower
-from tenon.loops.text import print_kernel
 from tenon.loops.traversal import parts, walk
-from tenon.passes.bodies import body_of
-from tenon.passes.groups import bytes_of
+from tenon.passes.fusion.fusion_groups import bytes_of
+from tenon.passes.fusion.kernel_bodies import body_of
 from tests.graphs import graphs
 
 
@@ -47,7 +47,7 @@ def test_places_of_expressions_that_are_gone_are_cleared():
 def test_places_are_cleared_when_there_are_many(monkeypatch):
     forget_gone()
     monkeypatch.setattr(Interned, "_most", len(Interned._table) + 1000)
-    monkeypatch.setattr(interned, "MOST_PLACES", 1000)
+    monkeypatch.setattr(hash_consing, "MOST_PLACES", 1000)
     kept = [Index(f"kept{k}", 7) * size(3) for k in range(100)]
     most = 0
     for k in range(20_000):

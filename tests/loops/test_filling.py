@@ -5,8 +5,8 @@ import pytest
 
 from loops.compiled import check, run
 from tenon.graph.text import parse_graph
+from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import lower
-from tenon.loops.text import print_kernel
 
 random = np.random.default_rng(0)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tenon.loops.expressions import Binary, Buffer, Const, Index, Load, Select, size
-from tenon.loops.interpret import interpret
-from tenon.loops.ir import Kernel, Loop, Nest, Store, Turn
+from tenon.loops.loop_interpreter import interpret
+from tenon.loops.loop_ir import Kernel, Loop, Nest, Store, Turn
 from tenon.types import TensorType, bool_, float32
 
 i = Index("i", 4)

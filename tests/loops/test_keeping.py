@@ -12,11 +12,11 @@ from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Buffer, Call, Index, Load, Reduce, size
-from tenon.loops.interpret import interpret
-from tenon.loops.ir import Kernel
+from tenon.loops.loop_interpreter import interpret
+from tenon.loops.loop_ir import Kernel
+from tenon.loops.loop_printer import print_kernel
 from tenon.loops.schedule import schedule
-from tenon.loops.target import Target
-from tenon.loops.text import print_kernel
+from tenon.loops.store_target import Target
 from tenon.types import TensorType, float64
 
 

@@ -10,9 +10,9 @@ from loops import compiled
 from tenon.graph.text import parse_graph
 from tenon.loops import peeling
 from tenon.loops.expressions import Buffer, Index, Load, Local, Select, size
-from tenon.loops.ir import Accumulator, Kernel, Loop, Nest, Store, Update, roots, statements
+from tenon.loops.loop_ir import Accumulator, Kernel, Loop, Nest, Store, Update, roots, statements
+from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import lower
-from tenon.loops.text import print_kernel
 from tenon.loops.traversal import walk
 from tenon.types import TensorType, float32, int64
 

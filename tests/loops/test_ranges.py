@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tenon.dims import evaluate, maximum, symbol
 from tenon.loops.expressions import Binary, Index, Select, binary, size
-from tenon.loops.interpret import _Run
+from tenon.loops.loop_interpreter import _Run
 from tenon.loops.ranges import Ranges
 from tenon.loops.size_order import never_negative
 

@@ -8,14 +8,14 @@ import pytest
 from loops import toy
 from loops.compiled import check, llvm_text, run
 from loops.test_maps import data, type_of
-from tenon.backends import llvm
 from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
+from tenon.llvm import machine_code
 from tenon.loops.cost import cost
+from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import lower
-from tenon.loops.text import print_kernel
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (1, 7), (3, 0), (0, 3), (2, 131), (67, 2)])
@@ -108,7 +108,7 @@ def test_short_loops_are_left_for_the_vectoriser():
     graph = parse_graph("def f(x: f32[64, 3, 8, 8]):\n"
                         "    v0: f32[3] = sum(x, axis=(0, 2, 3), keepdims=False, dtype=f32)\n    return v0\n")
     kernel = check(graph, data(graph.params[0].type), tolerance=1e-3)
-    code = llvm.assembly(llvm_text(kernel))
+    code = machine_code.assembly(llvm_text(kernel))
     assert "vinsertps" not in code and "vgather" not in code
 
 

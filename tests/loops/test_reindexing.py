@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tenon.loops.affine import affine, bounds, from_affine, is_multiple, is_natural
+from tenon.loops.collapse_loops import Merging, with_flat_loops, with_flat_reductions
 from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Reduce, Select, size
-from tenon.loops.flattening import Merging, with_flat_loops, with_flat_reductions
-from tenon.loops.intervals import in_intervals
-from tenon.loops.simplify import simplify
-from tenon.loops.splitting import with_split_loops, with_split_reductions
-from tenon.loops.target import Target
+from tenon.loops.index_set_splitting import in_intervals
+from tenon.loops.simplify_expressions import simplify
+from tenon.loops.split_div_mod_loops import with_split_loops, with_split_reductions
+from tenon.loops.store_target import Target
 from tenon.types import TensorType, int64
 
 EXTENTS = 2, 3, 4, 5, 6, 8, 9, 12, 16, 16, 36

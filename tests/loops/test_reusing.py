@@ -10,9 +10,9 @@ from loops.compiled import check
 from loops.test_maps import data, type_of
 from tenon.graph.build import trace
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Local, size
-from tenon.loops.interpret import interpret
-from tenon.loops.ir import Accumulator, Kernel, Let, Loop, Nest, Store, Update
-from tenon.loops.reusing import is_injective, with_fewer_rows
+from tenon.loops.loop_interpreter import interpret
+from tenon.loops.loop_ir import Accumulator, Kernel, Let, Loop, Nest, Store, Update
+from tenon.loops.reuse_local_buffers import is_injective, with_fewer_rows
 from tenon.passes.expand import expand
 from tenon.types import TensorType, float32
 

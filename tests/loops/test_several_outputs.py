@@ -7,11 +7,11 @@ import tenon as tn
 from loops.compiled import check
 from loops.test_maps import data, type_of
 from tenon.graph.build import trace
-from tenon.loops.along import may_go_along
-from tenon.loops.build import GraphExpressions, offset
+from tenon.loops.expression_builder import GraphExpressions, offset
 from tenon.loops.expressions import Buffer
+from tenon.loops.fuse_row_reductions import may_go_along
 from tenon.loops.lower import loop_indices
-from tenon.loops.target import Target
+from tenon.loops.store_target import Target
 from tenon.passes.expand import expand
 
 REDUCTIONS = {

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from loops.compiled import check, llvm_text, run
 from loops.test_maps import data
 from loops.test_windows import graph_of, types
-from tenon.backends.cpu.sliding import slides
-from tenon.backends.cpu.sliding.filters import filter_plan_of
+from tenon.backends.cpu.conv_direct import slides
+from tenon.backends.cpu.conv_direct.weight_grad_wide import filter_plan_of
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph, print_graph
-from tenon.loops.ir import Contraction
+from tenon.loops.loop_ir import Contraction
 from tenon.loops.lower import lower
 from tenon.types import TensorType, bfloat16, float16, float64
 

@@ -9,10 +9,10 @@ from loops.test_peeling import KINDS, check, lowered, pooling, square
 from tenon.graph.text import parse_graph
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Buffer, Index, Load, Local, Select, constant, size
-from tenon.loops.interpret import interpret
-from tenon.loops.ir import Kernel, Let, Loop, Nest, Store, roots, statements
-from tenon.loops.steady import is_speculable, read_elsewhere
+from tenon.loops.loop_interpreter import interpret
+from tenon.loops.loop_ir import Kernel, Let, Loop, Nest, Store, roots, statements
 from tenon.loops.traversal import walk
+from tenon.loops.unswitch_masks import is_speculable, read_elsewhere
 from tenon.types import TensorType, bool_, float32
 
 

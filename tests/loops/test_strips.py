@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tenon.dims import evaluate, symbol
-from tenon.loops import chunks, folding
-from tenon.loops.chunks import in_parts
+from tenon.loops import split_reductions, widen_narrow_reductions
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
-from tenon.loops.strips import Strips, is_partition, may_be_factored
-from tenon.loops.target import Target
+from tenon.loops.split_reductions import in_parts
+from tenon.loops.store_target import Target
+from tenon.loops.strip_mining import Strips, is_partition, may_be_factored
 from tenon.types import TensorType, int64
 
 N = symbol("N")
@@ -60,9 +60,9 @@ def any_sum(choose):
 
 def test_what_is_factored_is_what_it_was(monkeypatch):
     """On random sums, cut at every chance: each that the predicate allows, and no other, is made in parts."""
-    monkeypatch.setattr(chunks, "CHUNK", 7)
-    monkeypatch.setattr(chunks, "FEWEST", 2)
-    monkeypatch.setattr(folding, "FEWEST", 0)
+    monkeypatch.setattr(split_reductions, "CHUNK", 7)
+    monkeypatch.setattr(split_reductions, "FEWEST", 2)
+    monkeypatch.setattr(widen_narrow_reductions, "FEWEST", 0)
     choose, cut = random.Random(1), 0
     for _ in range(300):
         x, i, total = any_sum(choose)

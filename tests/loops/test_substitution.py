@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, Reduce, size
-from tenon.loops.simplify import substitute
+from tenon.loops.simplify_expressions import substitute
 from tenon.types import TensorType, int64
 
 INDICES = [Index(name, extent) for name, extent in (("i0", 3), ("i1", 2), ("k0", 3), ("k1", 2))]

@@ -5,16 +5,16 @@ import pytest
 from loops import toy
 from loops.compiled import check, llvm_text
 from loops.test_maps import data, type_of
-from tenon.backends.cpu import nests
-from tenon.backends.cpu.contraction.machine import host
-from tenon.dataclasses import replace
+from tenon.backends.cpu import loop_codegen
+from tenon.backends.cpu.contraction.machine_model import host
 from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.text import parse_graph
-from tenon.loops.ir import Fetch, Turn, statements
+from tenon.loops.loop_ir import Fetch, Turn, statements
+from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import lower
-from tenon.loops.text import print_kernel
 from tenon.ops.shape import permute
+from tenon.records import replace
 
 
 def is_turned(kernel):
@@ -32,7 +32,7 @@ def test_transposes(shape, dtype):
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i16", "bool"])
 def test_squares_are_turned_in_vectors_of_any_width(vector_bytes, dtype, monkeypatch):
-    monkeypatch.setattr(nests, "host", lambda: replace(host(), vector_bytes=vector_bytes))
+    monkeypatch.setattr(loop_codegen, "host", lambda: replace(host(), vector_bytes=vector_bytes))
     t = type_of(dtype, 70, 67)
     assert is_turned(check(trace(toy.transpose, t), data(t, 0, 2), interpreted=False))
 
@@ -43,7 +43,7 @@ def test_squares_are_turned_in_vectors_of_any_width(vector_bytes, dtype, monkeyp
                                                          ((13, 20, 16), 32, 16), ((31, 300), 32, 32)])
 def test_of_a_square_that_is_never_full_the_lines_and_columns_that_there_are_are_turned(shape, lines, columns, dtype,
                                                                                        vector_bytes, monkeypatch):
-    monkeypatch.setattr(nests, "host", lambda: replace(host(), vector_bytes=vector_bytes))
+    monkeypatch.setattr(loop_codegen, "host", lambda: replace(host(), vector_bytes=vector_bytes))
     t, axes = type_of(dtype, *shape), (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
     kernel = check(trace(lambda x: permute(x, axes=axes), t), data(t, 0, 2), interpreted=dtype == "f32")
     turn, = (x for nest in kernel.nests for x in statements(nest.body) if isinstance(x, Turn))
@@ -61,7 +61,7 @@ def test_lines_of_the_next_square_are_asked_for_where_there_is_one(shape, fetche
 
 @pytest.mark.parametrize("size", [64, 1030])
 def test_nothing_is_asked_for_that_the_second_cache_holds(size, monkeypatch):
-    monkeypatch.setattr(nests, "host", lambda: replace(host(), second_cache=1 << 20))
+    monkeypatch.setattr(loop_codegen, "host", lambda: replace(host(), second_cache=1 << 20))
     kernel = lower(trace(toy.transpose, type_of("f32", size, size)), "k")
     assert ("llvm.prefetch" in llvm_text(kernel)) == (size > 512)
 

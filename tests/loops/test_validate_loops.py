@@ -11,14 +11,14 @@ import tenon as tn
 from loops import toy
 from tenon.dims import symbol
 from tenon.graph.build import trace
-from tenon.loops import flattening, lower, peeling, validate
+from tenon.loops import collapse_loops, lower, peeling, validate_loops
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, Select, size
-from tenon.loops.interpret import run_nest
+from tenon.loops.loop_interpreter import run_nest
 from tenon.loops.schedule import schedule
-from tenon.loops.simplify import substitute
-from tenon.loops.target import Target
-from tenon.loops.validate import ChangedLoops, compare, validated
+from tenon.loops.simplify_expressions import substitute
+from tenon.loops.store_target import Target
+from tenon.loops.validate_loops import ChangedLoops, compare, validated
 from tenon.types import TensorType, float32
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ SUMS = Target(out, (i, j), i * 4 + j, Reduce("add", (k,), Load(x, PLACE, None), 
 
 @pytest.fixture
 def checking(monkeypatch):
-    monkeypatch.setattr(validate, "always_validate", True)
+    monkeypatch.setattr(validate_loops, "always_validate", True)
 
 
 def test_targets_are_what_numpy_says():
@@ -77,16 +77,16 @@ def test_a_copy_that_was_made_for_another_target_is_known(checking):
     of_copy = Target(out, (i, j), i * 4 + j, Reduce("add", (k,), Load(copy, PLACE, None), (size(3),)))
     compare("copies", (SUMS,), (made, of_copy))
     compare("copies again", (SUMS,), (of_copy,))
-    validate._made.targets.clear()
+    validate_loops._made.targets.clear()
     with pytest.raises(ChangedLoops):
         compare("reads what is nowhere", (SUMS,), (of_copy,))
 
 
 BREAK = """
-from tenon.loops import flattening
+from tenon.loops import collapse_loops
 from tenon.loops.expressions import size
-from tenon.loops.simplify import substitute
-flattening.Merging.__call__ = lambda self, x: substitute(x, {self.outer: self.flat, self.inner: size(0)})
+from tenon.loops.simplify_expressions import substitute
+collapse_loops.Merging.__call__ = lambda self, x: substitute(x, {self.outer: self.flat, self.inner: size(0)})
 """
 
 
@@ -97,7 +97,7 @@ def forgetful(self, x):
 
 def test_a_broken_pass_is_found_and_seen_again_from_its_folder(checking, monkeypatch):
     from tenon.graph.text import parse_graph
-    monkeypatch.setattr(flattening.Merging, "__call__", forgetful)
+    monkeypatch.setattr(collapse_loops.Merging, "__call__", forgetful)
     graph = trace(lambda a: toy.exp(toy.transpose(a)), TensorType(float32, (4, 6)))
     text = "def body(p0: f32[4, 6]):\n    v0: f32[4, 6] = exp(p0)\n    return v0"
     with pytest.raises(ChangedLoops, match=r"with_flat_loops (changes what is stored|leaves loops)"):
@@ -124,9 +124,9 @@ def test_a_broken_pass_is_found_and_seen_again_from_its_folder(checking, monkeyp
 ], ids=["softmax", "columns", "product", "transposed", "argmax", "padded", "spread", "total"])
 def test_what_is_right_is_not_refused(checking, monkeypatch, function, shapes):
     looked_at = []
-    monkeypatch.setattr(validate, "_ran", lambda *given, run=validate._ran: looked_at.append(run(*given)) or looked_at[-1])
+    monkeypatch.setattr(validate_loops, "_ran", lambda *given, run=validate_loops._ran: looked_at.append(run(*given)) or looked_at[-1])
     monkeypatch.setattr(peeling, "MANY", 1)
-    monkeypatch.setattr(validate, "MOST_STEPS", 1 << 20)
+    monkeypatch.setattr(validate_loops, "MOST_STEPS", 1 << 20)
     peeling.peeled(lower.lower(trace(function, *(TensorType(float32, shape) for shape in shapes)), "kernel"))
     assert len(looked_at) >= 9 and all(memory is not None for memory in looked_at)
 

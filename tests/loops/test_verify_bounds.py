@@ -15,7 +15,7 @@ from tenon.graph.build import trace
 from tenon.graph.op import OPS
 from tenon.graph.text import parse_example, parse_graph
 from tenon.loops.expressions import Binary, Buffer, Const, Index, Load, size
-from tenon.loops.ir import Kernel, Loop, Nest, Store
+from tenon.loops.loop_ir import Kernel, Loop, Nest, Store
 from tenon.loops.lower import lower
 from tenon.loops.peeling import peeled
 from tenon.loops.size_needs import size_needs

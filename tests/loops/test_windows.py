@@ -6,7 +6,7 @@ import pytest
 from loops.compiled import check
 from loops.test_maps import data
 from tenon.graph.text import parse_graph
-from tenon.loops.ir import Contraction
+from tenon.loops.loop_ir import Contraction
 from tenon.ops.windows import window_counts
 from tenon.types import TensorType, float32
 

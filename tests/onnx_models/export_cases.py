@@ -9,7 +9,7 @@ import numpy as np
 
 import tenon as tn
 from tenon import nn
-from tenon.capture.tree import unfold
+from tenon.capture.pytree import unfold
 
 generator = np.random.default_rng(0)
 Case = tuple[Callable[[], Any], list[Any], list[tuple[np.ndarray, ...]]]

@@ -7,7 +7,7 @@ import pytest
 
 import tenon as tn
 from tenon.graph.build import trace
-from tenon.ops.portable import DOUBLE, ON_ARRAYS, SINGLE, normal_quantile, portable_log, scaled, upper_quantile
+from tenon.ops.bit_exact_math import DOUBLE, ON_ARRAYS, SINGLE, normal_quantile, portable_log, scaled, upper_quantile
 from tenon.pipeline import compile
 from tenon.types import TensorType, as_dtype
 

@@ -8,12 +8,12 @@ import pytest
 import tenon as tn
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.build import trace
-from tenon.ops import draws as kinds
-from tenon.ops import random as draws
-from tenon.ops.random import philox, random_advance, random_bits, random_integers, random_uniform
+from tenon.ops import philox_random as draws
+from tenon.ops import random_draws as kinds
+from tenon.ops.philox_random import philox, random_advance, random_bits, random_integers, random_uniform
 from tenon.pipeline import compile
 from tenon.random import Generator
-from tenon.state import Changes, last_change
+from tenon.tensor_state import Changes, last_change
 from tenon.types import TensorType, float32, float64, uint64
 
 MASK = 0xFFFFFFFF

@@ -12,9 +12,9 @@ from structured_graphs import arguments_for, structured_graphs
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.verify import verify
-from tenon.ops.linalg import matmul_op
 from tenon.ops.loops import scan
-from tenon.passes.all_turns import all_turns
+from tenon.ops.matrix_products import matmul_op
+from tenon.passes.batch_scan_products import batch_scan_products
 from tenon.passes.drop_dead import drop_dead
 
 
@@ -22,7 +22,7 @@ from tenon.passes.drop_dead import drop_dead
 @given(structured_graphs(depth=2))
 def test_values_stay_the_same(graph: Graph) -> None:
     arrays = arguments_for(graph)
-    for got, wanted in zip(interpret(verify(all_turns(graph)), arrays), interpret(graph, arrays), strict=True):
+    for got, wanted in zip(interpret(verify(batch_scan_products(graph)), arrays), interpret(graph, arrays), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-4)
 
 
@@ -55,4 +55,4 @@ def test_gradients_leave_the_loop(step: Callable[..., Any], left: list[int]) -> 
     jitted = tn.jit(gradient)
     for got, wanted in zip(jitted(*inputs), gradient(*inputs), strict=True):
         np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-9, atol=1e-12)
-    assert [n for n in products_inside(drop_dead(all_turns(jitted.capture(*inputs).graph))) if n] == [n for n in left if n]
+    assert [n for n in products_inside(drop_dead(batch_scan_products(jitted.capture(*inputs).graph))) if n] == [n for n in left if n]

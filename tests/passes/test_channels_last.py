@@ -3,10 +3,10 @@
 import pytest
 
 import tenon as tn
-from tenon.dataclasses import replace
 from tenon.graph.build import trace
 from tenon.graph.ir import CONSTANTS
-from tenon.passes.channels_last import channels_last
+from tenon.passes.use_channels_last import use_channels_last
+from tenon.records import replace
 from tenon.types import TensorType, float32
 
 
@@ -14,7 +14,7 @@ def operators(function, *shapes):
     """Of the graph after the pass, all parameters but the first being constants."""
     graph = trace(function, *(TensorType(float32, shape) for shape in shapes))
     noted = replace(graph, notes={CONSTANTS: tuple(range(1, len(shapes)))})
-    return [node.op.name for node in channels_last(noted).nodes]
+    return [node.op.name for node in use_channels_last(noted).nodes]
 
 
 def alone(x, w):

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 import tenon as tn
 from tenon.backends.cpu.prepack import MOST_ROWS_KEPT
-from tenon.dataclasses import replace
 from tenon.errors import OutOfRange
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
@@ -15,9 +14,11 @@ from tenon.graph.ir import CONSTANTS
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
 from tenon.ops.normalization import batch_norm_
-from tenon.passes.constants import absorb_scales, cut_constants
+from tenon.passes.absorb_scales import absorb_scales
 from tenon.passes.drop_dead import drop_dead
+from tenon.passes.partition_constants import cut_constants
 from tenon.pipeline import OPTIMIZE, PASSES, compile_in_two, optimize, run_passes
+from tenon.records import replace
 from tenon.types import TensorType, float32, float64
 from tests.graphs import mixed_graphs
 

@@ -6,17 +6,17 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.dataclasses import replace
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import MEMORY_BUDGET
 from tenon.graph.text import parse_graph
 from tenon.graph.verify import verify
 from tenon.passes import recompute as module
-from tenon.passes.bodies import body_of
-from tenon.passes.copies import with_copy, without_unread
+from tenon.passes.fusion.kernel_bodies import body_of
+from tenon.passes.fusion.liveness import peak_bytes
 from tenon.passes.recompute import recompute
-from tenon.passes.timeline import peak_bytes
+from tenon.passes.rematerialize import with_copy, without_unread
 from tenon.pipeline import compile
+from tenon.records import replace
 from tests.graphs import arrays_for, assert_close
 
 # y is read by a product's result element by element; with `factor`, by the product itself.

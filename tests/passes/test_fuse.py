@@ -14,10 +14,10 @@ from tenon.graph.text import key_of, parse_graph, print_graph
 from tenon.graph.verify import verify
 from tenon.ops.call import fused as fused_op
 from tenon.ops.define import define
-from tenon.passes import worth
-from tenon.passes.bodies import body_of
 from tenon.passes.fuse import fuse
-from tenon.passes.worth import Worth
+from tenon.passes.fusion import fusion_profitability
+from tenon.passes.fusion.fusion_profitability import Worth
+from tenon.passes.fusion.kernel_bodies import body_of
 from tenon.pipeline import PASSES, optimize
 
 host = define("fuse_test_host", public=False, type=lambda x: x, ref=lambda x: x * 2)
@@ -378,8 +378,8 @@ def test_what_is_not_tried_would_not_have_paid(monkeypatch, graph: Callable[[], 
 def tried(monkeypatch) -> list[set[str]]:
     """The operators of each kernel that is tried."""
     found: list[set[str]] = []
-    try_nodes = worth.try_nodes
-    monkeypatch.setattr(worth, "try_nodes", lambda nodes, results: (
+    try_nodes = fusion_profitability.try_nodes
+    monkeypatch.setattr(fusion_profitability, "try_nodes", lambda nodes, results: (
         found.append({node.op.name for node in nodes}), try_nodes(nodes, results))[1])
     return found
 

@@ -9,13 +9,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tenon.backends.cpu.contraction.machine import host
+from tenon.backends.cpu.contraction.machine_model import host
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import print_graph
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.windows import window_counts
-from tenon.passes.narrow_convolutions import narrow_convolutions
+from tenon.passes.lower_bf16_convolutions import lower_bf16_convolutions
 from tenon.pipeline import compile
 from tenon.types import TensorType, bfloat16, float16
 
@@ -50,9 +50,9 @@ def test_rewritten_convolutions_agree_with_the_definition(pairs):
     for size, k, s, d, low, channels in product((8, 5), (1, 2, 3), (1, 2), (1, 2), (0, 1), (32, 16, 3)):
         for graph in graphs(bfloat16, (size, 8), channels, 16, (k, 1), ((low, 1), (0, 0)), stride=(s, 1),
                             dilation=(d, 1)):
-            rewritten = narrow_convolutions(graph, pairs)
+            rewritten = lower_bf16_convolutions(graph, pairs)
             agree(graph, lambda arrays, rewritten=rewritten: interpret(rewritten, arrays))
-            assert print_graph(narrow_convolutions(rewritten, pairs)) == print_graph(rewritten)
+            assert print_graph(lower_bf16_convolutions(rewritten, pairs)) == print_graph(rewritten)
             paired += "f32" not in print_graph(rewritten)
     assert paired > 60 if pairs else not paired
 
@@ -63,23 +63,23 @@ def test_rewritten_convolutions_agree_with_the_definition(pairs):
     ("vectors", 24, (5, 5), (1, 1), False), ("vectors", 24, (1, 1), (1, 1), False), (None, 24, (1, 1), (1, 1), True)])
 def test_vectors_of_pairs_leave_windows_of_3_x_3_to_winograd(pairs, size, kernel, stride, widens):
     forward, *_ = graphs(bfloat16, (size, size), 32, 16, kernel, ((1, 1), (1, 1)), stride=stride, dilation=(1, 1))
-    assert ("f32" in print_graph(narrow_convolutions(forward, pairs))) == widens
+    assert ("f32" in print_graph(lower_bf16_convolutions(forward, pairs))) == widens
 
 
 def test_a_convolution_of_one_tap_is_a_product_where_vectors_multiply_pairs():
     attrs = {"stride": (1, 1), "dilation": (1, 1)}
     for graph in graphs(bfloat16, (7, 5), 24, 16, (1, 1), ((0, 0), (0, 0)), **attrs)[:2]:
-        rewritten = narrow_convolutions(graph, "vectors")
+        rewritten = lower_bf16_convolutions(graph, "vectors")
         assert "matmul" in print_graph(rewritten) and "f32" not in print_graph(rewritten)
         agree(graph, lambda arrays, rewritten=rewritten: interpret(rewritten, arrays))
         agree(graph, compile(graph).run)
-        assert "matmul" not in print_graph(narrow_convolutions(graph, "registers"))
+        assert "matmul" not in print_graph(lower_bf16_convolutions(graph, "registers"))
 
 
 @pytest.mark.parametrize("pairs", ["registers", "vectors"])
 def test_convolutions_of_one_tap_have_no_steps(pairs):
     for graph in graphs(bfloat16, (16, 16), 32, 16, (1, 1), ((0, 0), (0, 0)), stride=(2, 2), dilation=(1, 1))[::2]:
-        rewritten = narrow_convolutions(graph, pairs)
+        rewritten = lower_bf16_convolutions(graph, pairs)
         assert "f32" not in print_graph(rewritten) and "stride=(2" not in print_graph(rewritten)
         agree(graph, lambda arrays, rewritten=rewritten: interpret(rewritten, arrays))
         agree(graph, compile(graph).run)
@@ -90,7 +90,7 @@ def test_convolutions_of_one_tap_have_no_steps(pairs):
     (3, (9, 9), (5, 5), (1, 1), 2), (24, (7, 7), (1, 1), (1, 1), 0), (11, (13, 14), (2, 4), (3, 3), 0)])
 def test_gradients_of_kernels_are_pairs_of_places_where_vectors_multiply_them(channels, sizes, kernel, stride, low):
     *_, graph = graphs(bfloat16, sizes, channels, 16, kernel, ((low, low), (low, low)), stride=stride, dilation=(1, 1))
-    rewritten = narrow_convolutions(graph, "vectors")
+    rewritten = lower_bf16_convolutions(graph, "vectors")
     assert "f32" not in print_graph(rewritten)
     agree(graph, lambda arrays: interpret(rewritten, arrays))
     made = compile(graph)
@@ -106,9 +106,9 @@ def test_convolutions_of_few_channels_are_pairs_of_taps_where_vectors_multiply_t
                                                                                     low):
     graph, *_ = graphs(bfloat16, sizes, channels, 16, kernel, ((low, low),) * len(sizes), stride=stride,
                        dilation=(1,) * len(sizes))
-    rewritten = narrow_convolutions(graph, "vectors")
+    rewritten = lower_bf16_convolutions(graph, "vectors")
     assert "f32" not in print_graph(rewritten)
-    assert print_graph(narrow_convolutions(rewritten, "vectors")) == print_graph(rewritten)
+    assert print_graph(lower_bf16_convolutions(rewritten, "vectors")) == print_graph(rewritten)
     agree(graph, lambda arrays: interpret(rewritten, arrays))
     made = compile(graph)
     agree(graph, made.run)
@@ -157,8 +157,8 @@ def test_groups_of_few_channels_are_read_as_they_are_and_widened_as_windows_are_
     few = max(channels, outputs) // groups <= 16
     for graph in graphs(dtype, sizes, channels, outputs, kernel, groups=groups, **attrs):
         for pairs in "vectors", None:
-            assert ("f32" not in print_graph(narrow_convolutions(graph, pairs))) == few
-        assert "f32" in print_graph(narrow_convolutions(graph, "registers"))
+            assert ("f32" not in print_graph(lower_bf16_convolutions(graph, pairs))) == few
+        assert "f32" in print_graph(lower_bf16_convolutions(graph, "registers"))
         agree(graph, compile(graph).run)
 
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
 from tenon.graph.verify import verify
-from tenon.passes.order import Order, can_fail, order
-from tenon.passes.timeline import peak_bytes
+from tenon.passes.fusion.liveness import peak_bytes
+from tenon.passes.schedule_nodes import Order, can_fail, schedule_nodes
 from tenon.pipeline import compile, optimize
 from tests.graphs import arrays_for, assert_close, mixed_graphs
 
@@ -30,7 +30,7 @@ def names(graph):
 
 def test_a_step_comes_before_the_next_gradient_is_computed():
     graph = parse_graph(TWO_STEPS)
-    found = verify(order(graph))
+    found = verify(schedule_nodes(graph))
     assert names(found) == ["matmul", "subtract", "matmul", "subtract"]
     assert peak_bytes(found) == peak_bytes(graph) // 2 == 12_000
 
@@ -40,14 +40,14 @@ def test_a_renamed_gradient_is_followed_to_its_step():
 r: f32[3000] = reshape(g1, shape=(3000,))
     s: f32[50, 60] = reshape(r, shape=(50, 60))
     n1: f32[50, 60] = subtract(w1, s)""")
-    assert names(order(parse_graph(renamed))) == ["matmul", "reshape", "reshape", "subtract", "matmul", "subtract"]
+    assert names(schedule_nodes(parse_graph(renamed))) == ["matmul", "reshape", "reshape", "subtract", "matmul", "subtract"]
 
 
 def test_a_step_waits_for_the_last_reader_of_what_it_replaces():
     read_again = TWO_STEPS.replace("g2: f32[50, 60] = matmul(x, z)", """\
 again: f32[50, 60] = multiply(w1, w1)
     g2: f32[50, 60] = matmul(x, z)""").replace("return n1, n2", "return n1, n2, again")
-    assert names(order(parse_graph(read_again))) == ["matmul", "multiply", "subtract", "matmul", "subtract"]
+    assert names(schedule_nodes(parse_graph(read_again))) == ["matmul", "multiply", "subtract", "matmul", "subtract"]
 
 
 def test_no_result_is_written_before_what_can_fail():
@@ -62,7 +62,7 @@ def f(w: f32[50, 60], x: f32[50, 8], y: f32[8, 60], i: i64[3]):
 """
     graph = parse_graph(failing)
     assert [can_fail(node) for node in graph.nodes] == [False, True, False, False]
-    assert names(order(graph)).index("take") < names(order(graph)).index("subtract")
+    assert names(schedule_nodes(graph)).index("take") < names(schedule_nodes(graph)).index("subtract")
 
 
 def test_results_take_the_memory_of_donated_arguments_in_the_new_order():
@@ -76,14 +76,14 @@ def test_results_take_the_memory_of_donated_arguments_in_the_new_order():
 
 def test_what_is_in_order_stays_the_same_graph():
     graph = parse_graph("def f(x: f32[10]):\n    y: f32[10] = exp(x)\n    return y\n")
-    assert order(graph) is graph
+    assert schedule_nodes(graph) is graph
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mixed_graphs(most_nodes=15))
 def test_random_graphs_compute_the_same_in_no_more_memory(graph):
     kernels = optimize(graph, backend="cpu")
-    found = verify(order(kernels))
+    found = verify(schedule_nodes(kernels))
     assert sorted(map(id, found.nodes)) == sorted(map(id, kernels.nodes))
     assert peak_bytes(found) <= peak_bytes(kernels)
     arrays = arrays_for(graph)
@@ -131,9 +131,9 @@ def f(s: u64[2], x: f32[10]):
 
 
 def test_a_small_state_is_replaced_after_all_who_read_it():
-    assert names(verify(order(parse_graph(DRAW)))) == ["random_uniform", "random_advance", "add"]
+    assert names(verify(schedule_nodes(parse_graph(DRAW)))) == ["random_uniform", "random_advance", "add"]
     renamed = DRAW.replace("    sum:", "    r: u64[1, 2] = reshape(s, shape=(1, 2))\n    q: u64[1, 2] = negative(r)\n    sum:")
-    found = verify(order(parse_graph(renamed.replace("next\n", "next, q\n"))))
+    found = verify(schedule_nodes(parse_graph(renamed.replace("next\n", "next, q\n"))))
     assert names(found) == ["random_uniform", "reshape", "negative", "random_advance", "add"]
 
 

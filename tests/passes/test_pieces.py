@@ -6,7 +6,7 @@ import pytest
 import tenon as tn
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
-from tenon.passes.pieces import on_pieces
+from tenon.passes.fusion.parametrize_slices import on_pieces
 from tenon.pipeline import compile
 from tenon.types import TensorType, as_dtype
 

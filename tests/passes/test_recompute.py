@@ -8,15 +8,15 @@ from hypothesis import HealthCheck, given, settings
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.dataclasses import replace
 from tenon.errors import ArgumentError, OutOfRange
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import MEMORY_BUDGET
 from tenon.graph.text import parse_graph
 from tenon.graph.verify import verify
+from tenon.passes.fusion.liveness import peak_bytes
 from tenon.passes.recompute import recompute
-from tenon.passes.timeline import peak_bytes
 from tenon.pipeline import optimize
+from tenon.records import replace
 from tests.graphs import arrays_for, assert_close, mixed_graphs
 
 # a is kept while b, which is large, is in use; it can be had from x at any time.

@@ -13,7 +13,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.verify import verify
 from tenon.passes.drop_dead import drop_dead
-from tenon.passes.rules import Rule
+from tenon.passes.rewriting.rewrite_rules import Rule
 from tenon.passes.simplify import RULES, simplify
 from tenon.types import BY_SHORT, TensorType
 

@@ -11,10 +11,10 @@ from tenon.graph.text import print_graph
 from tenon.ops.activations import relu
 from tenon.ops.call import fused
 from tenon.ops.convolution import add_to_channels, conv_input_grad, conv_transpose
-from tenon.ops.linalg import matmul_op
+from tenon.ops.matrix_products import matmul_op
 from tenon.ops.shape import reshape_op
 from tenon.ops.windows import window_counts
-from tenon.passes.split_strides import split_strides
+from tenon.passes.decompose_strided_gradients import decompose_strided_gradients
 from tenon.pipeline import compile, optimize
 from tenon.types import TensorType, bfloat16, float32, float64
 
@@ -41,7 +41,7 @@ def test_phases_of_one_axis_agree_with_the_definition():
     for size, k, s, d, low, high in product((1, 2, 5, 8), (1, 2, 3, 5), (2, 3, 4), (1, 2, 3), (-1, 0, 2), (0, 1)):
         graph = gradient(float64, (size,), (k,), ((low, high),), stride=(s,), dilation=(d,))
         if graph is not None:
-            opened, arrays = split_strides(graph), values(graph)
+            opened, arrays = decompose_strided_gradients(graph), values(graph)
             np.testing.assert_allclose(interpret(opened, arrays)[0], interpret(graph, arrays)[0], atol=1e-12)
             tried += "stride=(1,)" in print_graph(opened)
     assert tried > 300
@@ -63,7 +63,7 @@ def test_many_phases_are_one_convolution():
         graph = gradient(float64, (size, 12), (k, 6), ((low, high), (1, low)), stride=(s, 3), dilation=(1, 1),
                          **({"groups": 3, "channels": 1} if alone else {}))
         if graph is not None:
-            opened, arrays = split_strides(graph), values(graph)
+            opened, arrays = decompose_strided_gradients(graph), values(graph)
             np.testing.assert_allclose(interpret(opened, arrays)[0], interpret(graph, arrays)[0], atol=1e-11)
             tried += sum(node.op is conv_input_grad for node in opened.nodes) == 1
     assert tried > 150
@@ -90,7 +90,7 @@ def test_few_windows_are_one_product_whose_results_are_added_up():
                              dilation=(1, 1))
             if graph is None:
                 continue
-            opened, arrays = split_strides(graph), values(graph)
+            opened, arrays = decompose_strided_gradients(graph), values(graph)
             one, other = (interpret(x, arrays)[0] for x in (opened, graph))
             np.testing.assert_allclose(one, other, atol=1e-11 if dtype is float64 else 1e-4)
             tried += any(node.op is matmul_op for node in opened.nodes)
@@ -103,7 +103,7 @@ def test_few_windows_compiled():
         graph = gradient(float32, sizes, kernel, tuple((k // 2, k // 3) for k in kernel), 1, 70, outputs=130,
                          stride=stride, dilation=(1,) * len(sizes))
         arrays = values(graph)
-        assert any(node.op is matmul_op for node in split_strides(graph).nodes)
+        assert any(node.op is matmul_op for node in decompose_strided_gradients(graph).nodes)
         np.testing.assert_allclose(compile(graph).run(arrays)[0], interpret(graph, arrays)[0], rtol=1e-4, atol=1e-4)
 
 
@@ -121,7 +121,7 @@ def test_channels_that_stand_alone_have_the_same_gradient_compiled(dtype):
 
 def test_few_taps_of_channels_that_stand_alone_stay_as_they_are():
     graph = gradient(float32, (56, 56), (3, 3), ((1, 1), (1, 1)), 64, 1, stride=(2, 2), dilation=(1, 1))
-    assert split_strides(graph) is graph
+    assert decompose_strided_gradients(graph) is graph
 
 
 def test_a_single_window_is_one_product_of_matrices_and_its_epilogue():
@@ -130,7 +130,7 @@ def test_a_single_window_is_one_product_of_matrices_and_its_epilogue():
         dilation = stride = (1,) * len(sizes)
         graph = gradient(float32, sizes, kernel, padding, stride=stride, dilation=dilation)
         arrays = values(graph)
-        text = print_graph(split_strides(graph))
+        text = print_graph(decompose_strided_gradients(graph))
         assert f"sizes={(1,) * len(sizes)}" in text or "sizes=(1, 11)" in text, text
         np.testing.assert_allclose(compile(graph).run(arrays)[0], interpret(graph, arrays)[0], rtol=1e-4, atol=1e-4)
 

@@ -12,11 +12,11 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.backends import llvm
-from tenon.eager.native import give_python
-from tenon.eager.quick import PRODUCT, SHORTS
+from tenon.eager.native_fast_path import give_python
+from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 from tenon.graph.promotion import floating
 from tenon.jit import MOST_CAPTURES, MOST_RECORDS, MOST_TEXTS
+from tenon.llvm import machine_code
 
 
 def captures(f):
@@ -353,7 +353,7 @@ def test_the_compiler_leaves_nothing_behind():
     def grown():
         before = resident()
         for _ in range(100):
-            llvm.compile_object(text)
+            machine_code.compile_object(text)
         return resident() - before
     assert min(grown() for _ in range(3)) < 100 * 30_000        # the passes alone were 70 kB each
 

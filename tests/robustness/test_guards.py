@@ -26,7 +26,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.backends.cpu import objects
+from tenon.cpython import object_layout
 
 PROGRAMS = {}
 
@@ -1866,7 +1866,7 @@ def test_what_changes_is_seen(name):
 def test_what_changes_is_seen_by_the_short_way(name, versions, monkeypatch):
     """Every call is made twice, and a short way is made at once, so that each change meets one that is in use."""
     if not versions:        # as from Python 3.13
-        monkeypatch.setattr("tenon.backends.cpu.objects.dict_version_offset", lambda: 0)
+        monkeypatch.setattr("tenon.cpython.object_layout.dict_version_offset", lambda: 0)
     monkeypatch.setattr(sys.modules["tenon.jit"], "SHORTEN_AT", range(1_000_000))
 
     def twice(f):
@@ -1884,10 +1884,10 @@ def test_a_dictionary_has_a_version_only_where_attributes_change_it_too():
             self.a = 0
     holder = Holder()
     table = vars(holder)
-    if offset := objects.dict_version_offset():
-        before = objects.word_at(id(table) + offset)
+    if offset := object_layout.dict_version_offset():
+        before = object_layout.word_at(id(table) + offset)
         holder.a = 1            # Python 3.13 leaves the version of plain dictionaries in place, and it stays
-        assert objects.word_at(id(table) + offset) != before
+        assert object_layout.word_at(id(table) + offset) != before
 
 
 def same(eager, jitted):

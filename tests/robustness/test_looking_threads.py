@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.base import IDLE
+from tenon.program.backend_interface import IDLE
 from tenon.runtime import forks
 
 LOOKS: dict[str, Callable[[Any], Any]] = {

@@ -14,11 +14,11 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.backends.cpu import objects
-from tenon.capture.warm import _slots, make_ready
+from tenon.capture.fast_call import _slots, make_ready
+from tenon.cpython import object_layout
 
 jit_module = sys.modules["tenon.jit"]
-pytestmark = pytest.mark.skipif(not objects.READABLE, reason="this Python's objects cannot be read natively")
+pytestmark = pytest.mark.skipif(not object_layout.READABLE, reason="this Python's objects cannot be read natively")
 
 
 @pytest.fixture(autouse=True)
@@ -633,6 +633,6 @@ print(compiled)
 
 
 def test_all_threads_have_the_same_native_functions():
-    from tenon.backends.cpu.calls import library
+    from tenon.cpython.jit_fast_call import library
     make_ready()
     assert library(_slots()) is library(_slots())

@@ -8,7 +8,7 @@ import pytest
 from tenon.errors import OutOfRange
 from tenon.graph.text import parse_graph
 from tenon.pipeline import compile
-from tenon.runtime.failing import last_failing
+from tenon.runtime.failure_points import last_failing
 from tests.graphs import assert_close
 
 # An embedding, a step of w, and then the embedding's gradient, at the same indices or at others.

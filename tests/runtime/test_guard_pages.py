@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tenon.runtime import guard_pages
+from tenon.runtime.arena_planning import ALIGNMENT, Buffer
 from tenon.runtime.guard_pages import PAGE, guarded, guarded_arena, guarded_copy, spaced
-from tenon.runtime.memory import ALIGNMENT, Buffer
 from tenon.types import bfloat16
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenon.runtime.memory import Buffer, aligned_bytes, plan_arena
+from tenon.runtime.arena_planning import Buffer, aligned_bytes, plan_arena
 
 
 @st.composite

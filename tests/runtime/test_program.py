@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 
 from graphs import arrays_for, assert_close, graphs
-from tenon.backends.cpu.driver import driver
 from tenon.errors import ArgumentError, OutOfRange, TenonError
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
@@ -17,10 +16,11 @@ from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph
 from tenon.ops.define import define
 from tenon.pipeline import CPU, compile
+from tenon.program.step_executor import driver
+from tenon.runtime.arena_planning import aligned_bytes
 from tenon.runtime.frame import Frame
-from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import pool, set_num_threads
+from tenon.runtime.thread_pool import pool, set_num_threads
 from tenon.types import TensorType, float32
 
 

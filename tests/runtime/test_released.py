@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu import assemble, structure
 from tenon.errors import OverBudget, TenonError
-from tenon.runtime import worth
+from tenon.program import control_flow_steps, execution_plan
+from tenon.runtime import parallel_profitability
 
 SIZE = 2000
 
@@ -114,7 +114,7 @@ def test_what_is_given_back_changes_no_bit(function: Callable[..., Any], monkeyp
              for size, turns, steps in [(7, 5, 4), (SIZE, 20, 6), (1, 0, 3), (1, 3, 0), (SIZE, 2, 5), (131, 33, 2)]]
     jitted = tn.jit(function, fullgraph=True)
     found = [jitted(*call).numpy() for call in calls]
-    for module in (assemble, structure):
+    for module in (execution_plan, control_flow_steps):
         monkeypatch.setattr(module, "with_releases", lambda steps, results=(): list(steps))
     kept = tn.jit(function, fullgraph=True)
     for got, call in zip(found, calls, strict=True):
@@ -152,8 +152,8 @@ def test_a_checkpoint_every_so_often_bounds_what_is_kept(turns: int) -> None:
 
 
 def test_threads_agree(monkeypatch: pytest.MonkeyPatch, three_threads: None) -> None:
-    monkeypatch.setattr(worth, "PARALLEL_WORK", 100)
-    monkeypatch.setattr(worth, "MEETING", 1)
+    monkeypatch.setattr(parallel_profitability, "PARALLEL_WORK", 100)
+    monkeypatch.setattr(parallel_profitability, "MEETING", 1)
     w, x = values(0, 40_000), values(1, 40_000)
     for function in (trained, with_branches, of_second_order):
         jitted = tn.jit(function, fullgraph=True)

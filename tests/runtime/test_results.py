@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from tenon.runtime.results import MOST_IDLE, SMALLEST, take
+from tenon.runtime.buffer_pool import MOST_IDLE, SMALLEST, take
 
 F32 = np.dtype(np.float32)
 
@@ -45,26 +45,26 @@ def test_small_and_empty_results_have_memory_of_their_own():
 
 
 def test_idle_memory_is_bounded():
-    from tenon.runtime import results
+    from tenon.runtime import buffer_pool
     blocks = [take((MOST_IDLE // 8,), np.dtype(np.int8)) for _ in range(12)]
     del blocks
-    assert sum(size * len(found) for size, found in results._idle.items()) <= MOST_IDLE
-    results._idle.clear()
+    assert sum(size * len(found) for size, found in buffer_pool._idle.items()) <= MOST_IDLE
+    buffer_pool._idle.clear()
 
 
 def test_results_of_other_threads_and_at_the_end_of_the_interpreter_are_no_trouble():
     import subprocess
-    code = ("import numpy as np, threading; from tenon.runtime.results import take; keep = []\n"
+    code = ("import numpy as np, threading; from tenon.runtime.buffer_pool import take; keep = []\n"
             "def work():\n    for _ in range(200): keep.append(take((300000,), np.dtype(np.int8))); keep[:-3] = []\n"
             "ts = [threading.Thread(target=work) for _ in range(4)]; [t.start() for t in ts]; [t.join() for t in ts]")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr
 
 
-@pytest.mark.parametrize("left", ["{}", "dict.fromkeys(vars(results)) | {'__builtins__': __builtins__}"])
+@pytest.mark.parametrize("left", ["{}", "dict.fromkeys(vars(buffer_pool)) | {'__builtins__': __builtins__}"])
 def test_a_result_that_outlives_the_modules_is_no_trouble(left):
     import subprocess
-    code = ("import numpy as np; from tenon.runtime import results; x = results.take((300000,), np.dtype(np.int8))\n"
-            f"left = {left}; vars(results).clear(); vars(results).update(left); del x")
+    code = ("import numpy as np; from tenon.runtime import buffer_pool; x = buffer_pool.take((300000,), np.dtype(np.int8))\n"
+            f"left = {left}; vars(buffer_pool).clear(); vars(buffer_pool).update(left); del x")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr

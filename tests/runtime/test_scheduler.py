@@ -10,13 +10,13 @@ import time
 import numpy as np
 import pytest
 
-from tenon.backends import llvm
-from tenon.backends.native import Function, Module
-from tenon.backends.threads import meet
-from tenon.backends.words import HALF, NOTHING, POINTER, Pointer, Word
 from tenon.errors import ArgumentError
-from tenon.runtime import scheduler
-from tenon.runtime.scheduler import Pool, SignalledPool
+from tenon.llvm import machine_code
+from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.ir_values import HALF, NOTHING, POINTER, Pointer, Word
+from tenon.llvm.native_thread_pool import meet
+from tenon.runtime import thread_pool
+from tenon.runtime.thread_pool import Pool, SignalledPool
 
 
 def play(f: Function, words: Pointer, thread: Word, threads: Word) -> None:
@@ -37,13 +37,13 @@ def play(f: Function, words: Pointer, thread: Word, threads: Word) -> None:
 
 
 @pytest.fixture(scope="module")
-def rounds() -> llvm.Library:
+def rounds() -> machine_code.Library:
     module = Module()
     module.define("rounds", play, NOTHING, POINTER, HALF, HALF, public=True)
-    return llvm.compile(str(module))
+    return machine_code.compile(str(module))
 
 
-def run_rounds(pool: Pool, library: llvm.Library, count: int) -> np.ndarray:
+def run_rounds(pool: Pool, library: machine_code.Library, count: int) -> np.ndarray:
     """The counters after so many rounds on a pool; all equal, and nothing seen out of step."""
     words = np.zeros(8 * (pool.threads + 1), np.int64)
     words[:2] = pool.state, count
@@ -153,19 +153,19 @@ def test_a_pool_of_one_starts_no_thread(make_pool, rounds):
 
 
 def test_the_number_of_threads_can_be_set(rounds):
-    scheduler.set_num_threads(3)
-    assert scheduler.get_num_threads() == 3 and (run_rounds(scheduler.pool(), rounds, 2) == 2).all()
+    thread_pool.set_num_threads(3)
+    assert thread_pool.get_num_threads() == 3 and (run_rounds(thread_pool.pool(), rounds, 2) == 2).all()
     with pytest.raises(ArgumentError, match="set_num_threads"):
-        scheduler.set_num_threads(0)
+        thread_pool.set_num_threads(0)
 
 
 PROGRAM = """
 import ctypes, os, sys, threading, time
 import numpy as np
-from tenon.backends import llvm
-from tenon.runtime import scheduler
-from tenon.runtime.scheduler import Pool, SignalledPool
-spin = llvm.compile('''
+from tenon.llvm import machine_code
+from tenon.runtime import thread_pool
+from tenon.runtime.thread_pool import Pool, SignalledPool
+spin = machine_code.compile('''
 define void @spin(ptr %words, i32 %thread, i32 %threads) {
 entry:
   br label %loop
@@ -202,7 +202,7 @@ ENDINGS = {
         threading.Thread(target=lambda: (time.sleep(0.1), print(run(pools[1])))).start()""",
     "forks, and both go on": """
         child = os.fork()
-        assert [run(pool) for pool in pools] == [2, 4, 3] and run(scheduler.pool()) == scheduler.get_num_threads()
+        assert [run(pool) for pool in pools] == [2, 4, 3] and run(thread_pool.pool()) == thread_pool.get_num_threads()
         if child: assert os.waitpid(child, 0)[1] == 0""",
     "forks while another thread is in a region": """
         threading.Thread(target=lambda: [run(pools[0], 10**5) for _ in range(10**9)], daemon=True).start()
@@ -210,7 +210,7 @@ ENDINGS = {
             child = os.fork()
             if not child:
                 for _ in range(3): assert [run(pool) for pool in pools] == [2, 4, 3]
-                spin = llvm.Library(llvm.compile_object("define void @g() { ret void }")); spin.address("g")
+                spin = machine_code.Library(machine_code.compile_object("define void @g() { ret void }")); spin.address("g")
                 sys.exit(0)
             assert os.waitpid(child, 0)[1] == 0""",
 }

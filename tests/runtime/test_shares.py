@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.shares import PARTS
-from tenon.capture.constants import given
+from tenon.capture.constant_weights import given
+from tenon.llvm.work_partition import PARTS
+from tenon.program import step_executor as native
 from tenon.runtime.frame import Frame
 
 

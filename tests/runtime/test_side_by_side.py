@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu import driver
-from tenon.runtime import side_by_side as rules
+from tenon.program import step_executor
+from tenon.runtime import inter_op_parallelism as rules
+from tenon.runtime.inter_op_parallelism import Job, side_by_side
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import set_num_threads
-from tenon.runtime.side_by_side import Job, side_by_side
+from tenon.runtime.thread_pool import set_num_threads
 
 WORK = 90_000
 
@@ -92,8 +92,8 @@ def compiled() -> Program:
 
 def threads_of(made: Program) -> list[int]:
     """Of every kernel that one thread runs."""
-    rows = made.plan.steps.reshape(-1, driver.STEP_WORDS)
-    return [int(row[5]) for row in rows if row[0] == driver.KERNEL_ONE]
+    rows = made.plan.steps.reshape(-1, step_executor.STEP_WORDS)
+    return [int(row[5]) for row in rows if row[0] == step_executor.KERNEL_ONE]
 
 
 def test_branches_of_a_program_run_side_by_side_with_the_same_bits(two_threads: None) -> None:

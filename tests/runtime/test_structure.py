@@ -16,9 +16,9 @@ from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph
 from tenon.ops.define import define
 from tenon.pipeline import compile
-from tenon.runtime import cells, side_by_side, worth
+from tenon.runtime import inter_op_parallelism, parallel_profitability, stack_region
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import set_num_threads
+from tenon.runtime.thread_pool import set_num_threads
 
 patient = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -41,9 +41,9 @@ def check(made: Program, *arrays: np.ndarray) -> list[np.ndarray]:
 @pytest.fixture
 def many_threads(monkeypatch: pytest.MonkeyPatch, three_threads: None) -> None:
     """Three threads, for every kernel that may be shared at all."""
-    monkeypatch.setattr(worth, "PARALLEL_WORK", 1)
-    monkeypatch.setattr(worth, "MEETING", 0)
-    monkeypatch.setattr(side_by_side, "MEETING", 0)
+    monkeypatch.setattr(parallel_profitability, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(parallel_profitability, "MEETING", 0)
+    monkeypatch.setattr(inter_op_parallelism, "MEETING", 0)
 
 
 # ---------------------------------------------------------------- random programs
@@ -365,7 +365,7 @@ def test_a_stack_without_memory_is_an_error_and_the_next_run_is_right(monkeypatc
     x, w = (np.linspace(a, 1.5, 4000) for a in (-1, 0.5))
     graph = tn.jit(backwards()).capture(tn.asarray(x), tn.asarray(w), tn.tensor(5)).graph
     made = compile(graph, backend="cpu")
-    monkeypatch.setattr(cells, "physical_memory", lambda: 1 << 20)
+    monkeypatch.setattr(stack_region, "physical_memory", lambda: 1 << 20)
     with pytest.raises(OutOfMemory, match="keeps of its turns"):
         made.run([x, w, np.asarray(1000)])
     check(made, x, w, np.asarray(5))

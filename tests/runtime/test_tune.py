@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends import llvm
-from tenon.backends.code_cache import CodeCache
-from tenon.backends.cpu.lowering import schedules
-from tenon.backends.cpu.unit import Unit, make_unit
+from tenon.backends.cpu.lower_kernel import schedules
+from tenon.backends.cpu.lowered_kernel import make_unit
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
+from tenon.llvm import machine_code
+from tenon.llvm.code_cache import CodeCache
 from tenon.nn.functional import conv2d
 from tenon.observe import subscribe
-from tenon.runtime import tune
+from tenon.program.kernel import Unit
+from tenon.runtime import autotune
 
 PRODUCTS = {
     "direct": "def f(x: f32[37, 40], y: f32[40, 53]):\n    a: f32[37, 53] = matmul(x, y)\n    return a",
@@ -44,10 +45,10 @@ def test_every_schedule_computes_the_same(name):
     for schedule in found:
         other = make_unit(unit.body, schedule=schedule)
         assert f"; {schedule})" in other.loops
-        got = tune._alone(other).run(arrays)[0]
+        got = autotune._alone(other).run(arrays)[0]
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=schedule)
-    first = tune._alone(make_unit(unit.body, schedule=found[0])).run(arrays)[0]
-    np.testing.assert_array_equal(first, tune._alone(unit).run(arrays)[0])      # the model's choice has the same bits
+    first = autotune._alone(make_unit(unit.body, schedule=found[0])).run(arrays)[0]
+    np.testing.assert_array_equal(first, autotune._alone(unit).run(arrays)[0])      # the model's choice has the same bits
 
 
 def test_there_is_no_choice_for_symbolic_sizes_and_without_a_product():
@@ -55,14 +56,14 @@ def test_there_is_no_choice_for_symbolic_sizes_and_without_a_product():
                  "def f(x: f32[30]):\n    a: f32[30] = exp(x)\n    return a"):
         unit = make_unit(parse_graph(text))
         assert schedules(unit.kernel) == []
-        assert tune.tuned(unit) is unit
+        assert autotune.tuned(unit) is unit
 
 
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
     cache = CodeCache(tmp_path)
-    monkeypatch.setattr(llvm, "_disk", lambda: cache)
-    monkeypatch.setattr(tune, "_chosen", {})
+    monkeypatch.setattr(machine_code, "_disk", lambda: cache)
+    monkeypatch.setattr(autotune, "_chosen", {})
     return cache
 
 
@@ -76,7 +77,7 @@ def measurements(monkeypatch):
         for program in programs.values():
             program.run(arrays)
         return {name: 1.0 / (k + 1) for k, name in enumerate(programs)}
-    monkeypatch.setattr(tune, "race", race)
+    monkeypatch.setattr(autotune, "race", race)
     return found
 
 
@@ -93,7 +94,7 @@ def test_the_fastest_is_taken_and_measured_once(disk, measurements, monkeypatch)
             assert len(measurements) == 1           # the second process reads what the first one found
             program = [e for e in events if e.name == "program"][-1].fields["program"]
             assert [kernel.schedule for kernel in program.kernels] == [measurements[0][-1]], process
-            monkeypatch.setattr(tune, "_chosen", {})
+            monkeypatch.setattr(autotune, "_chosen", {})
             del program
             gc.collect()
         assert [e.fields["chosen"] for e in events if e.name == "autotuned"] == [measurements[0][-1]]
@@ -102,15 +103,15 @@ def test_the_fastest_is_taken_and_measured_once(disk, measurements, monkeypatch)
 
 
 def test_a_little_faster_is_no_reason_to_change(disk, monkeypatch):
-    monkeypatch.setattr(tune, "race", lambda programs, arrays: {name: 1.0 if not name else 0.97 for name in programs})
+    monkeypatch.setattr(autotune, "race", lambda programs, arrays: {name: 1.0 if not name else 0.97 for name in programs})
     unit = make_unit(parse_graph(PRODUCTS["direct"]))
-    assert tune.tuned(unit) is unit
+    assert autotune.tuned(unit) is unit
 
 
 def test_what_is_measured_is_measured_by_turns_on_numbers_of_the_right_sizes():
     unit = make_unit(parse_graph(PRODUCTS["direct"]))
-    times = tune.race({name: tune._alone(make_unit(unit.body, schedule=name)) for name in schedules(unit.kernel)[:2]},
-                      [tune._random(p.type) for p in unit.body.params])
+    times = autotune.race({name: autotune._alone(make_unit(unit.body, schedule=name)) for name in schedules(unit.kernel)[:2]},
+                      [autotune._random(p.type) for p in unit.body.params])
     assert len(times) == 2 and min(times.values()) > 0
 
 

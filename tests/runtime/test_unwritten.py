@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.runtime import frame, results
+from tenon.runtime import buffer_pool, frame
 from tenon.runtime.program import Program
 
 
@@ -33,7 +33,7 @@ def filled(monkeypatch):
             arenas.append(arena)
         return arena
     monkeypatch.setattr(Program, "_take_arena", take_filled)
-    monkeypatch.setattr(results, "np", Filled())
+    monkeypatch.setattr(buffer_pool, "np", Filled())
     monkeypatch.setattr(frame, "np", Filled())
     return arenas
 
@@ -69,4 +69,4 @@ def test_memory_is_filled_before_each_run(filled):
     """So a kernel that reads too early would read NaN."""
     tn.jit(lambda x: tn.sort(x @ x.mT, axis=0).sum(axis=1))(tn.ones((40, 40)))
     assert filled
-    assert np.isnan(results.take((3,), np.dtype(np.float32))).all()
+    assert np.isnan(buffer_pool.take((3,), np.dtype(np.float32))).all()

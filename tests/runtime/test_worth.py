@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu import driver
 from tenon.errors import OutOfRange
 from tenon.graph.text import parse_graph
 from tenon.ops.define import define
 from tenon.pipeline import compile
+from tenon.program import step_executor
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import set_num_threads
+from tenon.runtime.thread_pool import set_num_threads
 
 pytestmark = pytest.mark.usefixtures("two_threads")
 LARGE = 400_000         # elements of a kernel that threads share, beside the loops
@@ -40,8 +40,8 @@ def program(text: str) -> Program:
 
 def codes_by_skip(made: Program) -> tuple[list[int], list[int]]:
     """What the rows do that thread 0 runs alone, and all others."""
-    rows = made.plan.steps.reshape(-1, driver.STEP_WORDS)
-    alone = {k for start, row in enumerate(rows) if row[0] == driver.SKIP for k in range(start + 1, row[1])}
+    rows = made.plan.steps.reshape(-1, step_executor.STEP_WORDS)
+    alone = {k for start, row in enumerate(rows) if row[0] == step_executor.SKIP for k in range(start + 1, row[1])}
     inside, outside = [], []
     for k, row in enumerate(rows):
         (inside if k in alone else outside).append(int(row[0]))
@@ -69,8 +69,8 @@ def test_a_loop_is_shared_where_a_turn_saves_more_than_its_meetings_take(rows: i
     shared = made.run([w, h, x])
     assert made.plan.threads == 2
     inside, outside = codes_by_skip(made)
-    assert (driver.JUMP_WHILE in outside) == together and (driver.JUMP_WHILE in inside) == (not together)
-    assert driver.BARRIER not in inside and driver.KERNEL_ALL not in inside
+    assert (step_executor.JUMP_WHILE in outside) == together and (step_executor.JUMP_WHILE in inside) == (not together)
+    assert step_executor.BARRIER not in inside and step_executor.KERNEL_ALL not in inside
     set_num_threads(1)
     assert [a.tobytes() for a in made.run([w, h, x])] == [a.tobytes() for a in shared]
 
@@ -102,7 +102,7 @@ def test_what_fails_in_a_loop_of_one_thread_ends_the_program() -> None:
         zeros, ones = made.run([table, np.asarray(1000), x])
         assert not zeros.any() and (ones == 1).all()
     inside, outside = codes_by_skip(made)
-    assert driver.HOST in inside and driver.HOST in outside and driver.BARRIER not in inside
+    assert step_executor.HOST in inside and step_executor.HOST in outside and step_executor.BARRIER not in inside
 
 
 HOST = """
@@ -132,7 +132,7 @@ def test_an_error_of_a_host_step_in_loops_of_one_thread_ends_the_program() -> No
         last, ones = made.run([np.asarray(4), x])
         assert last == 100 and (ones == 1).all()
     inside, _ = codes_by_skip(made)
-    assert inside.count(driver.HOST) >= 1 and driver.BARRIER not in inside
+    assert inside.count(step_executor.HOST) >= 1 and step_executor.BARRIER not in inside
 
 
 def test_a_loop_of_one_thread_may_keep_what_its_gradient_needs() -> None:
@@ -149,7 +149,7 @@ def test_a_loop_of_one_thread_may_keep_what_its_gradient_needs() -> None:
         np.testing.assert_allclose(got.numpy(), tn.grad(run)(x, tn.tensor(turns)).numpy(), rtol=1e-12)
         assert (ones.numpy() == 1).all()
     inside, _ = codes_by_skip(programs[0])
-    assert driver.ALLOCATE in inside and driver.FOLLOW in inside and driver.BARRIER not in inside
+    assert step_executor.ALLOCATE in inside and step_executor.FOLLOW in inside and step_executor.BARRIER not in inside
 
 
 def test_callers_at_the_same_time_do_without_the_others() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import tenon as tn
-from tenon.capture.tree import flatten
+from tenon.capture.pytree import flatten
 
 
 def tensors(nest: Any) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Loops -> machine code for this processor, and the assembly of a whole graph from such kernels."""
+"""Loops -> machine code for this processor: one template for contractions, schedules for convolution and attention."""

@@ -13,16 +13,16 @@ from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
-from tenon.backends.cpu.arithmetic import I64, POINTER
 from tenon.backends.cpu.attention import attention_scratch, emit_attention
-from tenon.backends.cpu.nests import LOCAL_ALIGNMENT, Loops
-from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, emit_product
-from tenon.backends.cpu.shares import SHARE
-from tenon.dataclasses import replace
+from tenon.backends.cpu.contraction_codegen import contraction_scratch, emit_packing_of, emit_product
+from tenon.backends.cpu.loop_codegen import LOCAL_ALIGNMENT, Loops
+from tenon.backends.cpu.scalar_codegen import I64, POINTER
 from tenon.dims import Dim, maximum
+from tenon.llvm.work_partition import SHARE
 from tenon.loops.expressions import Buffer, Load
-from tenon.loops.ir import Block, Contraction, Kernel, Nest, Pairs, Store, roots, statements
+from tenon.loops.loop_ir import Block, Contraction, Kernel, Nest, Pairs, Store, roots, statements
 from tenon.loops.traversal import walk
+from tenon.records import replace
 
 SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, *SHARE, POINTER, POINTER])
 

@@ -12,18 +12,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from llvmlite import ir
 
 from tenon.backends.cpu.codegen import emit_kernel, emit_packing_kernel, read_elsewhere, read_on_the_right
-from tenon.backends.cpu.facts import Facts, Shared
-from tenon.backends.cpu.products import contraction_scratch, packed_right
-from tenon.backends.cpu.steps import BranchStep, KernelStep, LoopStep, Step, Storage, homes, leaves, now
-from tenon.backends.cpu.unit import Unit, count, name_of
-from tenon.backends.cpu.unit_cache import find, key_for
-from tenon.backends.pieces import text_of
-from tenon.dataclasses import dataclass, replace
+from tenon.backends.cpu.contraction_codegen import contraction_scratch, packed_right
+from tenon.backends.cpu.lowered_kernel import LoweredKernel
 from tenon.dims import product
 from tenon.graph.text import key_of
+from tenon.llvm.shared_functions import text_of
 from tenon.locks import cached_property
-from tenon.loops.ir import Contraction, Kernel
+from tenon.loops.loop_ir import Contraction, Kernel
 from tenon.ops.channels_last import conv_channels_last
+from tenon.program.kernel import Unit, count, name_of
+from tenon.program.kernel_cache import find, key_for
+from tenon.program.kernel_metadata import Facts, Shared
+from tenon.program.steps import BranchStep, KernelStep, LoopStep, Step, Storage, homes, leaves, now
+from tenon.records import dataclass, replace
 from tenon.types import TensorType, uint8
 
 MOST_ROWS = 256             # with more, packing takes little of the time
@@ -31,7 +32,7 @@ MOST_ROWS_KEPT = 96         # with more, reading panels in place of the factor g
 
 
 @dataclass(eq=False)
-class Packing(Unit):
+class Packing(LoweredKernel):
     """The kernel that packs the right factor of a product: from what the factor is made of, to panels."""
 
     @cached_property
@@ -47,7 +48,7 @@ class Packing(Unit):
 
 
 @dataclass(eq=False)
-class Packed(Unit):
+class Packed(LoweredKernel):
     """The product, given the panels behind its inputs."""
 
     @cached_property
@@ -138,6 +139,11 @@ def _scratch(kernel: Kernel) -> int:
     return contraction_scratch(statement, packed=True)
 
 
+def is_packing(unit: Unit) -> bool:
+    """Whether the kernel only packs."""
+    return isinstance(unit, Packing)
+
+
 def is_convolution(step: Step) -> bool:
     """Whether the step is a convolution that was turned for the sake of packing."""
     return isinstance(step, KernelStep) and any(node.op is conv_channels_last for node in step.unit.body.nodes)
@@ -152,7 +158,7 @@ def is_worth_keeping(step: Step, right: tuple[Storage, ...], size: int) -> bool:
 
 def right_of(step: Step, most_rows: int | None = None) -> tuple[tuple[Storage, ...], int] | None:
     """(what the right factor is made of, its bytes when it is packed) of a product with no more rows than that."""
-    if not isinstance(step, KernelStep) or type(step.unit) is not Unit:
+    if not isinstance(step, KernelStep) or type(step.unit) is not LoweredKernel:
         return None
     facts = step.unit.facts
     if (facts.scratch == 0 and not is_convolution(step)) or facts.sizes or facts.stages != 1:

@@ -12,16 +12,16 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any
 
+from tenon.capture.code_monitor import PACKAGE, STANDS_FOR, follows, unwatched
 from tenon.capture.convert.source import Unconvertible
 from tenon.capture.convert.template import HELPER
-from tenon.capture.reading import cell_contents
-from tenon.capture.watch import PACKAGE, STANDS_FOR, follows, unwatched
-from tenon.state import recorder
+from tenon.capture.guard_readers import cell_contents
 from tenon.tensor import Tensor
+from tenon.tensor_state import recorder
 
 # Code of Tenon's that is rewritten as users' is: what calls users' modules, what goes through users' containers.
 CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py", "optim/lr_scheduler.py",
-                                                 "capture/convert/library.py"))
+                                                 "capture/convert/builtins_in_python.py"))
 OPTIMIZERS = (PACKAGE + "optim/optimizer.py", PACKAGE + "optim/clipping.py")
 REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
 OF_TEXT: dict[str, Callable[..., Any]] = {}         # methods of `str`, filled by tenon.capture.convert.output_calls

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenon.capture.convert import output_calls, replaced
+from tenon.capture.convert import builtin_overrides, output_calls
 from tenon.capture.convert.callees import callee, set_up
 from tenon.capture.convert.rewrite import rewritten
 from tenon.capture.convert.runtime import RUNTIME
 
 set_up(rewritten, RUNTIME)
-BUILTINS = replaced.REPLACED
+BUILTINS = builtin_overrides.REPLACED
 OUTPUT_CALLS = output_calls.__name__      # which adds to them
 
 

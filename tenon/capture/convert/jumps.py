@@ -17,7 +17,7 @@ from typing import Any
 from tenon.capture.convert.scope import OWN_SCOPE, contains, nodes_of
 from tenon.capture.convert.source import Unconvertible
 from tenon.capture.convert.template import HELPER, statements
-from tenon.dataclasses import dataclass, field
+from tenon.records import dataclass, field
 
 VALUE, DONE = f"{HELPER}_value", f"{HELPER}_done"
 DEEPEST_GUARD = 4       # beyond it, guards stand one behind the other: Python nests at most 20 blocks

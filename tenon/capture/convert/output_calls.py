@@ -10,14 +10,14 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from tenon.capture.code_monitor import IN_PLACE, user_frame
+from tenon.capture.convert.builtin_overrides import aware, replaces
 from tenon.capture.convert.callees import OF_TEXT
-from tenon.capture.convert.replaced import aware, replaces
+from tenon.capture.convert.converting_capture import Session
 from tenon.capture.convert.runtime import capture_now
-from tenon.capture.convert.session import Session
 from tenon.capture.convert.texts import form_of, may_say, method_of, option_of, part_of, say, shown
 from tenon.capture.output_effects import logged, printed, rules_of_warnings, warned
-from tenon.capture.streams import Asking
-from tenon.capture.watch import IN_PLACE, user_frame
+from tenon.capture.stdout_watch import Asking
 
 
 def in_place(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.classes import functions_of, is_library
-from tenon.capture.convert.choice import Choice
-from tenon.capture.convert.several import FirstRows, Several
+from tenon.capture.code_names import module_of
+from tenon.capture.convert.tensor_list import FirstRows, Several
+from tenon.capture.convert.union_value import Choice
 from tenon.capture.effects import slots_of
 from tenon.capture.guards import is_atom
-from tenon.capture.names import module_of
-from tenon.dataclasses import dataclass, field
+from tenon.records import dataclass, field
 from tenon.tensor import Tensor
 
 

@@ -8,28 +8,37 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import local
 from typing import TYPE_CHECKING, Any, cast
 
-from tenon.capture.convert import library
+from tenon.capture.code_monitor import IN_PLACE, UnsafeCall
+from tenon.capture.convert import builtins_in_python
 from tenon.capture.convert.callees import callee, getter, own_truth
-from tenon.capture.convert.choice import UNBOUND, Choice
-from tenon.capture.convert.filters import Filtered, perhaps_made, without_missing
-from tenon.capture.convert.fork import Fork, Plain, decide
-from tenon.capture.convert.items import Place, item
-from tenon.capture.convert.loop import Loop
-from tenon.capture.convert.methods import in_place_of
+from tenon.capture.convert.capture_branches import Fork, Plain, decide
+from tenon.capture.convert.capture_while import Loop
+from tenon.capture.convert.comprehensions import Filtered, perhaps_made, without_missing
+from tenon.capture.convert.container_methods import in_place_of
+from tenon.capture.convert.dynamic_containers import (
+    alike,
+    attribute,
+    contained,
+    content,
+    counted,
+    is_counted,
+    unpacked,
+    view_of,
+)
+from tenon.capture.convert.optional_elements import is_perhaps, is_undecided, negated
 from tenon.capture.convert.reachable import OfCapture
-from tenon.capture.convert.rows import Each
 from tenon.capture.convert.texts import filled_in, text_of
-from tenon.capture.convert.undecided import is_perhaps, is_undecided, negated
-from tenon.capture.convert.view import alike, attribute, contained, content, counted, is_counted, unpacked, view_of
-from tenon.capture.numbers import strong
+from tenon.capture.convert.traced_getitem import Place, item
+from tenon.capture.convert.traced_iterables import Each
+from tenon.capture.convert.union_value import UNBOUND, Choice
 from tenon.capture.output_effects import formatted
-from tenon.capture.watch import IN_PLACE, UnsafeCall
+from tenon.capture.runtime_numbers import strong
 from tenon.errors import user_location
-from tenon.state import recorder
 from tenon.tensor import Tensor
+from tenon.tensor_state import recorder
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.session import Session
+    from tenon.capture.convert.converting_capture import Session
 
 THEN, OTHERWISE = (Plain(True),), (Plain(False),)
 
@@ -244,7 +253,7 @@ class Runtime(OfCapture, local):
         """What a comprehension makes of each of these elements."""
         capture = capture_now()
         assert capture is not None
-        return callee(library.mapped)(content(capture, self.kept()), make)
+        return callee(builtins_in_python.mapped)(content(capture, self.kept()), make)
 
     def certain(self, value: Any) -> Any:
         """A value whose elements Python is going to count."""

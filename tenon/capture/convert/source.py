@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tenon.dataclasses import dataclass
+from tenon.records import dataclass
 
 Function = ast.FunctionDef | ast.Lambda
 

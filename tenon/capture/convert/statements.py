@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tenon.capture.convert.expressions import unpacking
+from tenon.capture.convert.desugar_expressions import unpacking
 from tenon.capture.convert.scope import OWN_SCOPE, bound_by, contains, globals_of, mangled, reads
 from tenon.capture.convert.template import HELPER, statements
 

@@ -6,11 +6,11 @@ import types
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.convert.callees import converted
-from tenon.capture.convert.choice import Choice
-from tenon.capture.convert.filters import opened
-from tenon.capture.convert.undecided import is_undecided
-from tenon.capture.numbers import KIND_OF, Number, in_graph, one_kind
+from tenon.capture.convert.comprehensions import opened
+from tenon.capture.convert.optional_elements import is_undecided
+from tenon.capture.convert.union_value import Choice
 from tenon.capture.output_effects import (
     CONVERSIONS,
     Noted,
@@ -25,21 +25,21 @@ from tenon.capture.output_effects import (
     parts,
     rebuilt,
 )
+from tenon.capture.runtime_numbers import KIND_OF, Number, in_graph, one_kind
 from tenon.capture.subgraph import InnerBuilder
-from tenon.capture.symnumber import SymNumber
-from tenon.capture.watch import UnsafeCall
+from tenon.capture.symbolic_numbers import SymNumber
 from tenon.dims import SymbolicDim
 from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.graph.op import current
 from tenon.ops.say import say as say_op
 from tenon.ops.shape import dimension
-from tenon.state import TensorState, recorder
 from tenon.tensor import Tensor
+from tenon.tensor_state import TensorState, recorder
 from tenon.types import int64
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.session import Session
+    from tenon.capture.convert.converting_capture import Session
 
 PLAIN = (str, int, float, bool, complex, bytes, type(None), type(...))
 CONTAINERS = (list, tuple, dict)

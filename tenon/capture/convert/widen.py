@@ -6,12 +6,12 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tenon.capture.convert.choice import UNBOUND, Choice, words
-from tenon.capture.convert.merge import IsNew, compatible
-from tenon.capture.convert.nests import are_lists, matches, parts_of, rebuilt
-from tenon.capture.convert.several import FirstRows, Several
+from tenon.capture.convert.object_trees import are_lists, matches, parts_of, rebuilt
+from tenon.capture.convert.phi_merge import IsNew, compatible
+from tenon.capture.convert.tensor_list import FirstRows, Several
+from tenon.capture.convert.union_value import UNBOUND, Choice, words
 from tenon.capture.guards import same_atom
-from tenon.capture.numbers import Number, as_tensor, is_number, kind_of
+from tenon.capture.runtime_numbers import Number, as_tensor, is_number, kind_of
 from tenon.ops.creation import zeros
 from tenon.tensor import Tensor
 

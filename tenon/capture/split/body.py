@@ -20,7 +20,7 @@ from tenon.capture.convert.scope import bound_by, globals_of, nodes_of
 from tenon.capture.convert.source import Definition, define
 from tenon.capture.convert.template import statements
 from tenon.capture.split.flow import NOTHING, Names
-from tenon.dataclasses import dataclass
+from tenon.records import dataclass
 
 NONE = "_tenon_unbound"         # the name of UNBOUND in code that is split
 

@@ -17,21 +17,21 @@ from itertools import combinations
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from tenon.capture.capture_cache import Reason
+from tenon.capture.code_monitor import STANDS_FOR, Stack, follows
 from tenon.capture.convert.rewrite import as_function as without_decorators
 from tenon.capture.convert.rewrite import check, name_super
 from tenon.capture.convert.scope import bound_by, globals_of, nodes_of, reads
 from tenon.capture.convert.source import Definition, Unconvertible, definition_of
-from tenon.capture.record import Reason
+from tenon.capture.pytree import Structure
 from tenon.capture.split.body import Body, as_function
 from tenon.capture.split.closures import shared_by
 from tenon.capture.split.driver import Cuts, drive
 from tenon.capture.split.flow import Ways, blocks_of, header_of
-from tenon.capture.tree import Structure
-from tenon.capture.watch import STANDS_FOR, Stack, follows
-from tenon.dataclasses import dataclass, field
 from tenon.errors import PACKAGE, Location
 from tenon.graph.op import current
 from tenon.locks import Lock
+from tenon.records import dataclass, field
 
 Bind = Callable[[Callable[..., Any]], Callable[..., Any]]
 MOST_STOPS = 64         # of one function, before what more there is runs by part

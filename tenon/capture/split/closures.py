@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tenon.capture.convert.scope import COMPREHENSIONS, OWN_SCOPE, bound_by, nodes_of
-from tenon.dataclasses import dataclass
+from tenon.records import dataclass
 
 Names = frozenset[str]
 LOOPS = (ast.For, ast.While)

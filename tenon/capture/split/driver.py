@@ -20,6 +20,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tenon.capture.code_monitor import follows
 from tenon.capture.convert.scope import OWN_SCOPE, bound_by, contains, mangled, nodes_of, reads
 from tenon.capture.convert.source import Definition
 from tenon.capture.convert.template import expression, statements
@@ -37,8 +38,7 @@ from tenon.capture.split.flow import (
     live_before,
     live_through,
 )
-from tenon.capture.watch import follows
-from tenon.dataclasses import dataclass, field
+from tenon.records import dataclass, field
 
 CALL, LEFT, RAISED = "_tenon_call", "_tenon_left", "_tenon_raised"
 COMPUTING = (ast.Call, ast.BinOp, ast.AugAssign, ast.UnaryOp)

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from tenon.capture.convert.scope import bound_by, nodes_of, reads
-from tenon.dataclasses import dataclass, replace
+from tenon.records import dataclass, replace
 
 Names = frozenset[str]
 NOTHING: Names = frozenset()

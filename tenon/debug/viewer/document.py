@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tenon.backends.base import Executable
+from tenon.capture.capture_cache import Reason
 from tenon.capture.captured import Captured
-from tenon.capture.constants import WithConstants, late_program
-from tenon.capture.record import Reason
+from tenon.capture.constant_weights import WithConstants, late_program
+from tenon.capture.pytree import unfold
 from tenon.capture.trace import Argument, GradientOf, Held, Source
-from tenon.capture.tree import unfold
 from tenon.config import VERSION, config
 from tenon.debug.explain import Explanation, explain
 from tenon.debug.profiler import Timed, timed_steps
@@ -27,6 +26,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.jit import Jitted, jit
 from tenon.pipeline import Step, compile
+from tenon.program.backend_interface import Executable
 from tenon.runtime.program import Program
 
 FORMAT, FORMAT_VERSION = "tenon.view", 1

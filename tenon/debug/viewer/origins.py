@@ -13,11 +13,10 @@ from types import FrameType
 from typing import Any
 
 from tenon import autodiff
-from tenon.capture import attempt
-from tenon.capture.attempt import Attempt
+from tenon.capture import capture_run
+from tenon.capture.capture_run import Attempt
 from tenon.capture.captured import Captured
-from tenon.capture.tree import unfold
-from tenon.dataclasses import dataclass, replace
+from tenon.capture.pytree import unfold
 from tenon.errors import PACKAGE, Location
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph
@@ -25,6 +24,7 @@ from tenon.jit import Jitted
 from tenon.nn.module import Module
 from tenon.observe import Event, subscribe
 from tenon.optim.optimizer import Optimizer
+from tenon.records import dataclass, replace
 from tenon.tensor import Tensor
 
 FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
@@ -175,7 +175,7 @@ def _origin(node: Node, names: Names) -> Location | None:
 def _frames() -> Iterator[FrameType]:
     """The frames of the function that is captured, the innermost first, Tenon's own too."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != attempt.__file__:
+    while frame is not None and frame.f_code.co_filename != capture_run.__file__:
         yield frame
         frame = frame.f_back
 

@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tenon.backends import llvm
-from tenon.backends.cpu.steps import CopyStep, HostStep, KernelStep, Leaf, Storage, homes, leaves, touched
-from tenon.backends.cpu.unit import Unit, count
 from tenon.debug.node_costs import flops_of, nodes_of, shares_of
 from tenon.debug.profiler import Timed
 from tenon.debug.viewer.graph_data import Data, number_of
 from tenon.graph.ir import Node
+from tenon.llvm import machine_code
+from tenon.program.kernel import Unit, count
+from tenon.program.steps import CopyStep, HostStep, KernelStep, Leaf, Storage, homes, leaves, touched
 from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
 
@@ -56,7 +56,7 @@ def _name(step: Leaf) -> str:
 def kernel_data(program: Program, code: bool) -> list[Data]:
     """The distinct kernels: loops, and with `code` LLVM's text and the machine's."""
     return [{"name": unit.name, "loops": unit.loops, "llvm": _cut(unit.ir) if code else None,
-             "asm": _cut(llvm.assembly(unit.ir)) if code else None} for unit in program.kernels]
+             "asm": _cut(machine_code.assembly(unit.ir)) if code else None} for unit in program.kernels]
 
 
 def _cut(text: str) -> str:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tenon.dataclasses import dataclass
 from tenon.debug.viewer.document import document_of
 from tenon.debug.viewer.dot import dot_of
 from tenon.debug.viewer.graph_data import Data
 from tenon.errors import ArgumentError
+from tenon.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
+from tenon.backends.cpu.attention.attention_blocks import Blocks
+from tenon.backends.cpu.attention.backward import Gradient
+from tenon.backends.cpu.attention.decode import Single
 from tenon.backends.cpu.attention.forward import Forward
-from tenon.backends.cpu.attention.gradient import Gradient
-from tenon.backends.cpu.attention.parts import Blocks
-from tenon.backends.cpu.attention.single import Single
 from tenon.dims import Dim
-from tenon.loops.claims import SINGLE_QUERIES
 from tenon.loops.expressions import Buffer
-from tenon.loops.ir import AttentionGradient, Pairs
+from tenon.loops.loop_ir import AttentionGradient, Pairs
+from tenon.loops.whole_operators import SINGLE_QUERIES
 
 
 def schedule_of(statement: Pairs) -> type[Blocks]:

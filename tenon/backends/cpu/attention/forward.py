@@ -16,8 +16,9 @@ from collections.abc import Mapping
 
 from llvmlite import ir
 
-from tenon.backends.cpu.attention.parts import Blocks, Factors
-from tenon.backends.cpu.contraction.emit import (
+from tenon.backends.cpu.attention.attention_blocks import Blocks, Factors
+from tenon.backends.cpu.contraction.gemm_spec import Args
+from tenon.backends.cpu.contraction.ir_helpers import (
     I64,
     ONE,
     POINTER,
@@ -29,12 +30,11 @@ from tenon.backends.cpu.contraction.emit import (
     maximum,
     minimum,
 )
-from tenon.backends.cpu.contraction.filled import fill
-from tenon.backends.cpu.contraction.spec import Args
+from tenon.backends.cpu.contraction.memset import fill
 from tenon.backends.cpu.mathematics import FUNCTIONS
-from tenon.backends.cpu.shares import Share
 from tenon.dims import Dim
-from tenon.loops.ir import Attention
+from tenon.llvm.work_partition import Share
+from tenon.loops.loop_ir import Attention
 from tenon.types import bool_
 
 

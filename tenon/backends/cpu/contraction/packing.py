@@ -11,7 +11,20 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from .emit import (
+from tenon.backends.cpu.contraction.bf16_dot_products import pack_pairs
+from tenon.backends.cpu.contraction.gemm_spec import (
+    Access,
+    Contraction,
+    Index,
+    Operand,
+    Size,
+    Tile,
+    copies_rows,
+    is_ragged,
+    left_layout,
+    reads_in_place,
+)
+from tenon.backends.cpu.contraction.ir_helpers import (
     I32,
     I64,
     ONE,
@@ -33,11 +46,9 @@ from .emit import (
     unravel,
     zero,
 )
-from .packing_pieces import pack_pieces, runs_in_a_vector
-from .packing_squares import pack_squares, pack_turned
-from .pairs import pack_pairs
-from .shape import BYTE, LINE
-from .spec import Access, Contraction, Index, Operand, Size, Tile, copies_rows, is_ragged, left_layout, reads_in_place
+from tenon.backends.cpu.contraction.microkernel_types import BYTE, LINE
+from tenon.backends.cpu.contraction.pack_masked_runs import pack_pieces, runs_in_a_vector
+from tenon.backends.cpu.contraction.pack_transposed import pack_squares, pack_turned
 
 FETCHED = 2 * LINE      # bytes behind what is read of a line of left
 

@@ -2,9 +2,8 @@
 """
 from __future__ import annotations
 
-from .ahead import LINE
-from .emit import element_bytes
-from .spec import (
+from tenon.backends.cpu.contraction.block_epilogue import apart
+from tenon.backends.cpu.contraction.gemm_spec import (
     Contraction,
     Tile,
     columns_along,
@@ -14,7 +13,8 @@ from .spec import (
     packs_in_tiles,
     whole_tiles,
 )
-from .together import apart
+from tenon.backends.cpu.contraction.ir_helpers import element_bytes
+from tenon.backends.cpu.contraction.panel_prefetch import LINE
 
 
 def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:

@@ -11,9 +11,9 @@ from functools import cache
 
 from llvmlite import ir
 
+from tenon.backends.cpu.mathematics.double_double import Pair, nearest_integer, quick_two_sum, two_product, two_sum
 from tenon.backends.cpu.mathematics.notation import DOUBLE, Bits, Number, fma, intrinsic, narrow, where, widen
-from tenon.backends.cpu.mathematics.pairs import Pair, nearest_integer, quick_two_sum, two_product, two_sum
-from tenon.dataclasses import dataclass
+from tenon.records import dataclass
 
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 HALF_PI_SHORT = (1.5707963267341256, 6.077100506506192e-11, 3.5215598651832e-27)  # of 33, 53 and 53 bits

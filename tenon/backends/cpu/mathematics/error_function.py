@@ -8,7 +8,8 @@ quotients of two: tools/rational.py normal_cdf.
 
 import math
 
-from tenon.backends.cpu.mathematics.exponential import exp_of_sum
+from tenon.backends.cpu.mathematics.double_double import quick_two_sum, quotient, two_product, two_sum
+from tenon.backends.cpu.mathematics.exp_sigmoid import exp_of_sum
 from tenon.backends.cpu.mathematics.logarithm import log
 from tenon.backends.cpu.mathematics.notation import (
     Number,
@@ -20,7 +21,6 @@ from tenon.backends.cpu.mathematics.notation import (
     sqrt,
     where,
 )
-from tenon.backends.cpu.mathematics.pairs import quick_two_sum, quotient, two_product, two_sum
 
 # erf(x) = x + x*NEAR(x*x) for |x| < 1
 NEAR = {

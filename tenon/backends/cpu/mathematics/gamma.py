@@ -8,10 +8,10 @@ reflection formulas; close to their zeros only the absolute error is small. Seri
 import math
 
 from tenon.backends.cpu.mathematics.angle import Angle
+from tenon.backends.cpu.mathematics.double_double import Pair, nearest_integer
 from tenon.backends.cpu.mathematics.logarithm import log
 from tenon.backends.cpu.mathematics.notation import Number, fma, intrinsic, narrow, polynomial, where, widen
-from tenon.backends.cpu.mathematics.pairs import Pair, nearest_integer
-from tenon.backends.cpu.mathematics.trigonometric import sin_and_cos
+from tenon.backends.cpu.mathematics.sin_cos_tan import sin_and_cos
 
 # lgamma(x) = (x - 1) * (x - 2) * LGAMMA(x - 2) for 1 <= x < 3
 LGAMMA = (0.42278433509846713, -0.10031730167435426, 0.03296500062115705, -0.0123841921933343, 0.004998641164620326,

@@ -6,10 +6,7 @@ sinh tanh).
 
 import math
 
-from tenon.backends.cpu.mathematics.exponential import LOG2_E, exp_of_sum, expm1_of_negative, polynomial_part
-from tenon.backends.cpu.mathematics.logarithm import Q, log1p, log1p_of_sum
-from tenon.backends.cpu.mathematics.notation import Number, copysign, fma, minimum, polynomial, sqrt, where
-from tenon.backends.cpu.mathematics.pairs import (
+from tenon.backends.cpu.mathematics.double_double import (
     exactly,
     nearest_integer,
     power_of_two,
@@ -17,6 +14,9 @@ from tenon.backends.cpu.mathematics.pairs import (
     quotient,
     two_sum,
 )
+from tenon.backends.cpu.mathematics.exp_sigmoid import LOG2_E, exp_of_sum, expm1_of_negative, polynomial_part
+from tenon.backends.cpu.mathematics.logarithm import Q, log1p, log1p_of_sum
+from tenon.backends.cpu.mathematics.notation import Number, copysign, fma, minimum, polynomial, sqrt, where
 
 # sinh(x) = x + x**3 * P(x*x) for |x| < 1
 P = {32: (0.1666671633720398, 0.008330270648002625, 0.00020373347797431052),

@@ -7,6 +7,7 @@ whose rounding error is kept. Polynomials: tools/minimax.py asin atan.
 
 import math
 
+from tenon.backends.cpu.mathematics.double_double import Pair, quick_two_sum
 from tenon.backends.cpu.mathematics.notation import (
     Mask,
     Number,
@@ -18,7 +19,6 @@ from tenon.backends.cpu.mathematics.notation import (
     sqrt,
     where,
 )
-from tenon.backends.cpu.mathematics.pairs import Pair, quick_two_sum
 
 # asin(s) = s + s**3 * P_ASIN(s*s) for |s| <= 1/2
 P_ASIN = {

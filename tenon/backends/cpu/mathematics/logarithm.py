@@ -7,8 +7,8 @@ rest is f**3 * P(f); in double precision s = f / (2 + f) converges faster, as in
 
 import math
 
+from tenon.backends.cpu.mathematics.double_double import Pair, integer_as_number, quick_two_sum, two_product, two_sum
 from tenon.backends.cpu.mathematics.notation import Bits, Number, copysign, fma, polynomial, where
-from tenon.backends.cpu.mathematics.pairs import Pair, integer_as_number, quick_two_sum, two_product, two_sum
 
 P_SINGLE = (0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.16667994856834412, 0.14219555258750916,
             -0.12405610829591751, 0.11888156086206436, -0.11675497889518738, 0.06746458262205124)  # fmt: skip

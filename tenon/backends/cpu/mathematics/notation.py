@@ -16,8 +16,8 @@ from typing import Any, Union
 
 from llvmlite import ir
 
-from tenon.backends.processor import has_feature
-from tenon.dataclasses import dataclass
+from tenon.llvm.host_target import has_feature
+from tenon.records import dataclass
 
 Operand = Union["Number", float]
 

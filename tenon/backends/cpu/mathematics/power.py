@@ -7,10 +7,10 @@ goes through doubles, where one log and one exp are enough. Polynomial: tools/mi
 
 import math
 
-from tenon.backends.cpu.mathematics.exponential import exp, exp_of_sum
+from tenon.backends.cpu.mathematics.double_double import Pair, quick_two_sum, two_product
+from tenon.backends.cpu.mathematics.exp_sigmoid import exp, exp_of_sum
 from tenon.backends.cpu.mathematics.logarithm import LN2, log, log1p, split
 from tenon.backends.cpu.mathematics.notation import Number, fma, intrinsic, narrow, polynomial, where, widen
-from tenon.backends.cpu.mathematics.pairs import Pair, quick_two_sum, two_product
 
 # log((1 + s) / (1 - s)) = 2*s + 2/3*s**3 + s**5 * P(s*s)
 P = (0.3999999999999998, 0.28571428571443835, 0.22222222217791776, 0.181818188436982, 0.15384558450233204,

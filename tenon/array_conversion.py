@@ -1,0 +1,59 @@
+"""Python's data (numbers, nested lists, arrays, tensors) -> a NumPy array whose elements a tensor may have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenon.eager.errstate import quiet
+from tenon.errors import DTypeError, ShapeError
+from tenon.ops.shape import cast
+from tenon.runtime.buffer_pool import take
+from tenon.tensor_views import Elements
+from tenon.types import DType, as_dtype, float32
+
+
+def array_of(data: Any, dtype: DType | None) -> np.ndarray:
+    """The array, with the memory of the data where it has some that can be kept; floats of Python are float32."""
+    if isinstance(data, Elements):
+        data = data._concrete("asarray")
+    if isinstance(data, (list, tuple)):
+        data = _nested(data)
+    try:
+        array = np.asarray(data)
+    except ValueError as error:
+        raise ShapeError(f"the nested lists are ragged: {error}") from None
+    if array.dtype == object or array.dtype.kind in "USMmO":
+        large = next((x for x in array.flat if isinstance(x, int) and not -2 ** 63 <= x < 2 ** 64), None)
+        raise DTypeError(f"tensor: the integer {large} does not fit 64 bits" if large is not None else
+                         f"tensor: {type(data).__name__} with elements of type {array.dtype} makes no tensor",
+                         hint="tensors are made of numbers, of nested lists of numbers, and of arrays")
+    if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
+        dtype = {"f": float32, "c": as_dtype("complex64")}.get(array.dtype.kind)
+    array = array if dtype is None or array.dtype == dtype.numpy else _converted(array, dtype)
+    array = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    as_dtype(array.dtype)
+    return array
+
+
+def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """The elements in another type, as `cast` converts them: infinite, or the type's end, where they are beyond it."""
+    if array.dtype.kind == "c" or (array.dtype.kind == "f" and dtype.kind in "ui"):
+        found: np.ndarray = cast.ref(array, dtype=dtype)      # type: ignore[misc]
+        return found
+    return quiet.run(array.astype, dtype.numpy)
+
+
+def _nested(data: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        return [_nested(x) for x in data]
+    return data._concrete("tensor()") if isinstance(data, Elements) else data
+
+
+def copied(array: np.ndarray) -> np.ndarray:
+    """The same elements, in rows; large ones begin where a line of the cache does, so that no program has to move them.
+    """
+    new = take(array.shape, array.dtype)
+    new[...] = array
+    return new

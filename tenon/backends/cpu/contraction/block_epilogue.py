@@ -1,0 +1,30 @@
+"""The epilogue of all rows of a block together: for one that reads and writes much beside the sums.
+
+An optimizer's step reads a weight and its running means, and writes all three.  Tile by tile that is a few lines here
+and there of many streams of memory, which nothing fetches in time.  The sums of a block wait in the second cache
+instead, row after row, and the epilogue goes along its rows, which the processor follows by itself.
+"""
+from tenon.backends.cpu.contraction.gemm_spec import Contraction, Tile, goes_together
+from tenon.backends.cpu.contraction.ir_helpers import element_bytes
+from tenon.backends.cpu.contraction.machine_model import host
+from tenon.records import replace
+
+SHARE = 2               # the sums that wait take the second cache divided by this
+ROWS = 2                # tiles of a block at least, where columns are cut instead
+USUAL = 2048            # columns of a block, where nobody knows how many there are
+
+
+def with_waiting(spec: Contraction, tile: Tile) -> Tile:
+    """The tile whose blocks are so small that their sums stay in the second cache."""
+    if tile.schedule != "blocks" or not goes_together(spec):
+        return tile
+    most, known = host().second_cache // SHARE // element_bytes(spec.element), spec.known[1]
+    widest = max(most // (ROWS * tile.rows) // tile.width, 1) * tile.width
+    columns = min(-(-(USUAL if known is None else max(known, 1)) // tile.width) * tile.width, widest)
+    rows = max(min(most // columns // tile.rows * tile.rows, tile.block_rows), tile.rows)
+    return replace(tile, block_rows=rows, columns=columns)
+
+
+def apart(tile: Tile) -> int:
+    """Elements from a row of sums that wait to the next: no power of two, so that rows do not compete."""
+    return tile.columns + tile.lanes

@@ -1,0 +1,164 @@
+"""What a processor is like, as far as the sizes of tiles and blocks depend on it; asked from the system, not a table.
+
+    >>> best_tile(Machine(vector_bytes=64, registers=32), lanes=16)
+    (9, 3)
+    >>> best_tile(Machine(vector_bytes=32, registers=16), lanes=8)
+    (4, 3)
+    >>> best_tile(Machine(vector_bytes=64, registers=32), lanes=16, rows=64, columns=768)    # nothing is left over
+    (8, 3)
+"""
+import ctypes
+import platform
+import sys
+from contextlib import suppress
+from functools import cache, lru_cache
+from math import ceil, log2
+from pathlib import Path
+from typing import Literal
+
+from tenon.llvm.host_target import has_feature, has_matrix_registers
+from tenon.records import dataclass
+
+WAY = 4096              # bytes after which lines of memory compete for the same place of the first cache
+FMA_UNITS = 2           # vector multiply-adds, and loads, that start in a cycle
+FMA_LATENCY = 4         # cycles until one can be added to
+FREE_LOADS = 0.75       # of the places for loads can be used while nothing but multiply-adds is waited for
+TILE_START = 12         # cycles until a tile's first sums are on their way
+LOAD = 0.05             # by how much one a cycle holds up the others; they may share their core with another program
+FAR = 0.3               # and a vector a cycle from the second cache
+SUM_END = 0.5           # cycles to clear and store a sum
+MOST_KNOWN = 1024       # sizes of products whose tiles are remembered: a kernel asks twenty times
+UNHIDDEN = 0.0015       # cycles a byte of right, which comes from the second cache, holds up the others
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Widths and sizes of one processor, in bytes but for the number of vector registers."""
+    vector_bytes: int
+    registers: int
+    second_cache: int = 512 << 10
+    first_cache: int = 32 << 10
+    pairs: Literal["registers", "vectors"] | None = None     # where pairs of bfloat16 are multiplied, if they are
+    foresees: bool = True       # fetches long runs of memory by itself as fast as they can be read
+    scatters: bool = False      # lines of memory have their places in the second cache however far they are apart
+    adders: bool = False        # additions have units of their own, beside those of multiply-adds
+
+    @property
+    def streams(self) -> int:
+        """How many runs of memory are read side by side at best: what is fetched ahead of more may compete for places
+        of the first cache.
+
+        >>> Machine(64, 32, first_cache=32 << 10).streams, Machine(64, 32, first_cache=48 << 10).streams
+        (8, 16)
+        """
+        return 1 << round(log2(self.first_cache / WAY))
+
+
+@cache
+def host() -> Machine:
+    """The processor that this runs on."""
+    if has_feature("avx512f"):
+        width, registers = 64, 32
+    elif has_feature("avx2"):
+        width, registers = 32, 16
+    else:
+        width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
+    amd = has_feature("clzero")      # an instruction of theirs alone
+    return Machine(width, registers, _cache(2) or Machine.second_cache, _cache(1) or Machine.first_cache,
+                   "registers" if has_matrix_registers() else "vectors" if has_feature("avx512bf16") else None,
+                   foresees=not amd, scatters=amd, adders=amd)
+
+
+def _cache(wanted: int) -> int:
+    """Bytes of the first core's first or second data cache as Linux or macOS tells, or 0."""
+    with suppress(OSError, ValueError):     # a container may show none of this
+        for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+            if int(level) == wanted and kind != "Instruction":
+                return int(size.removesuffix("K")) << 10
+    if sys.platform == "darwin":
+        found, length = ctypes.c_uint64(), ctypes.c_size_t(8)
+        name = b"hw.l2cachesize" if wanted == 2 else b"hw.l1dcachesize"
+        if ctypes.CDLL(None).sysctlbyname(name, ctypes.byref(found), ctypes.byref(length), None, 0) == 0:
+            return found.value
+    return 0
+
+
+def best_tile(machine: Machine, lanes: int, rows: int | None = None, columns: int | None = None) -> tuple[int, int]:
+    """(rows, vectors) of the register tile that does a product of these sizes, as far as they are known, in least time.
+    """
+    return tiles_by_time(machine, lanes, rows, columns)[0]
+
+
+@lru_cache(MOST_KNOWN)
+def tiles_by_time(machine: Machine, lanes: int, rows: int | None = None, columns: int | None = None,
+                  narrowed: bool = False) -> tuple[tuple[int, int], ...]:
+    """(rows, vectors) of all register tiles, the fastest for a product of these sizes first.
+
+    Registers hold the sums, the vectors of right and one factor of left.  The last tiles are as dear as the others, but
+    for those of the last columns where they are `narrowed`: to the vectors that there are.
+    """
+    found = []
+    for vectors in range(1, 5):
+        for height in range(1, (machine.registers - vectors - 1) // vectors + 1):
+            sums, loads = height * vectors, height + vectors
+            down = ceil(rows / height) if rows else 1 / height
+            panels, rest = divmod(ceil(columns / lanes), vectors) if columns else (1 / (vectors * lanes), 0)
+            across = panels * _step(machine, height, vectors)
+            if rest:
+                across += _step(machine, height, rest if narrowed else vectors)
+            found.append((round(down * across, 9), loads / sums, (height, vectors)))
+    return tuple(tile for *_, tile in sorted(found))
+
+
+def _step(machine: Machine, height: int, vectors: int) -> float:
+    """Cycles of a step of a tile: as many as its multiply-adds take, or the sums' latency, and a little for what is
+    loaded."""
+    sums, loads = height * vectors, height + vectors
+    step = max(sums / FMA_UNITS, FMA_LATENCY)
+    step += max(loads / FMA_UNITS - FREE_LOADS * step, 0) + UNHIDDEN * vectors * machine.vector_bytes
+    return step + LOAD * loads ** 2 / step
+
+
+def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int,
+               places: int | None = None) -> tuple[int, int]:
+    """(rows, vectors) of the largest tile where rows and columns are shared out evenly, in the least time.
+
+    The first cache may have `places` only for the lines that rows of left, and one of right, lie in.
+
+    >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 64, 64, 64)
+    (6, 4)
+    >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 1, 128, 128)
+    (1, 7)
+    >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 1024, 16, 1024, places=12)
+    (11, 1)
+    """
+    def cost(height: int, vectors: int) -> float:
+        sums, loads = height * vectors, height + vectors
+        step = max(sums / FMA_UNITS, FMA_LATENCY, loads / FMA_UNITS / FREE_LOADS)
+        held_up = LOAD * (loads / step) ** 2
+        if depth * vectors * machine.vector_bytes > machine.first_cache:
+            held_up += FAR * (vectors / step) ** 2
+        return depth * step * (1 + held_up) + TILE_START + sums * SUM_END
+
+    found, across = [], ceil(columns / lanes)
+    widest = 4 if rows >= FMA_LATENCY else machine.registers // 2 - 1
+    for vectors in range(1, min(widest, across) + 1):
+        most = min((machine.registers - vectors - 1) // vectors, rows, max((places or machine.registers) - vectors, 1))
+        for height in range(1, most + 1):
+            total = sum(down * panels * cost(h, v) for h, down in shares(rows, height)
+                        for v, panels in shares(across, vectors))
+            found.append((round(total, 6), -height * vectors, (shares(rows, height)[0][0], vectors)))
+    return min(found)[2]
+
+
+def shares(count: int, most: int) -> list[tuple[int, int]]:
+    """[(size, how many), ...] of the fewest parts of at most `most`, as equal as can be, the larger first.
+
+    >>> shares(64, 6), shares(12, 6)
+    ([(6, 9), (5, 2)], [(6, 2)])
+    """
+    parts = max(ceil(count / most), 1)
+    size, larger = divmod(count, parts)
+    found = [(size + 1, larger), (size, parts - larger)]
+    return [(size, parts) for size, parts in found if size and parts]

@@ -1,0 +1,323 @@
+"""A loop of little work in each turn -> one kernel, the loop itself in machine code: what it carries is in registers.
+
+The kernels of condition and body are emitted into one function, on memory of the function's own, where LLVM puts them
+together as if they had been written so.  Larger loops are steps of the program, which cost some nanoseconds a turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+
+from llvmlite import ir
+
+from tenon.backends.cpu.codegen import SIGNATURE, emit_inline
+from tenon.backends.cpu.scalar_codegen import I32, I64, POINTER
+from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.text import print_graph
+from tenon.llvm.ir_printer import print_module
+from tenon.llvm.safepoints import INTERRUPTED, SELDOM, interrupts
+from tenon.llvm.work_partition import whole
+from tenon.locks import cached_property
+from tenon.program.kernel import MANY_TURNS, Unit
+from tenon.program.kernel_cache import find, key_for
+from tenon.program.kernel_metadata import Facts, Shared
+from tenon.program.loop_body import Turns
+from tenon.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, Step, Storage, leaves, now
+from tenon.records import dataclass
+from tenon.types import bool_
+
+MOST_KERNELS = 24           # in one loop
+MOST_WORK = 2048            # elements a turn
+MOST_BYTES = 8192           # of memory on the stack
+ALIGNMENT = 64
+I8 = ir.IntType(8)
+
+
+def suits(turns: Turns) -> bool:
+    """Whether the loop is worth a kernel of its own."""
+    listed = list(leaves(turns.steps))
+    if len(listed) > MOST_KERNELS or any(isinstance(step, LoopStep) for step in _all(turns.steps)):
+        return False
+    for step in listed:
+        if not isinstance(step, (KernelStep, CopyStep)) or (isinstance(step, KernelStep) and not _is_plain(step.unit)):
+            return False
+    sizes = [x.bytes for x in (*turns.own, *(row for row, _ in turns.slices))]
+    small = all(isinstance(n, int) for n in sizes) and sum(n for n in sizes if isinstance(n, int)) <= MOST_BYTES
+    return small and work_of_turn(turns) <= MOST_WORK
+
+
+def _all(steps: Iterable[Step]) -> Iterator[Step]:
+    for step in steps:
+        yield step
+        if isinstance(step, (BranchStep, LoopStep)):
+            for part in step.parts:
+                yield from _all(part)
+
+
+def _is_plain(unit: Unit) -> bool:
+    facts = unit.facts
+    return not facts.checks and not facts.sizes and facts.scratch == 0
+
+
+def work_of_turn(turns: Turns) -> int:
+    """Elements computed or read."""
+    return sum(step.unit.work({}) for step in leaves(turns.steps) if isinstance(step, KernelStep))
+
+
+@dataclass(eq=False)
+class Whole(Unit):
+    """The kernel that a loop is.  Its inputs are `turns.inputs`, its outputs the carried values and stacked arrays."""
+
+    turns: Turns | None = None
+    alone: ClassVar[bool] = True
+
+    @cached_property
+    def ir(self) -> str:
+        """The text of a module that defines the function."""
+        module = ir.Module(name=self.name)
+        turns = self._turns
+        inner = emit_whole(module, f"{self.name}_loop", turns)
+        function = ir.Function(module, SIGNATURE, f"{self.name}_0")
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        with b.if_then(b.icmp_unsigned("==", function.args[2], ir.Constant(I32, 0))):
+            b.call(inner, [b.load(b.gep(function.args[0], [ir.Constant(I64, k)], source_etype=POINTER), typ=POINTER)
+                           for k in range(len(inner.args))])
+        b.ret_void()
+        return print_module(module)
+
+    @property
+    def _turns(self) -> Turns:
+        assert self.turns is not None
+        return self.turns
+
+    @property
+    def endless(self) -> bool:
+        """Whether the data decide when this loop or one inside ends."""
+        inner = (step.unit for step in leaves(self._turns.steps) if isinstance(step, KernelStep))
+        return self._turns.proceed is not None or any(unit.endless for unit in inner)
+
+    @property
+    def loops(self) -> str:
+        """The loops of the kernels inside."""
+        units = dict.fromkeys(step.unit for step in leaves(self._turns.steps) if isinstance(step, KernelStep))
+        return "\n".join(unit.loops for unit in units)
+
+    def work(self, sizes: object) -> int:
+        """Of all turns; a loop of unknown length counts as a long one."""
+        turns = self._turns
+        return (1 + work_of_turn(turns)) * (MANY_TURNS if turns.length is None else turns.length)
+
+    def sharing(self, shared: Shared) -> Unit:
+        """The same kernel, since it may not share memory."""
+        assert not shared
+        return self
+
+
+def make_whole(node: Node, given: Sequence[Storage], turns: Turns) -> Whole:
+    """The kernel of a loop that `suits`; the node's inputs lie where `given` says."""
+    interrupts()                # which its code may call
+    nodes = tuple(step.node for step in leaves(turns.steps) if isinstance(step, KernelStep))
+    key = key_for(_text(node, given, turns), Graph("whole", (), (*nodes, node)))
+    found = None if key is None else find(key)
+    facts = Facts(1, (), 0, frozenset(), (), ())
+    return Whole(Graph(node.op.name, (), (node,), node.outputs), facts, (), key, found and found[1], turns=turns)
+
+
+def _text(node: Node, given: Sequence[Storage], turns: Turns) -> str:
+    """All that decides the code: the graphs, and of each input its number among the kernel's, or its elements."""
+    params = tuple(x for x in dict.fromkeys(node.inputs) if isinstance(x, Value))
+    places = [turns.inputs.index(x) if x in turns.inputs else x.data.tobytes().hex() if x.data is not None else ""
+              for x in map(now, given)]
+    return f"whole {places} {print_graph(Graph('loop', params, (node,), node.outputs), locations=False)}"
+
+
+# ---------------------------------------------------------------- code
+
+def emit_whole(module: ir.Module, name: str, turns: Turns) -> ir.Function:
+    """void name(inputs..., carried results..., stacked results...), for use inside of its module."""
+    inputs, results = turns.inputs, len(turns.carried) + len(turns.stacked)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER] * (len(inputs) + results)), name)
+    function.linkage = "internal"
+    function.attributes.add("nounwind")
+    function.attributes.add("alwaysinline")
+    for argument in function.args:
+        argument.add_attribute("noalias")
+    emitter = _Emitter(module, function, turns)
+    emitter.places.update(zip(map(now, inputs), function.args, strict=False))
+    emitter.run(function.args[len(inputs):])
+    return function
+
+
+class _Emitter:
+    """Writes the steps of a loop into a function."""
+
+    def __init__(self, module: ir.Module, function: ir.Function, turns: Turns):
+        self.module, self.turns = module, turns
+        self.entry = ir.IRBuilder(function.append_basic_block("entry"))
+        self.b = ir.IRBuilder(function.append_basic_block("start"))
+        self.places: dict[Storage, ir.Value] = {}
+        self.functions: dict[Unit, Sequence[tuple[ir.Function, Sequence[int]]]] = {}
+
+    def run(self, results: Sequence[ir.Value]) -> None:
+        """The whole function."""
+        turns, b = self.turns, self.b
+        for carried, initial in zip(turns.carried, turns.initial, strict=True):
+            self.copy(self.place(carried), self.place(initial), carried)
+        with self.loop() as turn:
+            for row, array in turns.slices:
+                self.places[row] = self.row(self.place(array), row, turn)
+            self.steps(turns.body)
+            for (place, _), whole in zip(turns.stacked, results[len(turns.carried):], strict=True):
+                self.copy(self.row(whole, place, turn), self.place(place), place)
+            self.carry_on()
+        for carried, result in zip(turns.carried, results, strict=False):
+            self.copy(result, self.place(carried), carried)
+        b.ret_void()
+        self.entry.branch(b.function.blocks[1])
+
+    @contextmanager
+    def loop(self) -> Iterator[ir.Value]:
+        """The blocks around a body; gives the number of the turn."""
+        b, turns = self.b, self.turns
+        before, head, body, done = b.block, *(b.append_basic_block(name) for name in ("head", "body", "done"))
+        b.branch(head)
+        b.position_at_end(head)
+        turn = b.phi(I64)
+        turn.add_incoming(ir.Constant(I64, 0), before)
+        if turns.proceed is not None:
+            self.steps(turns.condition)
+            more = b.icmp_unsigned("!=", b.load(self.place(turns.proceed), typ=I8), ir.Constant(I8, 0))
+        else:
+            more = b.icmp_unsigned("<", turn, ir.Constant(I64, turns.length))
+        b.cbranch(more, body, done)
+        b.position_at_end(body)
+        yield turn
+        after = b.add(turn, ir.Constant(I64, 1))
+        if turns.proceed is not None:
+            self.ask_now_and_then(after, done)
+        turn.add_incoming(after, b.block)
+        b.branch(head)
+        b.position_at_end(done)
+
+    def ask_now_and_then(self, turn: ir.Value, out: ir.Block) -> None:
+        """Leave a loop that may have no end where a signal ends the program."""
+        b = self.b
+        last = self.entry.alloca(I64)
+        self.entry.store(ir.Constant(I64, 0), last)
+        ask, on = b.append_basic_block("ask"), b.append_basic_block("on")
+        some = b.and_(turn, ir.Constant(I64, SELDOM))
+        b.cbranch(b.icmp_unsigned("==", some, ir.Constant(I64, 0)), ask, on).set_weights([1, SELDOM])
+        b.position_at_end(ask)
+        name, kind = INTERRUPTED, ir.FunctionType(I32, [POINTER])
+        interrupted = self.module.globals.get(name) or ir.Function(self.module, kind, name)
+        b.cbranch(b.icmp_unsigned("==", b.call(interrupted, [last]), ir.Constant(I32, 0)), on, out)
+        b.position_at_end(on)
+
+    def carry_on(self) -> None:
+        """Copy what the turn made to where the next one reads it: all at once."""
+        pairs = [(x, now(y)) for x, y in zip(self.turns.carried, self.turns.following, strict=True) if x is not now(y)]
+        kept = {}
+        for _, source in pairs:
+            if source in self.turns.carried and source not in kept:
+                kept[source] = self.memory(source)
+                self.copy(kept[source], self.place(source), source)
+        for target, source in pairs:
+            self.copy(self.place(target), kept.get(source) or self.place(source), target)
+
+    # ------------------------------------------------------------ steps
+
+    def steps(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            match step:
+                case KernelStep():
+                    self.kernel(step)
+                case CopyStep(source=source, target=target):
+                    if now(source) is not now(target):
+                        self.copy(self.place(target), self.place(source), target)
+                case BranchStep():
+                    self.branch(step)
+                case _:
+                    raise AssertionError(step)
+
+    def kernel(self, step: KernelStep) -> None:
+        buffers = (*step.inputs, *step.outputs, *step.temporaries)
+        for function, taken in self.code_of(step.unit):
+            rest = [*whole(), ir.Constant(POINTER, None), ir.Constant(POINTER, None)]
+            pointers = [self.further(self.place(buffers[k]), step.pieces.get(k, 0)) for k in taken]
+            self.b.call(function, [*pointers, *rest][:len(function.args)])
+
+    def code_of(self, unit: Unit) -> Sequence[tuple[ir.Function, Sequence[int]]]:
+        """The functions of a kernel, each with the buffers that it takes."""
+        if unit not in self.functions:
+            name = f"{self.b.function.name}.{len(self.functions)}"
+            if isinstance(unit, Whole):
+                inner = emit_whole(self.module, name, unit._turns)
+                self.functions[unit] = [(inner, range(len(inner.args)))]
+            else:
+                self.functions[unit] = emit_inline(self.module, unit.kernel, name)
+        return self.functions[unit]
+
+    def branch(self, step: BranchStep) -> None:
+        b, last = self.b, len(step.branches) - 1
+        if step.choice.type.dtype is bool_:
+            number = b.zext(b.load(self.place(step.choice), typ=I8), I64)
+        else:
+            number = b.load(self.place(step.choice), typ=I64)
+        ends = b.append_basic_block("join")
+        blocks = [b.append_basic_block(f"branch{k}") for k in range(last + 1)]
+        below = b.select(b.icmp_signed("<", number, ir.Constant(I64, 0)), ir.Constant(I64, 0), number)
+        choice = b.switch(below, blocks[last])
+        for k, block in enumerate(blocks):
+            if k < last:
+                choice.add_case(ir.Constant(I64, k), block)
+            b.position_at_end(block)
+            self.steps(step.branches[k])
+            b.branch(ends)
+        b.position_at_end(ends)
+
+    # ------------------------------------------------------------ memory
+
+    def place(self, storage: Storage) -> ir.Value:
+        """The address of a storage."""
+        storage = now(storage)
+        if storage not in self.places:
+            self.places[storage] = self.constant(storage) if storage.data is not None else self.memory(storage)
+        return self.places[storage]
+
+    def memory(self, storage: Storage) -> ir.Value:
+        """Memory on the stack."""
+        slot = self.entry.alloca(ir.ArrayType(I8, max(1, int(storage.bytes))))
+        slot.align = ALIGNMENT
+        return slot
+
+    def constant(self, storage: Storage) -> ir.Value:
+        assert storage.data is not None
+        data = bytearray(storage.data.tobytes())
+        kind = ir.ArrayType(I8, len(data))
+        held = ir.GlobalVariable(self.module, kind, f"{self.b.function.name}.constant{len(self.places)}")
+        held.initializer, held.global_constant, held.linkage = ir.Constant(kind, data), True, "internal"
+        held.align = ALIGNMENT
+        return held
+
+    def row(self, array: ir.Value, row: Storage, turn: ir.Value) -> ir.Value:
+        """The address of the row of an array that this turn reads or writes."""
+        if self.turns.reverse:
+            turn = self.b.sub(ir.Constant(I64, int(self.turns.length or 0) - 1), turn)
+        offset = self.b.mul(turn, ir.Constant(I64, int(row.bytes)))
+        return self.b.gep(array, [offset], source_etype=I8)
+
+    def further(self, place: ir.Value, offset: int) -> ir.Value:
+        """The address so many bytes behind."""
+        return self.b.gep(place, [ir.Constant(I64, offset)], source_etype=I8) if offset else place
+
+    def copy(self, target: ir.Value, source: ir.Value, storage: Storage) -> None:
+        size = int(storage.bytes)
+        if size:
+            self.b.call(_memcpy(self.module), [target, source, ir.Constant(I64, size), ir.Constant(ir.IntType(1), 0)])
+
+
+def _memcpy(module: ir.Module) -> ir.Function:
+    name, kind = "llvm.memcpy.p0.p0.i64", ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, ir.IntType(1)])
+    return module.globals.get(name) or ir.Function(module, kind, name)

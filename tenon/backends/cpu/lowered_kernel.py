@@ -1,0 +1,65 @@
+"""Body of a kernel -> its loops, and the LLVM IR of them: made when somebody asks, or found on the disk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenon.graph.ir import Graph
+from tenon.graph.text import key_of
+from tenon.locks import cached_property, unforked
+from tenon.observe import span
+from tenon.program.kernel import Unit, name_of, with_schedule
+from tenon.program.kernel_cache import find, key_for
+from tenon.records import dataclass
+
+if TYPE_CHECKING:
+    from tenon.loops.loop_ir import Kernel
+
+
+@dataclass(eq=False)
+class LoweredKernel(Unit):
+    """A kernel that is lowered to loops, and these to LLVM IR."""
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The loops; made again for a kernel that came from the disk."""
+        from tenon.backends.cpu.lower_kernel import kernel_of  # local: slow to load, and often not needed
+        return kernel_of(self.body, name_of(self.body), schedule=self.schedule)
+
+    @cached_property
+    def ir(self) -> str:
+        """The text of a module that defines the functions."""
+        with unforked:
+            from tenon.backends.cpu.lower_kernel import ir_of  # local, as above
+        return ir_of(self.kernel, self.shared)
+
+    def require_code(self) -> None:
+        """Raise where code cannot express the loops.  A kernel that may share memory will be other code: no text yet.
+        """
+        from tenon.backends.cpu.lower_kernel import module_of  # local, as above
+        if self.facts.in_place:
+            module_of(self.kernel)
+        else:
+            _ = self.ir
+
+    @property
+    def loops(self) -> str:
+        """The loops as text, to be read."""
+        from tenon.loops.loop_printer import print_kernel  # local, as above
+        return print_kernel(self.kernel)
+
+
+def make_unit(body: Graph, text: str | None = None, schedule: str = "") -> LoweredKernel:
+    """The kernel of a body, remembered or lowered now; raises where loops cannot express it."""
+    text = text or key_of(body)
+    key = key_for(with_schedule(text, schedule), body)
+    found = None if key is None else find(key)
+    if found is not None:
+        return LoweredKernel(body, found[0], (), key, found[1], schedule)
+    with unforked:
+        from tenon.backends.cpu.lower_kernel import kernel_of, learn  # local, as above
+    with span("lower", kernel=name_of(body)):
+        kernel = kernel_of(body, name_of(body), text, schedule)
+    unit = LoweredKernel(body, learn(body, kernel), (), key, None, schedule)
+    unit.kernel = kernel
+    return unit

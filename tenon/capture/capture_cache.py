@@ -1,0 +1,117 @@
+"""What is known of the calls that one graph could serve: their key, their captures, the sizes that were seen.
+
+    record.captures             # each with the sizes and guards under which it holds
+    argument_types(leaves, record)      # sizes that differ from those of the first call are symbols
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from tenon.capture.captured import Captured
+from tenon.capture.code_monitor import Stack
+from tenon.capture.graph_breaks import Parts
+from tenon.capture.guard_places import Key, Place
+from tenon.capture.moving import tensors_in
+from tenon.capture.pattern import Pattern
+from tenon.capture.pytree import Structure
+from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, substitute, symbol, symbols
+from tenon.errors import Location
+from tenon.graph.ir import Node
+from tenon.records import dataclass, field
+from tenon.tensor import Tensor
+from tenon.types import Shape, TensorType
+
+
+@dataclass
+class Reason:
+    """Why a call was captured again, or was not captured at all."""
+
+    what: str
+    where: Location | None = None
+    hint: str | None = None
+    before: tuple[Node, ...] = ()       # what was captured until then
+    stack: Stack | None = None          # where, in all functions that ran; None where nothing is to be split
+    bug: bool = False                   # whether it is a mistake of Tenon's, which nobody should have to know of
+
+    def __str__(self) -> str:
+        blame = "\n  (a bug of Tenon: please report it)" if self.bug else ""
+        return self.what + blame + (f"\n{self.where.excerpt()}" if self.where else "")
+
+
+@dataclass
+class Family:
+    """What is known of calls whose arguments are objects of the same classes."""
+
+    patterns: list[Pattern] = field(default_factory=list)
+    captures: int = 0       # that were made
+
+
+@dataclass
+class Record:
+    """What happened to one key: its captures, and the reason for which it runs by part, if it does."""
+
+    family: Family = field(default_factory=Family)
+    captures: list[Captured] = field(default_factory=list)
+    bound: list[Captured] = field(default_factory=list)             # captures made for other objects, bound to these
+    sizes: list[tuple[int, ...]] = field(default_factory=list)      # of the tensors of the first call
+    exact: set[tuple[int, int]] = field(default_factory=set)        # (tensor, axis) whose size the function needs
+    moving: dict[Key, Place] = field(default_factory=dict)          # where other values stand in other calls
+    shapes: dict[Key, Shape] = field(default_factory=dict)    # of the tensors that stood there first
+    unmoved: set[Key] = field(default_factory=set)                  # places whose values are part of the capture
+    eager: Reason | None = None
+    split: bool = False                                             # whether it runs in pieces, where there is a reason
+    full: Reason | None = None                                      # why there are no more captures
+    texts: int = 0                                                  # captures made for another text
+    passed: int = 0                                                 # calls that ran by part, and others need not
+    parts: Parts | None = None                                      # of a function that runs by part
+    alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
+
+
+def argument_types(leaves: Sequence[Any], record: Record | None, known: Mapping[str, Dim] = {},
+                   places: Sequence[Place] = (), exact: Set[tuple[int, int]] = frozenset()) -> list[TensorType]:
+    """The types to capture with: sizes that differ from the first call of this record are symbols.
+
+    Equal sizes that change together share a symbol; `known` says what some symbols are, in terms of others, and
+    `exact` which axes have numbers for sizes in this capture.
+    """
+    moving = tensors_in(places, leaves)
+    tensors = [x for x in leaves if isinstance(x, Tensor)]
+    given, tensors = len(tensors), [*tensors, *(x for _, x in moving)]
+    shapes = [tuple(x.own.payload.shape) for x in tensors]
+    if record is None or not record.captures:
+        if record is not None:
+            record.sizes = shapes[:given]
+        return [x.type for x in tensors]
+    names: dict[tuple[Dim, Dim], Dim] = {}
+    types = []
+    before = record.sizes + [first if len(first := record.shapes.get(place.name, ())) == len(shape) else shape
+                             for (place, _), shape in zip(moving, shapes[given:], strict=True)]
+    for k, (x, shape, first) in enumerate(zip(tensors, shapes, before, strict=True)):
+        dims: list[Dim] = []
+        for axis, (size, old) in enumerate(zip(shape, first, strict=True)):
+            if size == old or size < SMALLEST_SYMBOLIC_SIZE or (k, axis) in record.exact | exact:
+                dims.append(size)
+            else:
+                dims.append(substitute(names.setdefault((size, old), symbol(f"N{len(names)}")), known))
+        types.append(TensorType(x.dtype, tuple(dims)))
+    return types
+
+
+def places(types: Sequence[TensorType], names: Set[str]) -> set[tuple[int, int]]:
+    """Which axes of which tensors have a size of this name."""
+    return {(k, axis) for k, type in enumerate(types) for axis, dim in enumerate(type.shape)
+            if not symbols(dim).isdisjoint(names)}
+
+
+def argument_names(function: Any, structure: Structure) -> list[str]:
+    """A name for every leaf of the arguments: that of its parameter, numbered where it is one of several."""
+    positional, keywords = structure.children
+    code = getattr(function, "__code__", None)
+    known = code.co_varnames[:code.co_argcount] if code else ()
+    tops = [known[k] if k < len(known) else f"x{k}" for k in range(len(positional.children))]
+    names: list[str] = []
+    for name, child in zip([*tops, *keywords.labels], [*positional.children, *keywords.children], strict=True):
+        names += [name] if child.kind is None else [f"{name}_{k}" for k in range(child.leaves)]
+    return names

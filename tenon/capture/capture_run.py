@@ -1,0 +1,211 @@
+"""One attempt at a capture: the function is called once with stand-ins for its tensors, under the eyes of a watch.
+
+What the call reads is guarded, what it changes is put back and becomes part of the graph; what no graph can repeat
+raises UnsafeCall, a size whose number is asked for PinnedSize or UndecidedSize, an error of the function's Stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import CodeType
+from typing import Any
+
+from tenon.capture.capture_cache import argument_names
+from tenon.capture.captured import Captured
+from tenon.capture.code_monitor import UnsafeCall, Watch
+from tenon.capture.code_names import names_of
+from tenon.capture.convert.converting_capture import Session
+from tenon.capture.convert.data_sizes import DataSizes, refusal
+from tenon.capture.convert.entry import convert
+from tenon.capture.convert.state_snapshot import World
+from tenon.capture.effects import Effect, Snapshot, stored_items
+from tenon.capture.finish_capture import conclude
+from tenon.capture.guard_discovery import Reach
+from tenon.capture.guard_places import LENGTH, Key, Place
+from tenon.capture.leaving import is_of_the_program
+from tenon.capture.moving import Moving
+from tenon.capture.pytree import Structure, unfold
+from tenon.capture.settle import Stopped, sizes_of
+from tenon.capture.signals import handled_later
+from tenon.capture.trace import Capture, Held, capturing
+from tenon.dims import Dim, UndecidedSize
+from tenon.errors import PACKAGE, CompilerDefect
+from tenon.records import dataclass, field
+from tenon.size_assumptions import Assumptions, assuming
+from tenon.tensor import Tensor
+from tenon.types import TensorType
+
+MOST_CALLS = 3      # for one capture
+
+
+class Disturbed(Exception):
+    """Another thread set what the function reads."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A call of a function with these leaves, whose tensors (and those in `places`) have these types.
+
+    Its control flow is converted or not.
+    """
+
+    function: Callable[..., Any]
+    name: str
+    converting: bool
+    leaves: Sequence[Any]
+    structure: Structure
+    types: list[TensorType]
+    places: Sequence[Place] = ()        # where other numbers and tensors stand in every call
+    told: Mapping[str, Dim] = field(default_factory=dict)       # what sizes that the data decide are known to be
+
+    def capture(self) -> Captured:
+        """Call the function; the graph of what it did, with all that it read and changed.
+
+        Once more, where another thread set a global that it reads meanwhile: nobody can say which value it read.
+        """
+        for _ in range(MOST_CALLS):
+            with suppress(Disturbed), handled_later():
+                return self._capture()
+        raise UnsafeCall("other threads set what the function reads, again and again", passing=True)
+
+    def _capture(self) -> Captured:
+        moving = Moving(self.places, self.leaves)
+        with moving.placed():
+            return self._capture_with(moving)
+
+    def _capture_with(self, moving: Moving) -> Captured:
+        args, keywords = self.structure.build(moving.leaves)
+        containers = unfold((args, keywords))[2]
+        before = self._reached_before(containers)
+        if before.iterators:
+            self._refuse_iterators()
+        holders = list(before.holders.values())
+        snapshot = Snapshot(holders, before.cells)
+        world = World(holders, before.cells, snapshot, containers)
+        capture = Session(self.name, world) if self.converting else Capture(self.name)
+        if not self.converting and any(place.kind == LENGTH for place, _ in moving.found):
+            raise UnsafeCall("the length of a list changes from call to call", convertible=True)
+        if moving.found:
+            capture.numbers, moving.numbers.converting = moving.numbers, self.converting
+        watch = Watch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
+        given = [*self.leaves, *(x for _, x in moving.tensors)]
+        assumptions = Assumptions(sizes_of(self.types, given), refuse=refusal)
+        if isinstance(capture, Session):
+            capture.data_sizes = DataSizes(self.told, assumptions.sizes, lambda x: capture.array_of(x, given))
+            assumptions.look_up = capture.data_sizes.look_up
+        with assuming(assumptions), capturing(capture):
+            self._add_arguments(capture, moving)
+            result, changes = self._observe(capture, watch, snapshot, before, args, keywords)
+        if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes):
+            raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
+        if moving.found:
+            self._refuse_types(watch.codes)
+        moving.settle()
+        reach = self._reached(watch.codes, changes, moving.names, watch.library)
+        for _, value in moving.fixed:
+            reach.add(value, "an item of a tuple")
+        reach.add_references()
+        reach.groups += world.guards()
+        reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
+        if reach.opaque:
+            raise UnsafeCall(reach.opaque[0])
+        known = before.known().difference(map(id, moving.made))
+        return conclude(capture, result, changes, self.types, reach, known, containers, assumptions, moving,
+                        watch.sightings)
+
+    def _refuse_types(self, codes: set[CodeType]) -> None:
+        """What asks a number for its type is given that of a stand-in, which Tenon's own code knows."""
+        for code in (x for x in codes if not x.co_filename.startswith(PACKAGE)):
+            names = names_of(code).global_names
+            if "type" in names and not names.isdisjoint(("int", "float")):
+                raise UnsafeCall("a number that changes may have been asked for its type", convertible=True)
+
+    @property
+    def _root(self) -> Any:
+        """The function of a method."""
+        return getattr(self.function, "__func__", self.function)
+
+    def _reached_before(self, containers: Sequence[Any]) -> Reach:
+        """All that the call can find, and may change."""
+        reach = Reach(None)
+        reach.add(self._root, self.name)
+        for x in [*self.leaves, *containers]:
+            reach.add(x, "argument")
+        return reach
+
+    def _refuse_iterators(self) -> None:
+        """What code that the function names can find an iterator may move it, which could not be undone."""
+        code = getattr(self._root, "__code__", None)
+        codes: set[CodeType] = set() if code is None else {code}
+        while True:
+            reach = self._reached(codes, ())
+            if reach.iterators:
+                raise UnsafeCall(reach.opaque[0])
+            more = reach.passed_by()
+            if not more:
+                return
+            codes |= more
+
+    def _add_arguments(self, capture: Capture, moving: Moving) -> None:
+        names = [*argument_names(self._root, self.structure), *("" for _ in moving.tensors)]
+        listed = [*self.leaves, *(x for _, x in moving.tensors)]
+        tensors = [(k, x) for k, x in enumerate(listed) if isinstance(x, Tensor)]
+        for (k, x), type in zip(tensors, self.types, strict=True):
+            capture.argument(x, k, type, names[k])
+        moving.numbers.declare = lambda x, k, type: capture.argument(x, moving.base + k, type, "")
+
+    def _observe(self, capture: Capture, watch: Watch, snapshot: Snapshot, before: Reach, args: Any,
+                 keywords: Any) -> tuple[Any, list[Effect]]:
+        """The result of the call and what it changed, which is put back."""
+        try:
+            try:
+                with watch.running():
+                    result = self._call(args, keywords)
+            finally:
+                left = snapshot.leave(watch.stored())
+            if not left.isdisjoint(watch.read()):
+                raise Disturbed
+            changes = snapshot.changes()
+        except UnsafeCall as unsafe:
+            unsafe.before = tuple(capture.builder.nodes)
+            raise
+        finally:
+            snapshot.restore()
+            moved = [kept.put_back() for kept in before.kept]
+        if any(moved):
+            raise UnsafeCall(next(filter(None, moved)))
+        return result, changes
+
+    def _call(self, args: Any, keywords: Any) -> Any:
+        try:
+            function = convert(self.function) if self.converting else self.function
+            return function(*args, **keywords)
+        except (UndecidedSize, CompilerDefect):
+            raise
+        except BaseException as error:
+            if is_of_the_program(error):
+                raise Stopped(error) from error
+            raise
+
+    def _reached(self, codes: set[CodeType], changes: Sequence[Effect], moved: Collection[Key] = (),
+                 library: Iterable[CodeType] = ()) -> Reach:
+        """All that this code reads, which is to be guarded."""
+        appended = [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None]
+        named: frozenset[str] = frozenset()
+        while True:
+            reach = Reach(codes, appended, stored_items(changes), moved, library, named)
+            self._add_roots(reach)
+            if reach.named <= named:
+                return reach
+            named |= reach.named        # by objects that look up attributes, which were found late
+
+    def _add_roots(self, reach: Reach) -> None:
+        reach.add(self._root, self.name)
+        for k, leaf in enumerate(self.leaves):
+            if isinstance(leaf, Tensor):
+                reach.add_argument(leaf, f"argument {k}")
+            else:
+                reach.add(leaf, f"argument {k}")
+        for kind in self.structure.kinds():
+            reach.add(kind, kind.__name__)

@@ -1,0 +1,382 @@
+"""Functions of Python that ask a tensor for its truth or its value -> ones that stay in the graph."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tenon.capture.convert import builtins_in_python
+from tenon.capture.convert.callees import REPLACED, callee
+from tenon.capture.convert.comprehensions import Filtered, first, opened, perhaps_made, quantified
+from tenon.capture.convert.container_methods import AWARE
+from tenon.capture.convert.dynamic_containers import attribute, content, counted, has_attribute
+from tenon.capture.convert.dynamic_indexing import length
+from tenon.capture.convert.list_growth import Elements, stacked, together
+from tenon.capture.convert.optional_elements import compared, is_perhaps, is_undecided, present, refused
+from tenon.capture.convert.runtime import RUNTIME, capture_now
+from tenon.capture.convert.tensor_list import FirstRows, Several
+from tenon.capture.convert.traced_iterables import (
+    Enumerate,
+    Listed,
+    Range,
+    Reversed,
+    Source,
+    Zip,
+    gone_through,
+    source_of,
+)
+from tenon.capture.convert.union_value import UNBOUND, Choice
+from tenon.capture.effects import MISSING
+from tenon.capture.runtime_numbers import Number, function_of, number_of, one_kind
+from tenon.capture.symbolic_numbers import SymNumber, on_number
+from tenon.errors import ArgumentError
+from tenon.graph.ir import Value
+from tenon.ops.joining_and_axes import concat, stack
+from tenon.tensor import Tensor
+
+
+def replaces(function: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def note(other: Callable[..., Any]) -> Callable[..., Any]:
+        REPLACED[function] = functools.wraps(function)(other) if not isinstance(function, type) else other
+        return other
+    return note
+
+
+def is_captured(x: Any) -> bool:
+    """Whether the graph computes it."""
+    return isinstance(x, Tensor) and isinstance(x.payload, Value)
+
+
+def aware(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that deals with containers of undecided length itself."""
+    AWARE.add(function)
+    return function
+
+
+def is_open(x: Any) -> bool:
+    """Whether a container, or which of several it is, depends on the data."""
+    capture = capture_now()
+    return capture is not None and capture.irregular and (type(x) is Choice or is_undecided(x))
+
+
+# ---------------------------------------------------------------- containers that hold as many as the data decide
+
+@aware
+@replaces(len)
+def len_(x: Any) -> Any:
+    capture = capture_now()
+    if capture is not None and capture.numbers is not None and type(x) is list:
+        return capture.numbers.length(x)
+    if capture is not None and capture.sized and isinstance(x, Tensor) and x.ndim:
+        return capture.seen_by_user(x.shape[0])
+    if capture is None or not capture.irregular:
+        return len(x)
+    if type(x) is Choice and type(x := capture.settled(x)) is Choice:
+        return capture.each(x, len_)
+    if type(x) is FirstRows:
+        return x.count
+    return length(capture, x) if is_undecided(x) else len(x)
+
+
+@aware
+@replaces(sum)
+def sum_(items: Any, /, start: Any = 0) -> Any:
+    items = opened(items)
+    return callee(builtins_in_python.total)(items, start) if is_open(items) else sum(items, start)
+
+
+@aware
+@replaces(hasattr)
+def hasattr_(holder: Any, name: str) -> Any:
+    capture = capture_now()
+    if type(holder) is Choice and capture is not None:
+        return capture.each(holder, lambda x: hasattr_(x, name))
+    found = getattr(holder, name, MISSING)
+    if capture is not None and is_perhaps(found):
+        return has_attribute(capture, holder, name, found)
+    return hasattr(holder, name)
+
+
+@aware
+@replaces(getattr)
+def getattr_(holder: Any, name: str, *default: Any) -> Any:
+    capture = capture_now()
+    if capture is None or not capture.irregular:
+        return getattr(holder, name, *default)
+    if type(holder) is Choice:
+        return capture.each(holder, lambda x: getattr_(x, name, *default))
+    found = getattr(holder, name, *default)
+    if not is_perhaps(found):
+        return found
+    there = has_attribute(capture, holder, name, found)
+    if there is True or not default:
+        return attribute(capture, holder, name, found)
+    return capture.choose(there, lambda: present(capture, found), lambda: default[0])
+
+
+def _joined(function: Any) -> None:
+    @aware
+    @replaces(function)
+    def join(*parts: Any, axis: Any = 0) -> Any:
+        capture = capture_now()
+        listed = parts[0] if len(parts) == 1 else None
+        if capture is None or not is_open(listed):
+            return function(*parts, axis=axis)
+        listed = content(capture, listed)
+        if not any(type(x) is Several for x in listed):
+            return stacked(capture, listed, lambda found: function(found, axis=axis)) if is_undecided(listed) \
+                else function(listed, axis=axis)
+        rows = together(capture, listed)
+        if rows is None or axis != 0 or function is not stack or not isinstance(rows.form, tuple):
+            raise refused("tensors of a list are joined to one")
+        capture.fail_if_not(compared(rows.count, lambda n: n > 0))
+        return FirstRows(rows.rows[0], rows.count)
+
+
+_joined(stack)
+_joined(concat)
+
+
+# ---------------------------------------------------------------- conversions
+
+@aware
+@replaces(bool)
+def bool_(*args: Any) -> Any:
+    return RUNTIME.truth(args[0]) if len(args) == 1 else bool(*args)
+
+
+def _to(kind: type) -> None:
+    @replaces(kind)
+    def convert(*args: Any, **keywords: Any) -> Any:
+        x = args[0] if len(args) == 1 and not keywords else None
+        x = RUNTIME.read(x, "")
+        if type(x) is SymNumber:
+            return on_number(kind, (x,))
+        if not is_captured(x):
+            return kind(*args, **keywords)
+        if x.size != 1:
+            raise ArgumentError(f"{kind.__name__}() needs exactly one element, this tensor is {x.type}")
+        return number_of(x, kind)
+
+
+_to(int)
+_to(float)
+
+
+@aware
+@replaces(isinstance)
+def isinstance_(x: Any, kinds: Any) -> Any:
+    if type(x) is Choice and (capture := capture_now()) is not None:
+        return capture.each_option(x, lambda option: isinstance_(option, kinds))
+    if type(x) is Number:
+        return issubclass(one_kind(x).weak, kinds)
+    return isinstance(x, kinds)
+
+
+@aware
+@replaces(type)
+def type_(*args: Any, **keywords: Any) -> Any:
+    if len(args) == 1 and type(args[0]) is Choice and (capture := capture_now()) is not None:
+        found = capture.narrowed(args[0])
+        return Choice(tuple([(p, type_(x)) for p, x in found.options])) if type(found) is Choice else type_(found)
+    if len(args) == 1 and type(args[0]) is SymNumber:
+        return args[0].kind
+    return one_kind(args[0]).weak if len(args) == 1 and type(args[0]) is Number else type(*args, **keywords)
+
+
+@aware
+@replaces(callable)
+def callable_(x: Any) -> bool:
+    return callable(x) and type(x) is not Choice
+
+
+# ---------------------------------------------------------------- iterables
+
+@replaces(range)
+def range_(*args: Any) -> Any:
+    if not any(map(is_captured, args)):
+        return range(*args)
+    bounds = [number_of(x) if is_captured(x) else x for x in args]
+    start, stop, step = ([0, *bounds, 1] if len(bounds) == 1 else [*bounds, 1])[:3]
+    return Range(start, stop, step)
+
+
+@aware
+@replaces(enumerate)
+def enumerate_(iterable: Any, start: int = 0) -> Any:
+    if is_open(iterable) and (capture := capture_now()) is not None:
+        iterable = gone_through(capture, iterable)
+        if isinstance(iterable, Elements):
+            return iterable.numbered(start)
+    source = source_of(iterable)
+    return enumerate(iterable, start) if source is None else Enumerate(source, start)
+
+
+@replaces(zip)
+def zip_(*iterables: Any, **keywords: Any) -> Any:
+    sources = [source_of(x) or (Listed(x) if isinstance(x, (list, tuple)) else None) for x in iterables]
+    if keywords or None in sources or not any(isinstance(s, Source) and not isinstance(s, Listed) for s in sources):
+        return zip(*iterables, **keywords)
+    return Zip([s for s in sources if s is not None])
+
+
+@replaces(reversed)
+def reversed_(x: Any) -> Any:
+    source = source_of(x)
+    return reversed(x) if source is None else Reversed(source)
+
+
+def _copied(kind: type) -> None:
+    @aware
+    @replaces(kind)
+    def make(*args: Any, **keywords: Any) -> Any:
+        if len(args) == 1 and not keywords and is_open(args[0]) and (capture := capture_now()) is not None:
+            return kind(content(capture, args[0]))
+        return kind(*args, **keywords)
+
+
+_copied(tuple)
+_copied(deque)
+
+
+@aware
+@replaces(dict)
+def dict_(*args: Any, **keywords: Any) -> Any:
+    capture = capture_now()
+    if args and is_open(args[0]) and capture is not None:
+        held = counted(capture, args[0]) if keywords or not isinstance(args[0], dict) else args[0]
+        return dict(held, **keywords)
+    return dict(*args, **keywords)
+
+
+@aware
+@replaces(list)
+def list_(*args: Any) -> Any:
+    args = tuple(map(opened, args))
+    if args and is_open(args[0]) and (capture := capture_now()) is not None:
+        return list(content(capture, args[0]))
+    return list(*map(iter, args)) if args and isinstance(args[0], Source) else list(*args)
+
+
+# ---------------------------------------------------------------- questions about many
+
+def _quantified(function: Any, ends: bool) -> None:
+    @aware
+    @replaces(function)
+    def ask(iterable: Iterable[Any]) -> Any:
+        if (capture := capture_now()) is None:
+            return function(iterable)
+        if is_open(iterable):
+            return callee(builtins_in_python.any_of if ends else builtins_in_python.all_of)(iterable)
+        return quantified(capture, iterable, RUNTIME.is_fresh(iterable), ends, RUNTIME.truth)
+
+
+_quantified(any, True)
+_quantified(all, False)
+
+
+def _extreme(function: Any, beats: Callable[[Any, Any], Any]) -> None:
+    @aware
+    @replaces(function)
+    def find(*args: Any, key: Any = None, default: Any = UNBOUND) -> Any:
+        args = tuple(map(opened, args))
+        if len(args) == 1 and is_open(args[0]):
+            search = builtins_in_python.largest if function is max else builtins_in_python.smallest
+            return callee(search)(args[0], key, [] if default is UNBOUND else [default])
+        items = list(args[0]) if len(args) == 1 else list(args)
+        ranked = items if key is None else [callee(key)(x) for x in items]
+        if not any(map(is_captured, ranked)) or not items:
+            options = {} if default is UNBOUND else {"default": default}
+            if len(args) == 1 and key is None:
+                return function(items, **options)
+            return function(items, key=key, **options) if len(args) == 1 else function(*args, key=key)
+        best, rank = items[0], ranked[0]
+        for item, value in zip(items[1:], ranked[1:], strict=True):
+            better = beats(value, rank)
+            if RUNTIME.data(better):
+                best, rank = _pair(better, item, value, best, rank)
+            elif better:
+                best, rank = item, value
+        return best
+
+
+def _pair(better: Any, item: Any, value: Any, best: Any, rank: Any) -> Any:
+    pair: Any = RUNTIME.decide(better, lambda: (item, value), lambda: (best, rank))
+    return pair
+
+
+_extreme(max, lambda x, y: x > y)
+_extreme(min, lambda x, y: x < y)
+
+
+# ---------------------------------------------------------------- functions that call functions
+
+@replaces(map)
+def map_(function: Any, *iterables: Any) -> Any:
+    return map(callee(function), *iterables)
+
+
+@aware
+@replaces(filter)
+def filter_(function: Any, iterable: Any) -> Any:
+    capture = capture_now()
+    if capture is None:
+        return filter(function, iterable)
+    keeps = bool_ if function is None else RUNTIME.call(function)
+    items = content(capture, opened(iterable))
+    if is_undecided(items):
+        raise refused("a list is filtered")
+    return Filtered(perhaps_made(capture, RUNTIME.truth(keeps(x)), functools.partial(_itself, x)) for x in items)
+
+
+def _itself(x: Any) -> Any:
+    return x
+
+
+@aware
+@replaces(next)
+def next_(items: Any, *default: Any) -> Any:
+    capture = capture_now()
+    if capture is None or type(items) is not Filtered:
+        return next(items, *default)
+    return first(capture, items, RUNTIME.is_fresh(items), default[0] if default else UNBOUND)
+
+
+@replaces(functools.reduce)
+def reduce_(function: Any, *args: Any) -> Any:
+    return functools.reduce(callee(function), *args)
+
+
+@replaces(builtins.sorted)
+def sorted_(iterable: Any, *, key: Any = None, reverse: bool = False) -> Any:
+    return sorted(iterable, key=callee(key) if key is not None else None, reverse=reverse)
+
+
+# ---------------------------------------------------------------- mathematics
+
+def _unary(function: Any, name: str) -> None:
+    @replaces(function)
+    def compute(x: Any) -> Any:
+        x = RUNTIME.read(x, "")
+        if not is_captured(x):
+            return on_number(function, (x,))
+        return function_of(name, number_of(x, float))
+
+
+for _name in ("exp", "sin", "cos", "tan", "tanh", "atan", "sinh", "cosh", "erf", "fabs", "isnan", "isinf", "isfinite"):
+    _unary(getattr(math, _name), {"fabs": "abs"}.get(_name, _name))
+
+
+def _of_numbers(function: Any) -> None:
+    @replaces(function)
+    def compute(*args: Any, **keywords: Any) -> Any:
+        return function(*args, **keywords) if keywords else on_number(function, args)
+
+
+for _function in vars(math).values():
+    if callable(_function) and _function not in REPLACED:
+        _of_numbers(_function)

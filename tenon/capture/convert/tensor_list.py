@@ -1,0 +1,168 @@
+"""Elements of a list that a loop of unknown length leaves: the first `count` rows of tensors.
+
+    while x.sum() > 1:          before the loop   [Several(rows=zeros(256, 3), count=0)]
+        parts.append(x)         in an iteration   rows' = rows with x at `count`, count' = count + 1
+        x = x / 2
+
+The `form` says what an element is: a tensor, a Python number, a constant, or a tuple of these; every tensor and number
+of it has rows of its own.  A run that leaves more elements than there is room for is made eagerly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.guards import is_atom, same_atom
+from tenon.capture.runtime_numbers import DTYPE_OF, Number, as_tensor, is_number, kind_of, strong
+from tenon.errors import user_location
+from tenon.graph.ir import Value
+from tenon.ops.comparison import greater_equal, logical_and, where
+from tenon.ops.creation import zeros
+from tenon.ops.indexing import put, take
+from tenon.ops.joining_and_axes import concat
+from tenon.ops.shape import cast
+from tenon.tensor import Tensor
+from tenon.types import int64
+
+if TYPE_CHECKING:
+    from tenon.capture.convert.converting_capture import Session
+
+MOST, FEWEST = 256, 16          # elements that there is room for
+BYTES = 1 << 20                 # that the rows may take before there is room for fewer
+
+
+class Several:
+    """The first `count` of the rows, each an element of this form."""
+
+    __slots__ = ("count", "form", "rows")
+
+    def __init__(self, form: Any, rows: Sequence[Tensor], count: Any):
+        self.form, self.rows, self.count = form, tuple(rows), count
+
+    def __repr__(self) -> str:
+        raise refusal_of_rows()
+
+    @property
+    def room(self) -> int:
+        """How many elements there is room for."""
+        return int(self.rows[0].shape[0])
+
+
+def form_of(x: Any) -> Any:
+    """What an element is, without its data; None where it is nothing that rows can hold."""
+    if is_number(x):
+        return kind_of(x)
+    if isinstance(x, Tensor):
+        return (x.dtype, x.shape) if all(isinstance(n, int) for n in x.shape) else None
+    if type(x) is tuple:
+        inside = tuple(map(form_of, x))
+        return None if None in inside else [inside]
+    return {"constant": x} if is_atom(x) else None
+
+
+def same_form(a: Any, b: Any) -> bool:
+    """Whether two elements have rows in common."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        return same_atom(a["constant"], b["constant"])
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a[0]) == len(b[0]) and all(map(same_form, a[0], b[0]))
+    return type(a) is type(b) and bool(a == b)
+
+
+def tensors_of(x: Any) -> list[Tensor]:
+    """The tensors and numbers of an element."""
+    if is_number(x):
+        return [strong(as_tensor(x))]
+    return [x] if isinstance(x, Tensor) else [t for part in x for t in tensors_of(part)] if type(x) is tuple else []
+
+
+def element(form: Any, tensors: Iterator[Tensor]) -> Any:
+    """The element with these tensors."""
+    if isinstance(form, dict):
+        return form["constant"]
+    if isinstance(form, list):
+        return tuple([element(part, tensors) for part in form[0]])
+    tensor = next(tensors)
+    if not isinstance(form, type):
+        return tensor
+    return Number(tensor, form) if isinstance(tensor.payload, Value) else form(tensor.item())
+
+
+def types_of(form: Any) -> list[tuple[Any, tuple[int, ...]]]:
+    """The element type and shape of every tensor of an element."""
+    if isinstance(form, list):
+        return [t for part in form[0] for t in types_of(part)]
+    return [] if isinstance(form, dict) else [(DTYPE_OF[form], ())] if isinstance(form, type) else [form]
+
+
+def empty(form: Any) -> Several | None:
+    """Room for elements of this form; None where there would be nothing but constants in it."""
+    types = types_of(form)
+    size = max([1, *(dtype.numpy.itemsize * _elements(shape) for dtype, shape in types)])
+    room = min(MOST, max(FEWEST, BYTES // size))
+    rows = [zeros((room, *shape), dtype=dtype) for dtype, shape in types]
+    return Several(form, rows, Number(as_tensor(0))) if rows else None
+
+
+def _elements(shape: Sequence[int]) -> int:
+    count = 1
+    for n in shape:
+        count *= n
+    return count
+
+
+def pushed(capture: Session, several: Several, x: Any, condition: Any = True) -> Several:
+    """With another element at the end, where the condition holds; what stands beyond the count is nobody's."""
+    count = strong(several.count)
+    full = greater_equal(count, several.room)
+    capture.fail_if(full if condition is True else logical_and(full, strong(condition)))
+    place = where(full, 0, count).reshape(1)
+    rows = [put(row, place, t.reshape(1, *t.shape), axis=0, reduce="set")
+            for row, t in zip(several.rows, tensors_of(x), strict=True)]
+    one = 1 if condition is True else cast(strong(condition), dtype=int64)
+    return Several(several.form, rows, Number(count + one))
+
+
+def at(several: Several, place: Any) -> Any:
+    """The element in this place, which is one of them."""
+    index = strong(as_tensor(place) if is_number(place) else place)
+    return element(several.form, iter([take(row, index, axis=0) for row in several.rows]))
+
+
+def without_first(several: Several) -> Several:
+    """All but the first element."""
+    rows = [concat([row[1:], row[:1]]) for row in several.rows]
+    return Several(several.form, rows, Number(strong(several.count) - 1))
+
+
+def without_last(several: Several) -> Several:
+    """All but the last element."""
+    return Several(several.form, several.rows, Number(strong(several.count) - 1))
+
+
+class FirstRows:
+    """A tensor of which only the first `count` rows are there: what joins as many tensors as the data decide."""
+
+    __slots__ = ("count", "rows")
+
+    def __init__(self, rows: Tensor, count: Any):
+        object.__setattr__(self, "rows", rows)
+        object.__setattr__(self, "count", count)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("dtype", "ndim", "requires_grad"):
+            return getattr(self.rows, name)
+        raise refusal_of_rows()
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes, the first of which the data decide."""
+        return (self.count, *self.rows.shape[1:])
+
+
+def refusal_of_rows() -> UnsafeCall:
+    """For what cannot be done with a tensor whose size the data decide."""
+    return UnsafeCall("a tensor has as many rows as the data decide", where=user_location(),
+                      hint="return it, go through its rows, or keep a result in the loop")

@@ -1,0 +1,178 @@
+"""`holder[index]` with an index that the graph computes -> one of the items of a list, a tuple or a dictionary.
+
+Items of one kind are chosen within the graph, items of several kinds are a `Choice`; an index or a key that is not
+there lets the call run eagerly, which raises what Python raises.  Storing at such an index gives every item the new
+value or the one that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from tenon.capture.convert.union_value import Choice
+from tenon.capture.guards import same_atom
+from tenon.capture.runtime_numbers import Number, as_tensor, is_number, kind_of, strong
+from tenon.graph.ir import Graph, Value
+from tenon.ops.branches import switch
+from tenon.ops.comparison import greater_equal, less, logical_or, where
+from tenon.ops.shape import cast
+from tenon.records import dataclass
+from tenon.tensor import Tensor
+from tenon.types import int64
+
+if TYPE_CHECKING:
+    from tenon.capture.convert.converting_capture import Session
+
+MOST_ITEMS = 256        # among which one is chosen
+PLAIN = (dict, list, tuple)     # that do nothing but hold
+
+
+class Place:
+    """`holder[index]` as a place to read and to store: `.item` stands for it."""
+
+    __slots__ = ("capture", "holder", "index")
+
+    def __init__(self, capture: Session | None, holder: Any, index: Any):
+        self.capture, self.holder, self.index = capture, holder, index
+
+    @property
+    def item(self) -> Any:
+        """What stands there."""
+        return item(self.capture, self.holder, self.index)
+
+    @item.setter
+    def item(self, value: Any) -> None:
+        store(self.capture, self.holder, self.index, value)
+
+    @item.deleter
+    def item(self) -> None:
+        del self.holder[self.index]
+
+
+def item(capture: Session | None, holder: Any, index: Any) -> Any:
+    """`holder[index]`."""
+    if type(index) is Choice and type(holder) in PLAIN and capture is not None:
+        return capture.each(index, lambda one: item(capture, holder, one))
+    if capture is None or not is_chosen(holder, index):
+        return holder[index]
+    keys, items = entries(holder)
+    place = position(capture, holder, keys, index)
+    return picked(capture, Chosen([place == k for k in range(len(items))], place), items)
+
+
+def store(capture: Session | None, holder: Any, index: Any, value: Any) -> None:
+    """`holder[index] = value`."""
+    if type(index) is Choice and type(holder) in PLAIN and capture is not None:
+        capture.each(index, lambda one: store(capture, holder, one, value))
+        return
+    if capture is None or isinstance(holder, tuple) or not is_chosen(holder, index):
+        holder[index] = value
+        return
+    keys, items = entries(holder)
+    place = position(capture, holder, keys, index)
+    for k, (key, before) in enumerate(zip(keys, items, strict=True)):
+        holder[key] = picked(capture, Chosen([place != k, place == k]), [before, value])
+
+
+def is_chosen(holder: Any, index: Any) -> bool:
+    """Whether the graph says which item of a Python container is meant."""
+    if not isinstance(index, Tensor) or not isinstance(index.payload, Value) or index.shape != ():
+        return False
+    if type(holder) is dict:
+        return type(index) is Number and 0 < len(holder) <= MOST_ITEMS
+    plain = isinstance(holder, (list, tuple)) and type(holder).__getitem__ in (list.__getitem__, tuple.__getitem__)
+    return plain and index.dtype.kind in "biu" and 0 < len(holder) <= MOST_ITEMS
+
+
+def entries(holder: Any) -> tuple[list[Any], list[Any]]:
+    """The keys or indices of a container, and what stands there."""
+    if isinstance(holder, dict):
+        return list(holder), list(holder.values())
+    return list(range(len(holder))), list(holder)
+
+
+def position(capture: Session, holder: Any, keys: Sequence[Any], index: Tensor) -> Tensor:
+    """Which of the entries is meant; calls in which it is none run eagerly."""
+    found: Tensor
+    if isinstance(holder, dict):
+        found = as_tensor(-1)
+        for k, key in enumerate(keys):
+            if is_number(key):
+                found = where(strong(index == key), k, found)
+    else:
+        found = cast(strong(index), dtype=int64)
+        found = where(less(found, 0), found + len(keys), found)
+    capture.fail_if(logical_or(less(found, 0), greater_equal(found, len(keys))))
+    return found
+
+
+# ---------------------------------------------------------------- one of several values
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which of several values is meant: a bool for each, and its number where that is known."""
+
+    flags: Sequence[Tensor]
+    place: Tensor | None = None
+
+    def only(self, group: Sequence[int]) -> Chosen:
+        """Among some of them."""
+        return Chosen([self.flags[k] for k in group])
+
+
+def picked(capture: Session, chosen: Chosen, options: Sequence[Any]) -> Any:
+    """The value that is meant."""
+    options = [capture.resolve(x) if type(x) is Choice else x for x in options]
+    groups: list[list[int]] = []
+    for k, x in enumerate(options):
+        group = next((g for g in groups if are_alike(options[g[0]], x)), None)
+        if group is None:
+            groups.append([k])
+        else:
+            group.append(k)
+    if len(groups) == 1:
+        return one(capture, chosen, options)
+    capture.irregular = True
+    return Choice(tuple((Number(reduce(logical_or, chosen.only(group).flags)),
+                         one(capture, chosen.only(group), [options[k] for k in group])) for group in groups))
+
+
+def are_alike(a: Any, b: Any) -> bool:
+    """Whether the graph can choose between two values, or has no need to."""
+    if a is b or same_atom(a, b):
+        return True
+    if is_number(a) or is_number(b):
+        return is_number(a) and is_number(b) and kind_of(a) is kind_of(b)
+    return isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype is b.dtype and a.shape == b.shape
+
+
+def one(capture: Session, chosen: Chosen, options: Sequence[Any]) -> Any:
+    """One of several values that are alike."""
+    first = options[0]
+    if all(x is first or same_atom(x, first) for x in options):
+        return first
+    if is_number(first):
+        return Number(among(chosen, [as_tensor(x) for x in options]), kind_of(first))
+    found = among(chosen, options)
+    capture.may_be(found, *options)
+    return found if any(x.requires_grad for x in options) else found.detach()
+
+
+def among(chosen: Chosen, tensors: Sequence[Tensor]) -> Tensor:
+    """One of several tensors of one type: behind a branch where there is much to copy."""
+    if chosen.place is not None and tensors[0].shape != ():
+        branches = tuple(branch(tensors, k) for k in range(len(tensors)))
+        found: Tensor = switch(chosen.place, *tensors, branches=branches)
+        return found
+    found = tensors[-1]
+    for flag, x in zip(chosen.flags[-2::-1], tensors[-2::-1], strict=True):
+        found = where(flag, x, found)
+    return found
+
+
+def branch(tensors: Sequence[Tensor], k: int) -> Graph:
+    """The graph that returns the `k`-th of its parameters."""
+    params = tuple(Value(x.type, name=f"x{n}") for n, x in enumerate(tensors))
+    return Graph(f"item_{k}", params, (), (params[k],))

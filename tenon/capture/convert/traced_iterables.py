@@ -1,0 +1,294 @@
+"""Iterables whose items the graph computes: the rows of a tensor, ranges up to a tensor, and what combines them."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenon.capture.code_monitor import UnsafeCall, unwatched
+from tenon.capture.convert.capture_while import Loop, Peel
+from tenon.capture.convert.list_growth import Elements, elements, together
+from tenon.capture.convert.optional_elements import SEQUENCES, is_perhaps, is_undecided, refused
+from tenon.capture.convert.state_snapshot import Key, Mark
+from tenon.capture.convert.tensor_list import Several, at
+from tenon.capture.convert.union_value import UNBOUND, Choice
+from tenon.capture.convert.widen import Unstable
+from tenon.capture.runtime_numbers import Number, strong
+from tenon.errors import user_location
+from tenon.graph.ir import Value
+from tenon.ops.comparison import logical_and, logical_not
+from tenon.ops.indexing import take
+from tenon.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tenon.capture.convert.converting_capture import Session
+
+FEW_ROWS = 8            # of a tensor, which are gone through as a list of them
+MOST_ROWS = 1024        # that are gone through one by one where no loop can be made
+
+
+class Source:
+    """Items by number."""
+
+    length: Any
+
+    def at(self, index: Any) -> Any:
+        """The item with this number, which the graph may compute."""
+        raise NotImplementedError
+
+    def __len__(self) -> int:
+        return len(builtins.range(self.length))
+
+    def __iter__(self) -> Iterator[Any]:
+        if not isinstance(self.length, int):
+            raise UnsafeCall("a loop runs as often as a tensor says, where that must be known", where=user_location())
+        return (self.at(k) for k in builtins.range(self.length))
+
+
+class Rows(Source):
+    """The rows of a tensor."""
+
+    def __init__(self, of: Tensor):
+        self.of, self.length = of, of.shape[0]
+
+    def at(self, index: Any) -> Any:
+        return take(self.of, strong(index), axis=0) if isinstance(index, Tensor) else self.of[index]
+
+
+class Range(Source):
+    """`range` with bounds that the graph computes."""
+
+    def __init__(self, start: Any, stop: Any, step: Any):
+        if isinstance(step, Tensor):
+            raise UnsafeCall("the step of a range is a tensor", where=user_location())
+        if step == 0:
+            raise ValueError("range() arg 3 must not be zero")
+        self.start, self.step = start, step
+        span = stop - start if step > 0 else start - stop
+        size = builtins.abs(step)
+        self.length = span if size == 1 else (span + (size - 1)) // size
+
+    def at(self, index: Any) -> Any:
+        return self.start + index * self.step
+
+
+class Listed(Source):
+    """A Python sequence beside others: its items are known for known numbers only."""
+
+    def __init__(self, of: Sequence[Any]):
+        self.of, self.length = of, builtins.len(of)
+
+    def at(self, index: Any) -> Any:
+        if isinstance(index, Tensor):
+            raise Unstable("items of a Python sequence")
+        return self.of[index]
+
+
+class Left(Source):
+    """The elements that a loop has left in a list."""
+
+    def __init__(self, several: Several):
+        self.several, self.length = several, several.count
+
+    def at(self, index: Any) -> Any:
+        return at(self.several, index)
+
+
+class Zip(Source):
+    """Several beside each other."""
+
+    def __init__(self, sources: Sequence[Source]):
+        self.sources = sources
+        self.length = builtins.min(s.length for s in sources)
+
+    def at(self, index: Any) -> Any:
+        return tuple(s.at(index) for s in self.sources)
+
+
+class Enumerate(Source):
+    """Numbers and items."""
+
+    def __init__(self, source: Source, start: int):
+        self.source, self.start, self.length = source, start, source.length
+
+    def at(self, index: Any) -> Any:
+        return self.start + index, self.source.at(index)
+
+
+class Reversed(Source):
+    """From the last to the first."""
+
+    def __init__(self, source: Source):
+        self.source, self.length = source, source.length
+
+    def at(self, index: Any) -> Any:
+        return self.source.at(self.length - 1 - index)
+
+
+def gone_through(capture: Session, x: Any) -> Any:
+    """What a loop goes through in the place of a container that holds as many elements as the data decide."""
+    if type(x) is Choice and type(x := capture.settled(x)) is Choice:
+        x = capture.each(x, list)
+    if not is_undecided(x):
+        return x
+    if isinstance(x, dict) or not any(type(e) is Several for e in x):
+        return elements(capture, x)
+    several = together(capture, x)
+    if several is None:
+        raise refused("a loop goes through a list of several kinds of elements")
+    return Left(several)
+
+
+def source_of(x: Any) -> Source | None:
+    """The iterable as items by number, where the graph has a part in it and it is worth a loop."""
+    if isinstance(x, Source):
+        return x
+    if isinstance(x, Tensor) and isinstance(x.payload, Value) and x.ndim:
+        known = isinstance(x.shape[0], int)
+        return None if known and x.shape[0] <= FEW_ROWS else Rows(x)
+    return None
+
+
+class Each(Loop):
+    """A `for` loop: Python's own, but over a `Source`."""
+
+    def __init__(self, capture: Session | None, iterable: Any, *args: Any):
+        super().__init__(capture, *args)
+        self.elements: Elements | None = None       # which are there or not, and gone through one by one
+        if capture is not None and capture.irregular:
+            iterable = gone_through(capture, iterable)
+            self.elements = iterable if isinstance(iterable, Elements) else None
+        self.source = None if capture is None else source_of(iterable)
+        self.iterable = iterable
+        self.data = self.source is not None or self.elements is not None
+        self.caught = (BaseException,) if self.data else ()
+        self.index: Any = 0
+        self.unrolling = False
+        self.passed = 0
+        self.values: tuple[Any, ...] = ()
+
+    def take(self) -> Any:
+        """What Python's loop goes through."""
+        iterable, self.iterable = self.iterable, None
+        known = self.capture is None or not isinstance(iterable, (*SEQUENCES, dict))
+        return self._items() if self.data else iterable if known else self._checked(iterable)
+
+    def _checked(self, iterable: Any) -> Iterator[Any]:
+        """The items of a container, which the loop must not prolong as the data decide."""
+        for item in iterable:
+            if is_perhaps(item) or type(item) is Several:
+                raise UnsafeCall("a loop changes the list that it goes through", where=self.where)
+            yield item
+
+    def begin(self, scope: Mapping[str, Any]) -> None:
+        """The loop begins with these variables."""
+        if self.yields:
+            raise UnsafeCall("a loop over a tensor yields", where=self.where)
+        if self.elements is not None:
+            self.scope, self.values = dict(scope), tuple(scope.get(n, UNBOUND) for n in self.names)
+            return
+        self.flag = self.more(scope)
+        self.go = self.flag is not False
+        self.values = self.start(scope) if self.go else tuple(scope.get(n, UNBOUND) for n in self.names)
+
+    def _items(self) -> Iterator[Any]:
+        if self.elements is not None:
+            yield from self._elements(self.elements)
+            return
+        assert self.source is not None
+        while self.go:
+            yield self.source.at(self.index)
+
+    def _elements(self, elements: Elements) -> Iterator[Any]:
+        """Each element under the condition that it is there."""
+        assert self.capture is not None
+        content = list(elements.source) if elements.source is not None else []
+        for there, value in elements.slots:
+            if elements.changed(content):
+                raise UnsafeCall("a loop changes the list that it goes through", where=self.where)
+            if self.scope.get(self.broken or "", False) is True:
+                return
+            there = self.capture.decided(there)
+            if there is False:
+                continue
+            self.caught, self.error = (() if there is True else (BaseException,)), None
+            if there is not True:
+                with unwatched():
+                    self.peels.append(Peel(self, Mark(self.capture, self.scope, self.names), there))
+            yield value
+
+    def leave(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
+        if self.elements is not None:
+            self.scope = dict(scope)
+            variables: Mapping[str, Any] = {n: scope.get(n, UNBOUND) for n in self.names}
+            if self.peels:
+                assert self.capture is not None
+                if self.error is not None:
+                    self.capture.failed = True
+                with unwatched():
+                    variables = self.peels.pop().close(variables)
+                self.scope.update(variables)
+            self.caught, self.values = (), tuple(variables[n] for n in self.names)
+            return self.values
+        if self.unrolling:
+            self.index += 1
+            self.go = self.more(scope) is not False
+            self.values = tuple(scope.get(n, UNBOUND) for n in self.names)
+            if not self.go:
+                self.unwind(dict(zip(self.names, self.values, strict=True)))
+            return self.values
+        if not self.tracing:
+            self.index += 1
+            self.flag = self.more(scope)
+        self.values = super().leave(scope)
+        self.caught = () if self.unrolling else self.caught
+        return self.values
+
+    def more(self, scope: Mapping[str, Any]) -> Any:
+        """Whether there is another item, and the loop was not left."""
+        assert self.source is not None and self.capture is not None
+        broken = scope.get(self.broken or "", False)
+        flag: Any = self.index < self.source.length
+        if broken is True or flag is False:
+            return False
+        if isinstance(broken, Tensor) and not self.unrolling:
+            going = logical_not(strong(broken))
+            return Number(logical_and(strong(flag), going) if isinstance(flag, Tensor) else going)
+        return Number(flag) if isinstance(flag, Tensor) else bool(flag)
+
+    def hidden(self) -> dict[Key, Any]:
+        return {self.mark.place("index", self, None, self.index): self.index}
+
+    def advance(self, scope: Mapping[str, Any]) -> dict[Key, Any]:
+        self.index = self.index + 1
+        self.flag = self.more(scope)
+        return {("index", id(self), None): self.index}
+
+    def begin_peeled(self) -> tuple[Any, ...]:
+        self.index = self.mark.places["index", id(self), None].before
+        return super().begin_peeled()
+
+    def refuse(self, why: Unstable) -> tuple[Any, ...]:
+        """Where no loop can be made: one by one, if it is known how many there are."""
+        assert self.source is not None
+        if not isinstance(self.source.length, int) or self.source.length > MOST_ROWS:
+            return super().refuse(why)
+        self.mark.close()
+        self.unrolling, self.go = True, True
+        self.index = self.mark.places["index", id(self), None].before
+        return tuple(self.mark.variables[n] for n in self.names)
+
+    def grow(self, before: Any, after: Any) -> Any:
+        """A list that becomes longer in every iteration is as long as there are iterations, where that is known."""
+        assert self.source is not None
+        return None if isinstance(self.source.length, int) and not is_undecided(after) else super().grow(before, after)
+
+    def stop(self, broken: Any) -> bool:
+        """Whether the loop was left for certain."""
+        if isinstance(broken, Tensor) and not self.data:
+            self.passed += 1
+            if self.passed > MOST_ROWS:
+                raise UnsafeCall("a loop that a condition on a tensor leaves has no other end", where=self.where)
+        return broken is True and not self.data
+

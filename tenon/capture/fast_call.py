@@ -1,0 +1,379 @@
+"""A capture and a call that it was right for -> a short way for the calls that follow, most of it machine code.
+
+One native pass looks at everything that such a call depends on: that the arguments have these types, that every value
+and tensor from outside is what it was, that no argument is a tensor from outside.  A quick program runs in that same
+pass.  A call that is different in anything goes the long way (`tenon.jit`), which knows why and captures if need be.
+
+A tensor that the program assigns and that nobody else holds is updated in its own memory: nobody else can have its
+state or its array, which their reference counts tell.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from itertools import chain
+from operator import itemgetter, not_
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenon.atomic import at_once, later
+from tenon.buffer_ownership import EXPORTS
+from tenon.capture.argument_roots import reference
+from tenon.capture.captured import Captured
+from tenon.capture.constant_weights import WithConstants, given, late_program
+from tenon.capture.epilogue import epilogue
+from tenon.capture.guard_places import NUMBERS
+from tenon.capture.lent import Lending, Lent
+from tenon.capture.prologue import Prologue
+from tenon.capture.pytree import LEAF, Structure, unfold
+from tenon.capture.replay import run
+from tenon.capture.result_leaves import FromGraph
+from tenon.capture.settle import Results, Settlement, Stopped
+from tenon.capture.trace import Argument, GradientOf, Held, Source
+from tenon.cpython import object_layout
+from tenon.gc_control import COLLECTOR
+from tenon.in_place import Loan, UpdatedState
+from tenon.locks import unforked
+from tenon.records import replace
+from tenon.runtime.buffer_pool import SMALLEST, Lease, take
+from tenon.tensor import Tensor, asarray, fresh
+from tenon.tensor_state import TensorState
+
+if TYPE_CHECKING:
+    from tenon.cpython.guard_table import Input, Slots
+    from tenon.cpython.jit_fast_call import Calls
+
+MISS = object()
+CONTIGUOUS_AND_ALIGNED = 0x101      # of ndarray.flags
+Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> Call | None:
+    """What makes calls like this one, which went well, or says MISS; None where there is no such way."""
+    if not object_layout.READABLE or captured.uses_containers or \
+            not hasattr(late_program(captured.program), "quick_frame"):
+        return None
+    prologue = captured.prologue
+    further = () if prologue is None else prologue(leaves)
+    if further is None:
+        return None
+    own, leaves = len(leaves), (*leaves, *further)
+    distinct = len(set(map(id, leaves)))
+    if len({id(x) for x in leaves if isinstance(x, Tensor)}) < sum(isinstance(x, Tensor) for x in leaves):
+        return None                     # two arguments are one tensor
+    maker = _Maker(captured, leaves, own)
+    made, outside = maker.make(), captured.outside
+    if made is None:
+        return None
+    if captured.leaves_of_tape:
+        made = _for_leaves(captured.leaves_of_tape, made)
+    if prologue is not None:
+        return _with_leaves(structure, _read_anew(prologue, made, leaves, outside), captured.apart)
+    if maker.answer is not None and distinct == len(leaves) and _is_plain(structure):
+        return maker.answer if not outside else _apart_from(outside, maker.answer)
+    several = len(leaves) > 1
+
+    def call(given: tuple[Any, ...]) -> Any:
+        if outside and not outside.isdisjoint(map(id, given)):
+            return MISS
+        if several and len(set(map(id, given))) != distinct:
+            return MISS
+        return made(given)
+    return _with_leaves(structure, call if outside or several else made, captured.apart)
+
+
+def _for_leaves(places: Sequence[int], made: Callable[[tuple[Any, ...]], Any]) -> Callable[[tuple[Any, ...]], Any]:
+    """The call, where these arguments were not computed from others."""
+    def call(given: tuple[Any, ...]) -> Any:
+        for k in places:
+            if given[k].own.node is not None:
+                return MISS
+        return made(given)
+    return call
+
+
+def _read_anew(prologue: Prologue, made: Callable[[tuple[Any, ...]], Any], leaves: Sequence[Any],
+               outside: frozenset[int]) -> Callable[[tuple[Any, ...]], Any]:
+    """The call, with what is read anew behind its own arguments; its tensors must be apart from one another."""
+    tensors = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
+    pick = itemgetter(*tensors) if len(tensors) > 1 else None
+
+    def call(given: tuple[Any, ...]) -> Any:
+        further = prologue(given)
+        if further is None:
+            return MISS
+        given = (*given, *further)
+        if outside and not outside.isdisjoint(map(id, given)):
+            return MISS
+        if pick is not None and len(set(map(id, pick(given)))) != len(tensors):
+            return MISS
+        return made(given)
+    return call
+
+
+def make_ready() -> None:
+    """Let another thread make the native functions of short ways, while a first program is compiled: the second call
+    would wait for LLVM, and take the memory again that is given back once the program is there.  Nothing is lost but
+    that where the system has no more threads, or Python is about to end."""
+    if object_layout.READABLE and not _ready.is_set():
+        with suppress(RuntimeError):
+            Thread(target=_load_natives, name="tenon-compile").start()
+
+
+def _load_natives() -> None:
+    with COLLECTOR:
+        with unforked:
+            from tenon.capture.native_guards import GuardConditions  # noqa: F401  # a second call loads it
+            from tenon.cpython.jit_fast_call import library  # local: LLVM is slow to load, and not always needed
+        library(_slots())
+        _ready.set()
+
+
+_ready = Event()
+
+
+def _is_plain(structure: Structure) -> bool:
+    """Whether the leaves of a call are its positional arguments."""
+    positional, named = structure.children
+    return not named.children and all(child is LEAF for child in positional.children)
+
+
+def _apart_from(outside: frozenset[int], call: Call) -> Call:
+    """The call, for arguments that are none of the tensors from outside."""
+    def apart(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return call(args, keywords) if outside.isdisjoint(map(id, args)) else MISS
+    return apart
+
+
+def _with_leaves(structure: Structure, call: Callable[[tuple[Any, ...]], Any], apart: frozenset[int]) -> Call:
+    """A function of a call's arguments that gives their leaves to `call`, and says MISS where the structure differs."""
+    positional, named = structure.children
+    count, names = len(positional.children), named.labels
+
+    def plain(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return call(args) if len(args) == count and not keywords else MISS
+
+    def with_names(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        same = len(args) == count and tuple(keywords) == names
+        return call((*args, *keywords.values())) if same else MISS
+
+    def nested(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        leaves, found, containers = unfold((args, keywords))
+        return call(tuple(leaves)) if found == structure and apart.isdisjoint(map(id, containers)) else MISS
+    if any(child is not LEAF for child in (*positional.children, *named.children)):
+        return nested
+    return with_names if names else plain
+
+
+class _Maker:
+    """Collects the conditions of a capture, and what is done where they hold."""
+
+    def __init__(self, captured: Captured, leaves: Sequence[Any], own: int):
+        with unforked:
+            from tenon.capture.native_guards import GuardConditions
+            from tenon.cpython import guard_table, jit_fast_call  # local: LLVM is slow to load, and not always needed
+        self.native, self.calls, self.captured = guard_table, jit_fast_call, captured
+        self.answer: Call | None = None                         # the call that is one builtin, if there is one
+        self.leaves, self.own = leaves, own                     # the first `own` are the call's arguments
+        values = dict(captured.values)
+        self.free = {k for k, x in enumerate(leaves) if k >= own or (type(x) in NUMBERS and k not in values)}
+        self.tensors = tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
+        self.guards = GuardConditions(captured.guards)
+        kept = [x for k, x in enumerate(leaves) if not isinstance(x, (Tensor, np.ndarray)) and k not in self.free
+                and reference(x) is None]
+        self.arrays: list[Any] = [x.own.payload for x in captured.inputs.holders(self.tensors)]
+        program = captured.program
+        self.ready = program.ready_for(self.arrays) if isinstance(program, WithConstants) else None
+        self.kept: list[Any] = [kept, self.guards.kept, self.ready]     # what the tables point to
+
+    def make(self) -> Callable[[tuple[Any, ...]], Any] | None:
+        inputs = self.inputs()
+        if inputs is None:
+            return None
+        quick = None if self.captured.differentiable else self.quick(inputs)
+        return quick or self.checked(inputs)
+
+    # ------------------------------------------------------------ the conditions
+
+    def inputs(self) -> list[Input] | None:
+        """A row for everything that is read or looked at; None where something cannot be described."""
+        rows = [self.row(source, self.place(k)) for k, source in enumerate(self.captured.sources)]
+        for k, array in self.ready.watched if self.ready else ():
+            row = rows[k]
+            rows[k] = None if row is None else replace(row, array=id(array))
+        read = {id(source.holder) for source in self.captured.sources if isinstance(source, Held)}
+        rows += [self.row(Held(x), self.native.ANY) for x, *_ in self.captured.held if id(x) not in read]
+        rows += [self.identity(k, x) for k, x in self.captured.same]
+        rows += [self.identity(k, x) for k, x in enumerate(self.leaves)
+                 if not isinstance(x, (Tensor, np.ndarray)) and k not in self.free]
+        return None if None in rows else rows  # type: ignore[return-value]
+
+    def place(self, k: int) -> int:
+        """Where an input stands among the arguments of the program that is run."""
+        reads = self.ready.parts.reads if self.ready else range(len(self.arrays))
+        return reads.index(k) if k in reads else self.native.ANY
+
+    def row(self, source: Source, place: int) -> Input | None:
+        """What is looked at of the tensor or array that a source stands for."""
+        base = source.source if isinstance(source, GradientOf) else source
+        holder = self.leaves[base.position] if isinstance(base, Argument) else base.holder
+        kind, flag, grad = self.native.PLAIN, 0, None
+        array: Any = holder
+        if isinstance(holder, Tensor):
+            own = holder.own
+            kind, flag, grad, array = self.native.TENSOR, id(bool(own.requires_grad)), own.grad, own.payload
+        if isinstance(source, GradientOf):
+            kind, array = self.native.GRADIENT, getattr(getattr(grad, "own", None), "payload", None)
+        if not isinstance(array, np.ndarray):
+            return None
+        shape = np.array(array.shape, np.int64)
+        self.kept += shape, array.dtype
+        leaf = base.position if isinstance(base, Argument) else -1
+        return self.native.Input(
+            0 if leaf >= 0 else id(holder), max(leaf, 0), id(type(holder)), kind, flag,
+            self.native.ANY if kind == self.native.PLAIN else int(grad is not None), id(array.dtype), array.ndim,
+            shape.ctypes.data, CONTIGUOUS_AND_ALIGNED if place >= 0 else 0, place, 0, id(type(grad)))
+
+    def identity(self, leaf: int, x: Any) -> Input:
+        """The condition that a leaf is this object."""
+        return self.native.Input(0, leaf, id(type(x)), self.native.PLAIN, id(x), self.native.ANY, 0, 0, 0, 0,
+                                 self.native.ANY, 0, 0)
+
+    def table(self, inputs: Sequence[Input], frame: Any = None, places: Sequence[int] = (),
+              loans: Sequence[Loan] = ()) -> Calls:
+        conditions, run = self.guards.native, None
+        if frame is not None:
+            run = self.calls.Run(frame.objects_at, len(frame.objects), frame.address, places,
+                                 frame.pool, frame.takes_long,
+                                 (frame.statuses.ctypes.data, len(frame.statuses)),
+                                 loans, (id(UpdatedState), id(TensorState)))
+            conditions = replace(conditions, words=[*conditions.words, *frame.conditions])
+        return self.calls.Calls(_slots(), conditions, inputs, Lease, (frame, self.kept), run)
+
+    # ------------------------------------------------------------ what is done where they hold
+
+    def checked(self, inputs: Sequence[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Look at everything natively, then run as ever."""
+        looked = [replace(row, place=self.native.ANY, flags=0, array=0) for row in inputs]
+        check, rest, captured = self.table(looked).check, self.guards.rest, self.captured
+        if not check(tuple(self.leaves)):
+            return None
+        arrays = any(isinstance(x, np.ndarray) for x in self.leaves)
+
+        def call(leaves: tuple[Any, ...]) -> Any:
+            if not check(leaves) or (rest is not None and not rest.hold()):
+                return MISS
+            try:
+                return run(captured, _as_tensors(leaves) if arrays else leaves)
+            except Stopped:
+                return MISS         # nothing was changed; the long way fails too, and knows what to do
+        return call
+
+    def quick(self, inputs: list[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Look at everything and run the program in one native call."""
+        ready, arrays, program = self.ready, self.arrays, late_program(self.captured.program)
+        arrays = given(ready, arrays) if ready else arrays
+        frame = program.quick_frame(arrays, [self.place(k) for k in self.captured.donations])
+        reads = ready.parts.reads if ready else range(len(arrays))
+        if frame is not None and not _only_updates(frame, reads, self.captured):
+            frame = program.quick_frame(arrays)
+        if frame is None:
+            return None
+        if ready:
+            self.guards.native.words.append((EXPORTS.ctypes.data, ready.exports))
+            for k, array in enumerate(ready.made, len(ready.parts.reads)):
+                frame.objects[k] = id(array)
+        taken = {donor for _, _, donor in frame.layout.results if donor is not None}
+        lent = [k for k, row in enumerate(inputs) if row.place in taken]
+        for number, k in enumerate(lent, 1):
+            inputs[k] = replace(inputs[k], alone=number)
+        donors = [None if donor is None else reads[donor] for _, _, donor in frame.layout.results]
+        places = [len(arrays) + k for k, donor in enumerate(donors) if donor is None]
+        made = [(shape, dtype) for shape, dtype, donor in frame.layout.results if donor is None]
+        loans = [Loan(frame.phase) for _ in lent]
+        return self.quick_call(self.table(inputs, frame, places, loans), places, made, donors)
+
+    def quick_call(self, calls: Calls, new: Sequence[int], made: Sequence[Any],
+                   donors: Sequence[int | None]) -> Callable[[tuple[Any, ...]], Any]:
+        captured, rest, call, lent = self.captured, self.guards.rest, calls.call, Lending(self.captured, donors)
+        empties = [np.empty if math.prod(shape) * dtype.itemsize < SMALLEST else take for shape, dtype in made]
+        output = captured.output
+        leaf = output.leaves[0] if output.structure is LEAF else None
+        plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (
+            leaf.requires_grad or leaf.number or leaf.grad or leaf.kind)
+        if plain and len(made) == 1 and not (lent.changes or captured.effects or captured.output_effects):
+            ((shape, dtype), *_), (empty, *_) = made, empties
+            if rest is None:
+                self.answer = calls.answer(self.calls.Answer(
+                    len(self.leaves), empty, shape, dtype, new[0], Tensor, TensorState, MISS))
+
+            def one(leaves: tuple[Any, ...]) -> Any:
+                array = empty(shape, dtype)
+                if (rest is None or rest.hold()) and call(leaves, (array,)):
+                    return fresh(array)
+                return MISS
+            return one
+        arrays, in_place = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own]), any(lent.lenders)
+        end = None if lent.changes or captured.failed is not None else epilogue(
+            captured, [-1 if lender else place for lender, place in zip(lent.lenders, lent.new, strict=True)],
+            in_place, call, MISS)
+
+        def new_arrays() -> tuple[np.ndarray, ...]:
+            return tuple([empty(shape, dtype) for (shape, dtype), empty in zip(made, empties, strict=True)])
+
+        def simple(leaves: tuple[Any, ...]) -> Any:
+            assert end is not None
+            return end(leaves, new_arrays()) if rest is None or rest.hold() else MISS
+
+        def several(leaves: tuple[Any, ...]) -> Any:
+            """The program writes in new memory: what is stored is looked for behind it."""
+            new = new_arrays()
+            if not ((rest is None or rest.hold()) and call(leaves, new)):
+                return MISS
+            settlement = Settlement(captured, _as_tensors(leaves) if arrays else leaves, captured.changes)
+            try:
+                at_once(settlement.stores(Results(new)) or ())
+            except Stopped:         # the long way deals with it
+                return MISS
+            return settlement.value()
+
+        def updating(leaves: tuple[Any, ...]) -> Any:
+            """It writes in that of tensors too: what is stored is known before, and done where it ends."""
+            new = new_arrays()
+            if rest is not None and not rest.hold():
+                return MISS
+            tensors = _as_tensors(leaves) if arrays else leaves
+            settlement, results = Settlement(captured, tensors, lent.changes), Lent(lent, new, tensors)
+            try:
+                stores = settlement.stores(results)
+            except Stopped:
+                return MISS
+            unless = chain(map(not_, later(call, leaves, new)), results.marks())
+            return settlement.value() if at_once(stores or (), unless) else MISS
+        return simple if end is not None else updating if in_place else several
+
+
+def _only_updates(frame: Any, reads: Sequence[int], captured: Captured) -> bool:
+    """Whether results take no memory but that of the tensors they are assigned to."""
+    updates = set(captured.updates)
+    return all(donor is None or (reads[donor], k) in updates
+               for k, (_, _, donor) in enumerate(frame.layout.results))
+
+
+def _as_tensors(leaves: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
+
+
+@cache
+def _slots() -> Slots:
+    with unforked:
+        from tenon.cpython.guard_table import Slots  # local: as above
+    names = "payload", "requires_grad", "grad", "node", "index"
+    state = [object_layout.slot_offset(TensorState, name) for name in names]
+    loan = [object_layout.slot_offset(Loan, name) for name in ("array", "copy")]
+    return Slots(object_layout.slot_offset(Tensor, "own"), *state, *loan)

@@ -1,0 +1,250 @@
+"""A function that has returned -> its capture: what it leaves behind as results of the graph, and places for them."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+from tenon.capture.argument_roots import on_argument, roots_of
+from tenon.capture.captured import Captured, Inputs
+from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.collect_results import Left
+from tenon.capture.conditional_gradients import goes_through_released, use
+from tenon.capture.convert.tensor_list import FirstRows, Several
+from tenon.capture.convert.union_value import Choice
+from tenon.capture.effects import MISSING, Effect
+from tenon.capture.guard_discovery import Reach
+from tenon.capture.guard_places import NUMBERS
+from tenon.capture.guards import is_atom
+from tenon.capture.leaf_keys import aliases, leaf_key
+from tenon.capture.moving import Moving
+from tenon.capture.output_effects import OutputEffects, Text, closed
+from tenon.capture.result_leaves import (
+    FromArguments,
+    FromContainers,
+    FromGraph,
+    FromOutside,
+    FromSize,
+    Nest,
+    OneOf,
+    RowsOf,
+    Written,
+)
+from tenon.capture.runtime_numbers import Number, one_kind
+from tenon.capture.sightings import Sightings
+from tenon.capture.symbolic_numbers import SymNumber
+from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
+from tenon.dims import SymbolicDim, is_by_data
+from tenon.graph.ir import SIZES, Graph, Value
+from tenon.records import replace
+from tenon.size_assumptions import Assumptions
+from tenon.tensor import Tensor
+from tenon.tensor_state import TensorState
+from tenon.types import TensorType
+
+SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
+
+
+def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
+             known: Container[int], arguments: Sequence[Any], assumptions: Assumptions, moving: Moving,
+             sightings: Sightings) -> Captured:
+    """Everything the captured call leaves behind, as results of the graph and places for them.
+
+    `arguments` are the containers among them.  Raises UnsafeCall when the function leaves an object that is new in
+    every call, and not among those `known` before.
+    """
+    left = Left(known, (result, *(change.value for change in changes)) if changes else result)
+    if any(type(key) is SymNumber for key in [*(change.key for change in changes), *left.structure.all_labels()]):
+        raise UnsafeCall("a number that changes is a key")
+    leaves = _Leaves(capture, moving, left, known, arguments)
+    output = Nest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
+    effects = [(change, number) if (number := leaves.numbers.get(id(change.holder))) is not None else
+               on_argument(change, leaves.roots) for change in changes]
+    assigned, gradients = leaves.stores()
+    differentiable = any(leaves.carries(x.own) for x in leaves.tracked) or any(carries for _, _, carries in assigned)
+    failed = None if capture.failed is False else leaves.index_of(capture.failed)
+    output_effects = leaves.output_effects()
+    ends = leaves.ends()
+    with capturing(capture):
+        _refuse_new_leaves(leaves.tracked, ends)
+        flowing = [leaves.values[p] for x in ends if isinstance(p := x.payload, Value) and p in leaves.values]
+        there = {source: leaves.index_of(flag) for source, flag in capture.gradients_by_data(ends).items()}
+    graph, sources = capture.finish(list(leaves.values))
+    if assumptions.by_data:
+        graph.notes = {SIZES: assumptions.by_data}
+    held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None, seen.start.type)
+            for seen in capture.seen.values() if isinstance(seen.source, Held)]
+    same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
+            if isinstance(seen.source, Argument) and key in reach.tensors]
+    further = moving.further()
+    listed = [*moving.leaves, *(x for _, x in moving.tensors)]
+    outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
+    constants = () if capture.recorded or differentiable or capture.sized else _constants(sources, assigned)
+    by_data = tuple((k, there[id(source)]) for k, source in enumerate(sources) if id(source) in there)
+    wanted = _wanted(capture, graph, sources, flowing)
+    return Captured(graph, sources, [*types, *further.types], reach.guards(leaves.roots), assumptions, output, assigned,
+                    gradients, effects, _flags(capture), differentiable, wanted, held, same, Inputs(sources),
+                    frozenset(outside), _apart(reach, changes, leaves.numbers), frozenset(reach.codes or ()),
+                    constants, by_data, output_effects, failed,
+                    values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in NUMBERS),
+                    prologue=further.prologue(), further=further,
+                    found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed),
+                    sightings=sightings, derived=capture.gradients)
+
+
+class _Leaves:
+    """What the leaves of results and effects are to a call: results of the graph, tensors from outside, values."""
+
+    def __init__(self, capture: Capture, moving: Moving, left: Left, known: Container[int], arguments: Sequence[Any]):
+        self.capture, self.moving, self.left, self.known = capture, moving, left, known
+        self.values: dict[Value, int] = {}      # the results of the graph
+        self.tracked: list[Tensor] = []
+        self.numbers = {id(x): k for k, x in enumerate(arguments)}
+        self.roots = roots_of(moving.leaves)
+        self._released: dict[Any, bool] = {}
+        self._gradients = {id(seen.state.grad): seen for seen in capture.seen.values() if seen.state.grad is not None}
+
+    def index_of(self, tensor: Tensor) -> int:
+        """Which result of the graph a tensor is."""
+        payload = tensor.own.payload
+        assert isinstance(payload, Value)
+        return self.values.setdefault(payload, len(self.values))
+
+    def one_of(self, x: Choice) -> OneOf:
+        """A value that is one of several."""
+        return OneOf(tuple((self.leaf(p), self.left.opened_later(y, self.leaf)) for p, y in x.options))
+
+    def leaf(self, x: Any) -> Any:
+        """What a leaf is to a call."""
+        seen = self.capture.seen
+        if id(x) in seen:
+            return FromOutside(seen[id(x)].source)
+        if id(x) in self.numbers:
+            return FromContainers(self.numbers[id(x)])
+        if id(x) in self._gradients:
+            source = self._gradients[id(x)].source
+            assert not isinstance(source, GradientOf)
+            return FromOutside(GradientOf(source))
+        if issubclass(type(x), SymbolicDim):
+            return self._counted(x) if is_by_data(x) else FromSize(x)
+        if type(x) is SymNumber:
+            return x.value if x.numbers.is_settled(x) else self.result(x)
+        if type(x) in (Several, FirstRows):
+            rows = x.rows if type(x) is Several else (x.rows,)
+            return RowsOf(tuple(map(self.leaf, rows)), self.leaf(x.count), x.form if type(x) is Several else None)
+        if id(x) in self.left.shared:
+            return self.left.share(x, self.leaf)
+        if type(x) is Choice:
+            return self.one_of(x)
+        return self._made(x) if isinstance(x, Tensor) and isinstance(x.own.payload, Value) else self._plain(x)
+
+    def _counted(self, x: SymbolicDim) -> FromGraph:
+        """A size that the data decide."""
+        with capturing(self.capture):
+            return self._made(self.capture.seen_by_user(x))
+
+    def result(self, x: SymNumber) -> FromArguments:
+        """A number that is computed before the graph runs."""
+        return FromArguments(self.moving.result(x))
+
+    def output_effects(self) -> OutputEffects | None:
+        """What the function printed."""
+        found = list(enumerate(self.capture.output_effects))
+        if not found:
+            return None
+        always = [(k, replace(x, leaves=tuple(map(self.given, x.leaves)))) for k, x in found if not x.noted]
+        return OutputEffects(tuple(always), {k: x for k, x in found if x.noted})
+
+    def given(self, x: Any) -> Any:
+        """What belongs into a text: a number or size, or a tensor as it was then."""
+        if not isinstance(x, Tensor):
+            return self.leaf(x)
+        number = type(x) is Number
+        return FromGraph(self.index_of(x), x.own.requires_grad and not number, False, number=number,
+                         kind=None if type(x) in (Tensor, Number) else type(x), is_leaf=True)
+
+    def _written(self, text: Text) -> Written:
+        given: list[Any] = []
+        form = closed(text, given)
+        return Written(form, tuple(map(self.given, given)))
+
+    def _plain(self, x: Any) -> Any:
+        if type(x) is Text:
+            return self._written(x)
+        if id(x) in self.roots:
+            return FromArguments(self.roots[id(x)])
+        if not (is_atom(x) or id(x) in self.known or x is MISSING or isinstance(x, SHARED)):
+            raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
+        return x
+
+    def _made(self, x: Tensor) -> FromGraph:
+        """A tensor that the function made."""
+        self.tracked.append(one_kind(x))
+        node, own = x.own.node, type(x) not in (Tensor, Number)
+        if own and getattr(x, "__dict__", None):
+            raise UnsafeCall(f"the function makes a tensor of class {type(x).__name__}, which has attributes")
+        return FromGraph(self.index_of(x), x.own.requires_grad, node is not None and not self.carries(x.own),
+                         self.left.name(x), x.weak is not None, type(x) if own else None, node is None,
+                         None if x.own.grad is None else self.leaf(x.own.grad))
+
+    def stores(self) -> tuple[list[tuple[Source, int, bool]], list[tuple[Source, int | OneOf | None]]]:
+        """The tensors from outside that get new elements (and whether these carry a gradient), or another `.grad`."""
+        assigned: list[tuple[Source, int, bool]] = []
+        gradients: list[tuple[Source, int | OneOf | None]] = []
+        for seen in self.capture.seen.values():
+            if seen.assigned:
+                payload = seen.state.payload
+                assert isinstance(payload, Value)
+                index = self.values.setdefault(payload, len(self.values))
+                assigned.append((seen.source, index, self.carries(seen.state)))
+            if seen.grad_changed:
+                kept: Any = seen.state.grad
+                gradients.append((seen.source, self.one_of(kept) if type(kept) is Choice else
+                                  None if kept is None else self.index_of(kept)))
+        return assigned, gradients
+
+    def ends(self) -> list[Tensor]:
+        """The tensors from which gradients flow back through the call."""
+        outside = [seen.tensor for seen in self.capture.seen.values() if seen.assigned and self.carries(seen.state)]
+        return [x for x in self.tracked if self.carries(x.own)] + outside
+
+    def carries(self, state: TensorState) -> bool:
+        """Whether a gradient can flow back: there is a tape, and backward() has not been through any of it."""
+        return state.node is not None and not goes_through_released(state.node, self._released, self.capture.released)
+
+
+def _flags(capture: Capture) -> list[tuple[Source, bool]]:
+    """The tensors from outside whose `requires_grad` is set."""
+    return [(seen.source, seen.state.requires_grad) for seen in capture.seen.values()
+            if seen.state.requires_grad != seen.tensor.own.requires_grad]
+
+
+def _wanted(capture: Capture, graph: Graph, sources: Sequence[Source], flowing: Sequence[int]) -> tuple[int, ...]:
+    """The inputs that require a gradient, and may get one."""
+    requiring = {id(seen.source) for seen in capture.seen.values() if seen.tensor.own.requires_grad}
+    return tuple(k for k, source in enumerate(sources) if id(source) in requiring and any(
+        use(graph, k, result) is not False for result in flowing))
+
+
+def _apart(reach: Reach, changes: Sequence[Effect], arguments: Mapping[int, int]) -> frozenset[int]:
+    """The identities of what must not be a container among the arguments."""
+    found = {id(g.holder) for g in reach.groups}.union(id(change.holder) for change in changes)
+    return frozenset(found.difference(arguments)) if arguments else frozenset()
+
+
+def _refuse_new_leaves(left: Sequence[Tensor], ends: Sequence[Tensor]) -> None:
+    """A call on the tape gives gradients to its inputs, not to a leaf that the function made and left."""
+    made = {id(x) for x in left if x.node is None and x.requires_grad}
+    for end in ends if made else ():
+        nodes = [] if end.node is None else end.node.tape()
+        if any(id(x.slot) in made for node in nodes for x in node.inputs if isinstance(x, Tensor) and x.requires_grad):
+            raise UnsafeCall("the function leaves a tensor that requires a gradient, beside what it computed from it",
+                             passing=True)
+
+
+def _constants(sources: Sequence[Source], assigned: Sequence[tuple[Source, int, bool]]) -> tuple[int, ...]:
+    """The inputs that every call finds as they are and leaves so: tensors from outside, such as weights."""
+    own = {id(source) for source, _, _ in assigned}
+    return tuple(k for k, source in enumerate(sources) if isinstance(source, Held) and id(source) not in own
+                 and (source.own or isinstance(source.holder, Tensor)))

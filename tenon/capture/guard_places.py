@@ -1,0 +1,169 @@
+"""Guards -> the places where their values stand, one by one: an entry of a dictionary, an item, a cell, an attribute.
+
+A place can be read, and be given another value for the time of a capture.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+from tenon.capture.argument_roots import direct, reference
+from tenon.capture.effects import Effect, read_slot
+from tenon.capture.guard_readers import (
+    attribute_of,
+    cell_contents,
+    cell_of,
+    item_of,
+    keys_of,
+    length,
+    read_slots,
+    slot_of,
+)
+from tenon.capture.guards import Group, same_atom
+from tenon.records import dataclass
+from tenon.tensor import Tensor
+
+ARGUMENT, ENTRY, ITEM, CELL, SLOT, CLASS = "argument", "entry", "item", "cell", "slot", "class"
+LENGTH = "length"       # of a list, which is no place to put something
+PART = "part"           # an item of the tuple in the place that is the holder; neither is this
+NUMBERS = (int, float)
+RELIED = {attribute_of: ENTRY, slot_of: SLOT, item_of: ENTRY, cell_of: CELL}
+Key = tuple[str, int, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """Where a value stands; of an argument, `key` is the number of the leaf."""
+
+    kind: str
+    holder: Any
+    key: Any
+    path: str = ""
+
+    @property
+    def name(self) -> Key:
+        """What tells places apart."""
+        return self.kind, id(self.holder), self.key
+
+    def read(self) -> Any:
+        """The value that stands there."""
+        if self.kind == CELL:
+            return self.holder.cell_contents
+        if self.kind == LENGTH:
+            return len(self.holder)
+        if self.kind == PART:
+            return self.holder.read()[self.key]
+        if self.kind == SLOT:
+            return read_slot(self.holder, self.key)
+        return vars(self.holder)[self.key] if self.kind == CLASS else self.holder[self.key]
+
+    def put(self, value: Any) -> None:
+        """Let another value stand there."""
+        if self.kind in (SLOT, CELL):
+            Effect(self.kind, self.holder, self.key, None).make(value)
+        elif self.kind == CLASS:
+            type.__setattr__(self.holder, self.key, value)
+        elif isinstance(self.holder, dict):
+            dict.__setitem__(self.holder, self.key, value)
+        else:
+            self.holder[self.key] = value
+
+
+def places_of(group: Group) -> Sequence[Place]:
+    """The places that a group reads, in order; none for what is read in another way."""
+    group = direct(group)
+    holder, read = group.holder, group.read
+    kind, keys = "", ()     # type: str, Sequence[Any]
+    if isinstance(read, itemgetter):
+        kind, keys = CLASS if group.owner is not None else ENTRY, read.__reduce__()[1]
+        holder = holder if group.owner is None else group.owner
+    elif read is iter and isinstance(holder, (list, deque)):
+        kind, keys = ITEM, range(len(group.expected))
+    elif read is dict.values:
+        kind, keys = ENTRY, tuple(holder)
+    elif read is length:
+        kind, keys = LENGTH, (None,)
+    elif read is cell_contents:
+        kind, keys = CELL, (None,)
+    elif isinstance(read, partial) and read.func is read_slots:
+        kind, keys = SLOT, read.args[0]
+    elif isinstance(read, partial) and read.func in RELIED:
+        kind, keys = RELIED[read.func], read.args
+        if read.func is attribute_of:
+            kind, holder = (CLASS, holder) if isinstance(holder, type) else (ENTRY, vars(holder))
+    return [Place(kind, holder, key, group.path) for key in keys] if len(keys) == len(group.expected) else []
+
+
+def changed(groups: Sequence[Group]) -> Iterator[tuple[Place, Any]]:
+    """The places where another number, or another tensor, stands than when the guards were made, and which that was.
+    """
+    for group in groups:
+        for place, expected in zip(places_of(group), group.expected, strict=False):
+            if type(expected) not in (*NUMBERS, tuple) and not isinstance(expected, Tensor):
+                continue
+            try:
+                value = place.read()
+            except Exception:       # which is gone
+                continue
+            if type(value) is type(expected) and not same_atom(value, expected):
+                yield place, expected
+
+
+def swapped(groups: Sequence[Group]) -> Iterator[tuple[Place, Any]]:
+    """The places where another object of the same class stands than when the guards were made, and which that was."""
+    for group in groups:
+        for place, expected in zip(places_of(group), group.expected, strict=False):
+            if reference(expected) is not None:
+                try:
+                    value = place.read()
+                except Exception:
+                    continue
+                if value is not expected and type(value) is type(expected):
+                    yield place, expected
+
+
+def group_at(place: Place, value: Any) -> Group:
+    """The condition that this object stands in a place."""
+    if place.kind == CELL:
+        return Group(cell_contents, place.holder, (value,), place.path)
+    if place.kind == SLOT:
+        return Group(partial(read_slots, (place.key,)), place.holder, (value,), place.path)
+    owner = place.holder if place.kind == CLASS else None
+    return Group(itemgetter(place.key, place.key), place.holder if owner is None else vars(owner), (value, value),
+                 place.path, owner=owner)
+
+
+def without(groups: Sequence[Group], moved: Collection[Key]) -> list[Group]:
+    """Conditions, but for those on what stands in the places `moved`."""
+    tables = {holder for _, holder, _ in moved}
+    found = []
+    for group in groups:
+        if group.read is dict.keys and id(group.holder) in tables:      # whose items are set all the time
+            found.append(Group(keys_of, group.holder, group.expected, group.path, sized=True))
+        else:
+            found += _without(group, moved)
+    return found
+
+
+def _without(group: Group, moved: Collection[Key]) -> list[Group]:
+    places = places_of(group)
+    kept = [k for k, place in enumerate(places) if place.name not in moved]
+    if len(kept) == len(places):
+        return [group]
+    keys = tuple(places[k].key for k in kept)
+    expected = tuple(group.expected[k] for k in kept)
+    labels = tuple(group.labels[min(k, len(group.labels) - 1)] for k in kept) if group.labels else ()
+    found: list[Group] = []
+    if group.sized:
+        found.append(Group(length, group.holder, length(group.holder), f"length of {group.path}"))
+    if keys and isinstance(group.read, partial) and group.read.func is read_slots:
+        found.append(Group(partial(read_slots, keys), group.holder, expected, group.path, labels))
+    elif keys:
+        read = itemgetter(*keys) if len(keys) > 1 else itemgetter(keys[0], keys[0])
+        found.append(Group(read, group.holder, expected if len(keys) > 1 else expected * 2, group.path, labels,
+                           owner=group.owner))
+    return found

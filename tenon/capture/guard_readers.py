@@ -1,0 +1,129 @@
+"""What guards compare: a holder -> a tuple of what it holds; and how some of it is put back."""
+
+from __future__ import annotations
+
+import array
+import contextvars
+import gc
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from tenon.capture import effects
+from tenon.capture.code_names import module_of
+from tenon.capture.guards import MISSING
+
+FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
+BUILTINS = attrgetter("__builtins__")    # of a function: a dictionary
+PARTIAL = attrgetter("func", "args", "keywords")
+
+
+def attribute_of(key: str, holder: Any) -> tuple[Any, ...]:
+    return (vars(holder).get(key, effects.MISSING),)
+
+
+def slot_of(key: str, holder: Any) -> tuple[Any, ...]:
+    return (effects.read_slot(holder, key),)
+
+
+def item_of(key: Any, holder: dict[Any, Any]) -> tuple[Any, ...]:
+    return (holder.get(key, effects.MISSING),)
+
+
+def cell_of(key: None, holder: Any) -> tuple[Any, ...]:
+    try:
+        return (holder.cell_contents,)
+    except ValueError:
+        return (effects.MISSING,)
+
+
+def length(holder: Any) -> tuple[int]:
+    return (len(holder),)
+
+
+def keys_of(holder: Any) -> tuple[Any, ...]:
+    return tuple(dict.keys(holder))
+
+
+def slot_names(cls: type) -> tuple[str, ...]:
+    slots = vars(cls).get("__slots__", ())
+    listed = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(s for s in listed if not s.startswith("__")) if not module_of(cls).startswith("tenon.") else ()
+
+
+def read_slots(names: Sequence[str], holder: Any) -> tuple[Any, ...]:
+    return tuple([getattr(holder, name, MISSING) for name in names])
+
+
+def cell_contents(cell: Any) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return (MISSING,)
+
+
+def default_factory(holder: Any) -> tuple[Any, ...]:
+    return (holder.default_factory,)
+
+
+def set_default_factory(holder: Any, before: tuple[Any, ...]) -> None:
+    (holder.default_factory,) = before
+
+
+def bases(cls: type) -> tuple[Any, ...]:
+    return (cls.__mro__,)
+
+
+def kept_by(function: Any) -> list[Any]:
+    """The results that a cache of `functools` keeps, among other things; not its table, nor what links its entries."""
+    own = [x for x in gc.get_referents(function) if x is not vars(function) and x is not function.__wrapped__]
+    if not any(map(_is_link, own)):
+        return [x for table in own if type(table) is dict for x in table.values()]
+    return [x for x in own if not _is_link(x) and type(x) is not object
+            and not (type(x) is dict and x and all(map(_is_link, x.values())))]
+
+
+def _is_link(x: Any) -> bool:
+    return type(x).__name__ == "_lru_list_elem"
+
+
+def misses(function: Any) -> tuple[Any, ...]:
+    return (function.cache_info().misses,)
+
+
+def frozen(value: Any) -> tuple[Any, ...]:
+    return (frozenset(value),)
+
+
+def all_bytes(value: Any) -> tuple[Any, ...]:
+    return (bytes(value),)
+
+
+def refill(value: Any, before: bytes) -> None:
+    if isinstance(value, array.array):
+        del value[:]
+        value.frombytes(before)
+    else:
+        memoryview(value).cast("B")[:] = before
+
+
+def elements(value: np.ndarray) -> tuple[Any, ...]:
+    return (value.dtype.str, value.shape, value.tobytes())
+
+
+def generator_state(value: np.random.Generator) -> Any:
+    return value.bit_generator.state
+
+
+def set_generator_state(value: np.random.Generator, state: Any) -> None:
+    value.bit_generator.state = state
+
+
+def referent(value: Any) -> tuple[Any, ...]:
+    return (value(),)
+
+
+def value_of(value: contextvars.ContextVar[Any]) -> tuple[Any, ...]:
+    return (value.get(MISSING),)

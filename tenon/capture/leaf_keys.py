@@ -1,0 +1,32 @@
+"""The leaves of a call -> what makes calls different functions: types, flags, identities, plain values.
+
+Numbers are told apart by their type here: their values are compared capture by capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tenon.capture.guard_places import NUMBERS
+from tenon.capture.guards import is_atom
+from tenon.graph.structural_key import exactly
+from tenon.tensor import Tensor
+
+
+def leaf_key(leaf: Any) -> Any:
+    """What makes calls with other values of this leaf different functions."""
+    if isinstance(leaf, Tensor):
+        own = leaf.own
+        return (own.payload.dtype, own.payload.ndim, own.requires_grad, own.grad is None)
+    if isinstance(leaf, slice):
+        return (slice, *(exactly(x) if is_atom(x) else leaf_key(x) for x in (leaf.start, leaf.stop, leaf.step)))
+    if type(leaf) in NUMBERS:
+        return type(leaf)       # their values are compared capture by capture
+    return exactly(leaf) if is_atom(leaf) else (type(leaf), id(leaf))
+
+
+def aliases(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """Which tensors among the leaves are the same object."""
+    ids = [id(x) for x in leaves if isinstance(x, Tensor)]
+    return () if len(set(ids)) == len(ids) else tuple(ids.index(i) for i in ids)

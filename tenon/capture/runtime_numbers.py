@@ -1,0 +1,305 @@
+"""Python numbers that are known only when the graph runs: `k = 1` in one branch and `k = 2` in the other.
+
+A `Number` is a scalar of the graph that behaves as Python's own: it does not decide the type of a tensor that it meets,
+and arithmetic among numbers is Python's; where an integer grows beyond 64 bits, the call runs eagerly.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.symbolic_numbers import SymNumber
+from tenon.errors import DTypeError, user_location
+from tenon.graph.build import literal
+from tenon.ops.arithmetic import divide, floor_divide, negative, remainder, subtract
+from tenon.ops.comparison import isfinite, isnan, less, logical_and, logical_not, logical_or, not_equal, where
+from tenon.ops.creation import full
+from tenon.ops.shape import cast
+from tenon.tensor import Tensor
+from tenon.tensor_state import TensorState, recorder
+from tenon.types import DType, bool_, complex128, float64, int64
+
+KIND_OF = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+DTYPE_OF: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
+ORDER = (bool, int, float, complex)
+LARGEST = 2.0**62       # of an integer in the graph, beyond which float64 does not tell what fits 64 bits
+
+
+class Number(Tensor):
+    """A Python bool, int, float or complex that the graph computes."""
+
+    __slots__ = ("kinds", "weak")
+
+    def __init__(self, of: Tensor, kind: type | None = None, kinds: frozenset[type] = frozenset()):
+        self.weak: type = kind or KIND_OF[of.dtype.kind]
+        self.kinds = kinds      # where the data decide which kind of number it is, all of them
+        wanted = DTYPE_OF[self.weak]
+        own = (of if of.dtype is wanted else cast(strong(of), dtype=wanted)).state
+        # A number carries no gradient, whatever becomes of the tape of the tensor.
+        self.own = TensorState(own.payload) if own.requires_grad else own
+
+    def __bool__(self) -> bool:
+        return bool(strong(self))
+
+    def __float__(self) -> float:
+        return float(self._concrete("float()").item())
+
+    def __int__(self) -> int:
+        return int(self._concrete("int()").item())
+
+    def __index__(self) -> int:
+        return int(self._concrete("an index").item())
+
+    def as_size(self) -> Any:
+        """The symbolic size that it is."""
+        capture = recorder.get()
+        return self.__index__() if capture is None else capture.as_size(self)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits is not None:
+            return Number(strong(self).round(decimals=digits))
+        return number_of(strong(self).round(), int)
+
+    def __floor__(self) -> Number:
+        return number_of(strong(self).floor(), int)
+
+    def __ceil__(self) -> Number:
+        return number_of(strong(self).ceil(), int)
+
+    def __trunc__(self) -> Number:
+        return number_of(strong(self).trunc(), int)
+
+    def __invert__(self) -> Number:
+        return Number(subtract(-1, _as(self, int)))
+
+    def __neg__(self) -> Number:
+        return Number(negative(_as(self, int if self.weak is bool else self.weak)))
+
+    def __pos__(self) -> Number:
+        return self
+
+    def __abs__(self) -> Number:
+        return Number(abs(_as(self, int if self.weak is bool else self.weak)))
+
+    def __hash__(self) -> int:
+        return hash(self._concrete("a hash").item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._concrete("the text of a number").item(), spec)
+
+
+def strong(x: Tensor) -> Tensor:
+    """The same scalar as an ordinary tensor of its type."""
+    if type(x) is not Number:
+        return x
+    tensor = Tensor.__new__(Tensor)
+    tensor.own = x.own
+    return tensor
+
+
+def is_number(x: Any) -> bool:
+    """Whether this is a Python number, known now or when the graph runs."""
+    return type(x) in ORDER or type(x) in (Number, SymNumber)
+
+
+def kind_of(x: Any) -> type:
+    """Which of Python's numbers it is."""
+    return x.weak if type(x) is Number else x.kind if type(x) is SymNumber else type(x)
+
+
+def as_tensor(x: Any, kind: type | None = None) -> Tensor:
+    """A number as a tensor of 64 bits."""
+    kind = kind or kind_of(x)
+    if type(x) is SymNumber:
+        return _as(in_graph(x), kind)
+    if type(x) is Number:
+        return _as(x, kind)
+    tensor: Tensor = full((), kind(x), dtype=DTYPE_OF[kind])
+    return tensor
+
+
+def in_graph(x: Any) -> Any:
+    """A number that changes from call to call as one that the graph reads; any other value itself."""
+    return Number(x.numbers.scalar(x, DTYPE_OF[x.kind])) if type(x) is SymNumber else x
+
+
+def _as(x: Number, kind: type) -> Tensor:
+    found: Tensor = strong(x) if x.weak is kind else cast(strong(x), dtype=DTYPE_OF[kind])
+    return found
+
+
+def truth(x: Tensor) -> Tensor:
+    """Whether a tensor of one element counts as true, as a bool without axes."""
+    x = strong(x)
+    if x.ndim:
+        x = x.reshape(())
+    found: Tensor = x if x.dtype is bool_ else not_equal(x, 0)
+    return found
+
+
+# ---------------------------------------------------------------- arithmetic
+
+def _power(x: Any, y: Any) -> Any:
+    """A power; where Python's is complex, is too large or divides by zero, the call runs eagerly."""
+    found = x ** y
+    if found.dtype.kind in "fc":
+        _fail_where_new(found, x, y)
+    return found
+
+
+def _fail_where_new(found: Tensor, *given: Any) -> None:
+    """Let calls run eagerly in which finite numbers give an infinite one, or none: Python raises, or it is complex."""
+    if (capture := recorder.get()) is not None:
+        failed = logical_not(isfinite(found))
+        for x in given:
+            if isinstance(x, Tensor):
+                failed = logical_and(failed, isfinite(x))
+        capture.fail_if(failed)
+
+
+def function_of(name: str, x: Number) -> Number:
+    """A function of `math`, which raises where the result is infinite or none and the number is not."""
+    given = as_tensor(x)
+    found = getattr(given, name)()
+    if found.dtype.kind == "f" and (capture := recorder.get()) is not None:
+        capture.fail_if(logical_or(logical_and(isnan(found), logical_not(isnan(given))),
+                                   logical_and(logical_not(isfinite(found)), isfinite(given))))
+    return Number(found)
+
+
+def _shifted(of: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A shift, which Python refuses by a negative number."""
+    def shift(x: Any, y: Any) -> Any:
+        if isinstance(y, Tensor) and (capture := recorder.get()) is not None:
+            capture.fail_if(less(y, 0))
+        return of(x, y)
+    return shift
+
+
+def _checked(of: Callable[[Any, Any], Any], words: str) -> Callable[[Any, Any], Any]:
+    """A division, which raises what Python raises where the divisor is zero."""
+    def divided(x: Any, y: Any) -> Any:
+        zero = not_equal(y, 0) if isinstance(y, Tensor) else None
+        if zero is None and y.value == 0:
+            raise ZeroDivisionError(words)
+        if zero is not None and (capture := recorder.get()) is not None:
+            capture.fail_if(logical_not(zero))
+            y = where(zero, y, 1)
+        return of(x, y)
+    return divided
+
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "pow": _power,
+    "truediv": _checked(divide, "division by zero"), "floordiv": _checked(floor_divide, "division by zero"),
+    "mod": _checked(remainder, "modulo by zero"),
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "lshift": _shifted(operator.lshift),
+    "rshift": _shifted(operator.rshift),
+}
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+
+
+def _kind(name: str, kinds: tuple[type, type], right: Any) -> type:
+    """The Python number that two others are turned into before the operation."""
+    kind = max(kinds, key=ORDER.index)
+    if name in COMPARISONS:
+        return kind
+    if name == "truediv":
+        return complex if kind is complex else float
+    if name in ("and", "or", "xor"):
+        return kind
+    if name == "pow" and kind is int:
+        if type(right) is Number:
+            raise DTypeError("an integer to the power of an integer that is only known when the graph runs")
+        return int if right >= 0 else float
+    return int if kind is bool else kind
+
+
+def _kinds(name: str, left: Any, right: Any) -> frozenset[type]:
+    """The kinds of number that the result may be, where the data decide that."""
+    sides = [getattr(x, "kinds", None) or {kind_of(x)} for x in (left, right)]
+    if name in COMPARISONS or all(len(side) == 1 for side in sides):
+        return frozenset()
+    found = frozenset(_kind(name, (a, b), right) for a in sides[0] for b in sides[1])
+    return found if len(found) > 1 else frozenset()
+
+
+def one_kind(x: Any) -> Any:
+    """A number that is of one kind whatever the data are; where the program would notice that, others are refused."""
+    if type(x) is Number and x.kinds:
+        words = " or ".join(sorted(kind.__name__ for kind in x.kinds))
+        raise UnsafeCall(f"a number is {words}, as the data decide", where=user_location(),
+                         hint="give it the same type in all branches")
+    return x
+
+
+def may_grow(name: str, left: Any, right: Any) -> bool:
+    """Whether a few repetitions may leave 64 bits: counting does not."""
+    steps = [abs(x) for x in (left, right) if type(x) is not Number]
+    return name in ("mul", "pow", "lshift") or (name in ("add", "sub") and not any(x < 2**31 for x in steps))
+
+
+def refuse_past_64_bits(name: str, left: Any, right: Any) -> None:
+    """Let the call run eagerly where an integer would need more than 64 bits, which Python's have."""
+    if (capture := recorder.get()) is not None:
+        x, y = (as_tensor(x, float) if type(x) is Number else literal(float(x), float64) for x in (left, right))
+        size: Any = abs(x * (literal(2.0, float64)**y) if name == "lshift" else ARITHMETIC[name](x, y))
+        capture.fail_if(logical_not(size < LARGEST))
+
+
+def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
+    def plain(left: Any, right: Any) -> Any:
+        kind = _kind(name, (kind_of(left), kind_of(right)), right)
+        if kind is int and may_grow(name, left, right):
+            refuse_past_64_bits(name, left, right)
+        pair = [as_tensor(x, kind) if type(x) is Number else literal(kind(x), DTYPE_OF[kind]) for x in (left, right)]
+        return Number(compute(*pair), kinds=_kinds(name, left, right))
+
+    def forward(self: Number, other: Any) -> Any:
+        if is_number(other):
+            return plain(self, in_graph(other))
+        return getattr(Tensor, f"__{name}__")(self, other)
+
+    def backward(self: Number, other: Any) -> Any:
+        if is_number(other):
+            return plain(in_graph(other), self)
+        return getattr(Tensor, f"__r{name}__")(self, other)
+    setattr(Number, f"__{name}__", forward)
+    if name not in COMPARISONS:
+        setattr(Number, f"__i{name}__", forward)        # a number does not change, unlike a tensor
+        setattr(Number, f"__r{name}__", backward)
+
+
+for _name, _compute in (ARITHMETIC | COMPARISONS).items():
+    _install(_name, _compute)
+
+
+def number_of(x: Tensor, kind: type | None = None) -> Number:
+    """The one element of a captured tensor as the Python number that `.item()` gives."""
+    if kind is not None:
+        one_kind(x)
+    x = strong(x)
+    x = x.reshape(()) if x.ndim else x
+    if (kind or KIND_OF[x.dtype.kind]) is int and (capture := recorder.get()) is not None and not is_small(x):
+        size: Any = abs(cast(x, dtype=float64))
+        capture.fail_if(logical_not(size < LARGEST))        # which nan is not
+    return Number(x, kind)
+
+
+def is_small(x: Tensor) -> bool:
+    """Whether the type of a tensor, or how it was computed, says that its integers are far from 64 bits."""
+    if x.dtype.kind == "b" or (x.dtype.kind in "iu" and x.dtype.bits < 64):
+        return True
+    node = getattr(x.payload, "node", None)
+    while node is not None and node.op.name in ("reshape", "sum", "max", "min", "squeeze"):
+        node = getattr(node.inputs[0], "node", None)
+    return node is not None and (node.op.name in ("argmax", "argmin") or (
+        node.op.name == "cast" and (node.inputs[0].dtype.kind == "b" or node.inputs[0].dtype.bits < 64)
+        and node.inputs[0].dtype.kind in "biu"))
+
+
+__all__ = ["Number", "TensorState", "as_tensor", "is_number", "kind_of", "number_of", "strong", "truth"]

@@ -1,0 +1,305 @@
+"""Python numbers that change from call to call -> what the program computes from them, made again in every call.
+
+A `SymNumber` behaves as the int or float that it is in this call.  Arithmetic on it is recorded, and done by Python
+before each run of the graph: exact integers, Python's own errors.  What a program asks for the number itself (a
+condition, a size, text) is answered, and the answer is a condition for the capture to hold.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenon.capture.code_monitor import UnsafeCall, follows
+from tenon.capture.guards import same_atom
+from tenon.dims import SymbolicDim
+from tenon.errors import user_location
+from tenon.graph.build import literal
+from tenon.records import dataclass
+from tenon.tensor import Tensor, fresh
+from tenon.types import DEFAULT_OF_KIND, DType, TensorType
+
+KINDS = (int, float)                # of numbers that may become inputs; a bool is one of two, and guarded
+PYTHON = (bool, int, float)
+MOST_STEPS = 1000
+UNEQUAL = (type(None), str, bytes, tuple, list, dict)     # no number equals one of these
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """`function(*args)`, the value of a number from then on; `kind` is its type where that must be looked at."""
+
+    index: int
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    kind: type | None
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """A condition: `function(*args)` is `answer`."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    answer: Any
+
+
+class Unmoved(UnsafeCall):
+    """The numbers in these places have to be ordinary ones: begin anew with that."""
+
+    def __init__(self, places: Sequence[Any]):
+        super().__init__("a number that changes is a key", where=user_location())
+        self.places = places
+
+
+class SymNumber:
+    """The `index`-th number of a capture, `value` in this call; `roots` are the inputs that it depends on."""
+
+    __slots__ = ("index", "numbers", "roots", "value")
+    __array_ufunc__ = None          # NumPy's operators leave the operation to ours
+
+    def __init__(self, numbers: Numbers, index: int, value: Any, roots: frozenset[int]):
+        self.numbers, self.index, self.value, self.roots = numbers, index, value, roots
+
+    @property
+    def kind(self) -> type:
+        """int or float."""
+        return type(self.value)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self.value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(type(self.value), name):
+            raise AttributeError(f"{type(self.value).__name__!r} object has no attribute {name!r}")
+        return getattr(known(self), name)
+
+    def __bool__(self) -> bool:
+        return bool(self.numbers.ask(operator.truth, self))
+
+    def __index__(self) -> int:
+        if self.kind is not int:
+            raise TypeError("'float' object cannot be interpreted as an integer")
+        return int(known(self))
+
+    def __int__(self) -> int:
+        self._convert("int()")
+        return int(known(self))
+
+    def __float__(self) -> float:
+        self._convert("float()")
+        return float(known(self))
+
+    def in_graph(self, dtype: DType | None = None) -> Tensor:
+        """A tensor of this number, new in every call."""
+        wanted = dtype or DEFAULT_OF_KIND["i" if self.kind is int else "f"]
+        return Tensor(self.numbers.scalar(self, wanted).payload)
+
+    def _convert(self, what: str) -> None:
+        """A capture that converts has other functions in the place of those that need a number of Python's."""
+        if not self.numbers.converting and follows(sys._getframe(2).f_code):
+            raise UnsafeCall(f"{what} of a number that changes", where=user_location(), convertible=True)
+
+    def __complex__(self) -> complex:
+        return complex(known(self))
+
+    def __hash__(self) -> int:
+        """Refused: what keeps this key, such as `lru_cache`, would keep a number that is none."""
+        if self.numbers.ended:
+            return hash(self.value)
+        raise Unmoved([self.numbers.places[k] for k in self.roots])
+
+    def __repr__(self) -> str:
+        return repr(known(self))
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(known(self), spec)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(known(self), dtype)
+
+    def __copy__(self) -> SymNumber:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> SymNumber:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return known(self).__reduce_ex__(protocol)
+
+    def __round__(self, digits: Any = None) -> Any:
+        return self.numbers.compute(round, self) if digits is None else self.numbers.compute(round, self, digits)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
+
+class Numbers:
+    """The numbers of a capture: its inputs, what is computed from them, what was asked, what the graph reads."""
+
+    converting = False
+    ended = False           # whether the capture is over
+
+    def __init__(self) -> None:
+        self.inputs: list[SymNumber] = []
+        self.places: dict[int, Any] = {}    # of the inputs
+        self.steps: list[Computed | Asked] = []
+        self.settled: set[int] = set()      # those whose value was asked for: they are no numbers that change
+        self.scalars: dict[tuple[int, DType], tuple[SymNumber, DType, Tensor]] = {}     # what the graph reads
+        self.declare: Callable[[Tensor, int, TensorType], None] = _undeclared
+        self.lengths: dict[int, tuple[Any, int]] = {}   # of lists: as at first, where it is a number that changes
+        self.counted: set[int] = set()                  # those that were asked for their length
+        self._count = 0
+
+    def input(self, value: Any, place: Any = None) -> SymNumber:
+        """A number that is given to every call."""
+        self.inputs.append(self._new(value, None))
+        self.places[self.inputs[-1].index] = place
+        return self.inputs[-1]
+
+    def end(self) -> None:
+        """The capture is over; what it was is not kept."""
+        self.ended, self.declare = True, _undeclared
+
+    def compute(self, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(*args)`, of arguments some of which are such numbers."""
+        value = function(*map(value_of, args))
+        if type(value) not in KINDS:
+            return function(*map(known, args))
+        roots = frozenset().union(*(x.roots for x in args if type(x) is SymNumber))
+        found = self._new(value, roots)
+        self._note(Computed(found.index, function, args, type(value) if function is operator.pow else None))
+        return found
+
+    def ask(self, function: Callable[..., Any], *args: Any) -> Any:
+        """What `function(*args)` gives now, which it must give in every call."""
+        answer = function(*map(value_of, args))
+        self._note(Asked(function, args, answer))
+        return answer
+
+    def scalar(self, x: SymNumber, dtype: DType) -> Tensor:
+        """A number as a tensor from outside, an argument of the graph."""
+        key = x.index, dtype
+        if key not in self.scalars:
+            self.scalars[key] = x, dtype, fresh(scalar(x.value, dtype))
+            self.declare(self.scalars[key][-1], len(self.scalars) - 1, TensorType(dtype, ()))
+        return self.scalars[key][-1]
+
+    def length(self, x: Any) -> Any:
+        """The length of a container; of a list whose length changes from call to call that, and what was added."""
+        first, count = self.lengths.get(id(x), (0, 0))
+        self.counted.add(id(x))
+        return first + (len(x) - count)
+
+    def know(self, x: SymNumber) -> Any:
+        """The number itself, which it must be in every call."""
+        if not self.is_settled(x):
+            self.settled.add(x.index)
+            if x.roots != {x.index}:
+                self.ask(same_as(x.value), x)
+        return x.value
+
+    def is_settled(self, x: SymNumber) -> bool:
+        """Whether a number is the same in all calls for which the capture holds."""
+        return x.index in self.settled or x.roots <= self.settled
+
+    def _note(self, step: Computed | Asked) -> None:
+        if len(self.steps) >= MOST_STEPS:
+            raise UnsafeCall(f"more than {MOST_STEPS} operations on numbers that change", where=user_location())
+        self.steps.append(step)
+
+    def _new(self, value: Any, roots: frozenset[int] | None) -> SymNumber:
+        index, self._count = self._count, self._count + 1
+        return SymNumber(self, index, value, frozenset((index,)) if roots is None else roots)
+
+
+def _undeclared(tensor: Tensor, number: int, type: TensorType) -> None:
+    """Outside of a capture."""
+
+
+def scalar(value: Any, dtype: DType) -> np.ndarray:
+    """A Python number as eager code gives it to an operator."""
+    return np.array(literal(value, dtype).value, dtype.numpy)
+
+
+def same_as(value: Any) -> Callable[[Any], bool]:
+    """Whether a number is this one."""
+    def same(x: Any) -> bool:
+        return same_atom(x, value)
+    return same
+
+
+def known(x: Any) -> Any:
+    """A value as an ordinary one: of a number that changes, what it is in this call."""
+    return x.numbers.know(x) if type(x) is SymNumber else x
+
+
+def value_of(x: Any) -> Any:
+    """The same, unnoticed."""
+    return x.value if type(x) is SymNumber else x
+
+
+def nest_known(x: Any) -> Any:
+    """A value that may be a tuple, list or dictionary of such values, with ordinary numbers."""
+    if type(x) in (tuple, list):
+        return type(x)(map(nest_known, x))
+    return {k: nest_known(v) for k, v in x.items()} if type(x) is dict else known(x)
+
+
+def on_number(function: Callable[..., Any], numbers: Sequence[Any]) -> Any:
+    """A pure function of Python numbers, recorded where one of them changes from call to call."""
+    first = next((x for x in numbers if type(x) is SymNumber), None)
+    if first is None or not all(type(x) in PYTHON or type(x) is SymNumber for x in numbers):
+        return function(*numbers)
+    return first.numbers.compute(function, *numbers)
+
+
+# ---------------------------------------------------------------- operators
+
+def _install(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
+    def on(left: Any, right: Any, other: Any) -> Any:
+        if isinstance(other, Tensor) or (asks and type(other) in UNEQUAL):
+            return NotImplemented
+        if not (type(other) in PYTHON or type(other) is SymNumber):
+            return of(known(left), known(right)) if type(other) is not SymbolicDim else of(
+                *(int(x) if x is other else x for x in (left, right)))
+        numbers = (left if type(left) is SymNumber else right).numbers
+        return (numbers.ask if asks else numbers.compute)(of, left, right)
+
+    def forward(self: SymNumber, other: Any) -> Any:
+        return on(self, other, other)
+
+    def backward(self: SymNumber, other: Any) -> Any:
+        return on(other, self, other)
+    setattr(SymNumber, f"__{name}__", forward)
+    if not asks:
+        setattr(SymNumber, f"__r{name}__", backward)
+
+
+def _install_unary(name: str, of: Callable[[Any], Any]) -> None:
+    def method(self: SymNumber) -> Any:
+        return self.numbers.compute(of, self)
+    setattr(SymNumber, f"__{name}__", method)
+
+
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift"):
+    _install(_name, getattr(operator, _name), asks=False)
+for _name, _of in {"and": operator.and_, "or": operator.or_, "xor": operator.xor}.items():
+    _install(_name, _of, asks=False)
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    _install(_name, getattr(operator, _name), asks=True)
+for _name in ("neg", "pos", "abs", "invert"):
+    _install_unary(_name, getattr(operator, _name))
+for _name in ("floor", "ceil", "trunc"):
+    _install_unary(_name, getattr(math, _name))

@@ -1,0 +1,1 @@
+"""What speaks to the interpreter: layouts of its objects, builtins made of machine code, guards, calls of programs."""

@@ -1,0 +1,166 @@
+"""An operator or a public function, called as it was called before -> NumPy calls in a row, with a gradient or without.
+
+    x[0], x.sum(axis=1), tn.cross_entropy(scores, labels)   # what Python does to find out which NumPy calls these are
+                                                            # is done once
+Calls are equal where tensors have the same shapes and element types, the same of them want a gradient, and everything
+else is the same plain data.  A call that has been seen before is recorded as a recipe (`record_call.py`); where it is
+differentiable it leaves one node on the tape, with a recipe for its gradient (`cached_call_node.py`).  Where a call is
+captured, batched or cast, or has arguments that are no plain data, it is made in full.  So it is where NumPy raises:
+the full call knows what to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tenon.autocast import autocasting
+from tenon.eager.cached_call_node import CallNode, Rule
+from tenon.eager.errstate import quiet
+from tenon.eager.grad_mode import recording
+from tenon.eager.record_call import Remembered, remember
+from tenon.eager.tape import linked
+from tenon.errors import OF_NUMPY, TenonError
+from tenon.graph.kernels import KERNELS
+from tenon.graph.op import Full, Op
+from tenon.tensor import Tensor, fresh
+from tenon.tensor_state import TensorState
+from tenon.types import DType
+
+_new: Callable[[type[Tensor]], Tensor] = object.__new__
+PLAIN = frozenset((bool, int, str, type(None), DType, type(Ellipsis)))      # equal where they compare so
+MOST_CALLS = 8192
+TIMES = {True: 3, False: 2}     # the call that is recorded: of an operator, which functions call; of others
+
+_calls: dict[tuple[Any, ...], Remembered | int] = {}      # how often it was seen; 0: has to be made in full
+
+
+class Ready:
+    """What machine code needs of a call: of one tensor, a new one, or of several of which none has a gradient."""
+
+    __slots__ = ("attrs", "called", "function", "held", "kind", "places", "quiet", "rule", "several")
+
+    def __init__(self, known: Remembered, held: tuple[Any, ...], tensors: int):
+        rule, function = known.rule, known.function
+        self.function, self.quiet = (known.recipe.call, False) if function is None else (function, True)
+        self.several, self.kind, self.rule = known.several, known.kind, rule
+        self.held = held                # what the key has the addresses of
+        self.called: Any = None if rule is None else rule.op or rule
+        self.places = tuple(range(tensors)) if rule is None or rule.op is None else rule.inputs
+        self.attrs = rule.attrs if rule is not None and rule.op is not None else None
+
+
+class ReadyCalls:
+    """The calls that machine code makes (`native.py`), by what it knows them by."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, Ready] = {}
+        self.key: Callable[[Any, Any, Any], bytes | None] | None = None     # where there is machine code
+        self.count: Callable[[], None] | None = None            # where somebody counts the calls in Python
+
+    def add(self, known: Remembered, call: tuple[Any, ...], args: tuple[Any, ...], keywords: Mapping[str, Any],
+            tensors: int) -> None:
+        """Let machine code make such calls from now on."""
+        if self.count is not None:
+            self.count()
+        usual = known.simple or (known.rule is None and all(k is None for k in known.given))
+        if self.key is not None and usual and (key := self.key(call[0], args, keywords)) is not None:
+            if len(self.known) >= MOST_CALLS:
+                self.known.clear()
+            self.known[key] = Ready(known, call, tensors)
+
+
+ready_calls = ReadyCalls()
+
+
+def remembered_call(target: Any, full: Full, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+    """What the operator or function returns; `full(args, keywords)` calls it."""
+    if KERNELS or autocasting() is not None:
+        return full(args, keywords)
+    tensors: list[Tensor] = []
+    arrays: list[Any] = []
+    key: list[Any] = [target, recording(), len(args)]       # a pair is no argument with its name
+    if not (_describe(args, key, tensors, arrays)
+            and (not keywords or _describe(keywords.items(), key, tensors, arrays))):
+        return full(args, keywords)
+    known = _calls.get(call := tuple(key))
+    if type(known) is not Remembered:
+        return _seen(call, known, target, full, args, keywords, tensors)
+    ready_calls.add(known, call, args, keywords, len(tensors))
+    try:
+        out = known.recipe.call(*arrays) if known.function is None else quiet.run(known.function, *arrays)
+    except (TenonError, *OF_NUMPY):
+        return full(args, keywords)
+    rule = known.rule
+    if known.simple:
+        found = _new(Tensor)
+        if rule is None:
+            found.own = TensorState(out)
+        else:
+            payload, kept = (out[0], out[1:]) if known.several else (out, ())
+            node = CallNode(rule, rule.inputs_of(tensors), (payload,), tuple(arrays), kept)
+            found.own = TensorState(payload, True, None, node)
+        return found
+    row = out if known.several else (out,)
+    listed = _plain(known, row, tensors) if rule is None else _recorded(known, rule, row, tensors, arrays)
+    return listed[0] if known.kind is None else known.kind(listed)
+
+
+def _plain(known: Remembered, row: tuple[Any, ...], tensors: list[Tensor]) -> list[Tensor]:
+    return [fresh(a) if k is None else tensors[k] for a, k in zip(row, known.given, strict=True)]
+
+
+def _recorded(known: Remembered, rule: Rule, row: tuple[Any, ...], tensors: list[Tensor],
+              arrays: list[Any]) -> list[Tensor]:
+    """The results of a call, its node on the tape."""
+    count = len(known.given)
+    payloads = tuple([a for a, k in zip(row, known.given, strict=False) if k is None])
+    node = CallNode(rule, rule.inputs_of(tensors), payloads, tuple(arrays), row[count:])
+    made = iter([linked(y, node, k) if end else fresh(y)
+                 for k, (y, end) in enumerate(zip(payloads, rule.ends, strict=True))])
+    return [next(made) if k is None else tensors[k] for k in known.given]
+
+
+def _seen(call: tuple[Any, ...], times: Any, target: Any, full: Full, args: tuple[Any, ...],
+          keywords: Mapping[str, Any], tensors: list[Tensor]) -> Any:
+    """The call in full; it is recorded when it has been seen often enough."""
+    result = full(args, keywords)
+    if times is None and len(_calls) >= MOST_CALLS:
+        _calls.clear()
+        ready_calls.known.clear()
+    if times != 0:
+        now = 1 + (times or 0)
+        _calls[call] = now if now < TIMES[type(target) is Op] else \
+            remember(target, full, args, keywords, tensors, result) or 0
+    return result
+
+
+def _describe(row: Any, key: list[Any], tensors: list[Tensor], arrays: list[Any]) -> bool:
+    """Add to the key of a call what its arguments are, and its tensors to the lists; False where there is no key."""
+    for x in row:
+        kind = type(x)
+        if isinstance(x, Tensor):
+            state = x.own
+            array: Any = state.payload
+            if type(array) is not np.ndarray:
+                return False
+            key += array.dtype, array.shape, state.requires_grad
+            tensors.append(x)
+            arrays.append(array)
+        elif kind in PLAIN:
+            key += kind, x
+        elif kind is tuple or kind is list:
+            key += kind, len(x)
+            if not _describe(x, key, tensors, arrays):
+                return False
+        elif kind is float:
+            key += kind, x or repr(x)               # 0.0 == -0.0
+        elif kind is slice:
+            key.append(kind)
+            if not _describe((x.start, x.stop, x.step), key, tensors, arrays):
+                return False
+        else:
+            return False
+    return True

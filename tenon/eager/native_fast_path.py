@@ -1,0 +1,207 @@
+"""Machine code for the operators that quick.py calls, once many calls were made.
+
+Making it takes a second, or a tenth where it lies on disk, and another thread does it: programs that hardly call
+operators eagerly never load LLVM.  Where Python's or NumPy's objects are not what they are known to be nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenon.autocast import narrowing
+from tenon.config import config
+from tenon.cpython import object_layout
+from tenon.eager.backward_arrays import ways
+from tenon.eager.cached_call_node import CallNode, Rule
+from tenon.eager.call_cache import Ready, ready_calls, remembered_call
+from tenon.eager.errstate import quiet
+from tenon.eager.fuse_steps import Fuser
+from tenon.eager.grad_mode import recording_variable
+from tenon.eager.gradient_programs import programs
+from tenon.eager.recipes import use_natives
+from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
+from tenon.errors import OF_NUMPY
+from tenon.gc_control import COLLECTOR
+from tenon.graph.kernels import KERNELS
+from tenon.graph.op import Op, call_by, current, innermost
+from tenon.graph.operators import install
+from tenon.locks import unforked
+from tenon.ops.methods import called_methods, reflected_methods, short_methods
+from tenon.tensor import Tensor
+from tenon.tensor_state import TensorState, recorder
+from tenon.types import DType
+
+if TYPE_CHECKING:
+    from tenon.cpython.eager.eager_library import Machine
+    from tenon.cpython.eager.elementwise_calls import Row
+
+_OP_CALL, _METHODS = Op.__call__, called_methods()
+FEW = 5000              # calls, after which it is worth while
+CHOOSING = frozenset((np.fmin, np.fmax, np.minimum, np.maximum))     # one of two zeros, by where they stand
+REDUCED = np.add, np.multiply, np.maximum, np.minimum
+TYPES = np.dtype(np.float32), np.dtype(np.float64)
+WHOLE = np.dtype(np.int64), np.dtype(np.uint64)
+ON_WHOLE = frozenset((np.add, np.subtract, np.multiply, np.less, np.less_equal, np.greater, np.greater_equal, np.equal,
+                      np.not_equal))    # what never fails: a loop for whole numbers may raise errors
+MOVED = *TYPES, *WHOLE, np.dtype(np.int32)
+SLOTS: tuple[tuple[type, tuple[str, ...]], ...] = (     # as `Offsets` has them
+    (Tensor, ("own",)), (Saved, ("leaf",)), (TensorState, ("payload", "requires_grad", "grad", "node", "index")),
+    (TapeNode, ("attrs", "inputs", "number", "op", "payloads", "root")), (CallNode, ("rule", "arrays", "kept")),
+    (Op, ("quick", "arity")), (Rule, ("late", "wanted")),
+    (Ready, ("function", "quiet", "several", "kind", "rule", "called", "places", "attrs")))
+
+
+class Short:
+    """An operator's short way in Python, and what machine code needs for the same."""
+
+    __slots__ = ("call", "find", "op", "results", "ufunc")
+
+    def __init__(self, op: Op, ufunc: np.ufunc, call: Callable[..., Any], results: Mapping[Any, Any],
+                 find: Callable[[Any, Any], Any] | None = None):
+        self.op, self.ufunc, self.call = op, ufunc, call
+        self.results, self.find = results, find     # element types by that of the inputs; numbers beside a tensor
+
+    def rows(self, machine: Machine) -> Iterator[Row]:
+        """How it is computed, for the element types whose loop is found."""
+        from tenon.cpython.eager.elementwise_calls import Row  # local: LLVM is slow to load, and not always needed
+        from tenon.cpython.eager.ufunc_loops import inner_loop  # local: as above
+
+        for dtype in (*TYPES, *(WHOLE if self.ufunc in ON_WHOLE else ())):
+            result = self.results[dtype]
+            loop = result and inner_loop(self.ufunc, dtype.char * self.ufunc.nin + result.char)
+            if loop:
+                yield Row(dtype, machine.beside(self.ufunc, dtype, loop), result, self.ufunc not in CHOOSING)
+
+
+def give(shorts: Sequence[Short], product: Short) -> None:
+    """Let operators go the short way, and `x @ y`: in Python, and natively when many calls were made."""
+    left, once = iter(range(FEW)), iter((True,))      # functions that somebody holds go on to ask
+
+    def count() -> None:
+        if next(left, None) is None and _nothing_watches() and next(once, False):
+            give_python(shorts, product)
+            if object_layout.READABLE and config().backend != "reference":
+                _begin(shorts, product)
+
+    def counting(call: Callable[..., Any]) -> Callable[..., Any]:
+        def quick(*given: Any) -> Any:
+            count()
+            return call(*given)
+        quick.__name__, quick.__doc__ = call.__name__, call.__doc__
+        return quick
+    give_python(shorts, product, counting)
+    ready_calls.count = count
+
+
+def _begin(shorts: Sequence[Short], product: Short) -> None:
+    """Let another thread make machine code; none where the system has no more threads, or Python is about to end."""
+    def work() -> None:
+        with COLLECTOR:     # a finalizer that compiles would wait for what is locked here
+            give_native(shorts, product)
+
+    with suppress(RuntimeError):
+        Thread(target=work, name="tenon-compile").start()
+
+
+def _nothing_watches() -> bool:
+    """Whether this is no capture, which would take the new thread for the user's."""
+    return current() is None and recorder.get() is None
+
+
+def give_python(shorts: Sequence[Short], product: Short,
+                around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda call: call) -> None:
+    """Let operators, and Python's, be functions in Python."""
+    for short in shorts:
+        short.op.quick = around(short.call)
+    install({name: op.quick for name, op in short_methods().items() if op.quick is not None}
+            | {"__matmul__": around(product.call)} | {name: method for name, (_, method) in _METHODS.items()})
+    call_by(remembered_call)
+    ready_calls.key = ready_calls.count = None
+
+
+def give_native(shorts: Sequence[Short], product: Short) -> None:
+    """Let operators, and Python's, be builtins, where there is a loop for them; as they are where there is no code."""
+    with unforked:
+        import tenon.cpython.eager.eager_library  # noqa: F401  # local: as above
+        from tenon.cpython.eager.ufunc_loops import new_array  # local: as above
+
+    if new_array():
+        machine = _machine()
+        made = {short.op: machine.quick(short.op, rows, short.call, short.find)
+                for short in shorts if (rows := list(short.rows(machine)))}
+        for op, (quick, _) in made.items():
+            op.quick = quick
+        install({name: machine.as_method(made[op][0]) for name, op in short_methods().items() if op in made}
+                | {name: machine.as_method(made[op][1]) for name, op in reflected_methods().items() if op in made})
+        if rows := list(product.rows(machine)):
+            install({"__matmul__": machine.as_method(machine.product(product.op, rows, product.call))})
+        use_natives({short.ufunc: machine.on_arrays(short.ufunc, rows) for short in shorts
+                     if (rows := list(short.rows(machine)))} | dict(_on_axes(machine))
+                    | {np.where: machine.selection(np.where, MOVED)}, Fuser(machine, dict(_loops(shorts, machine))))
+        install({name: machine.called(name, target, method, isinstance(target, Op))
+                 for name, (target, method) in _METHODS.items()})
+        ready_calls.key = machine.function("key")
+        call_by(machine.function("again"))
+        if Op.__call__ is _OP_CALL:             # and not what somebody put in its place
+            Op.__call__ = machine.op_call(Op)   # type: ignore[method-assign]
+        programs.follow()
+        ways.above, ways.down, ways.release = map(machine.function, ("above", "down", "release"))
+
+
+def _loops(shorts: Sequence[Short], machine: Machine) -> Iterator[tuple[Any, Any]]:
+    """(ufunc, element type of what it reads), and its loop and the type of what that writes."""
+    for short in shorts:
+        for row in short.rows(machine):
+            yield (short.ufunc, row.dtype), (row.loop, row.result)
+
+
+def _on_axes(machine: Machine) -> Iterator[tuple[Any, Any]]:
+    """`reduce` of ufuncs, and its machine code for the types where that has been seen to give the same."""
+    from tenon.cpython.eager.reductions import Total  # local: as above
+    from tenon.cpython.eager.ufunc_loops import inner_loop  # local: as above
+
+    for ufunc in REDUCED:
+        found = []
+        for dtype in TYPES:
+            loop = inner_loop(ufunc, dtype.char * 3)
+            totals = [Total(dtype, loop, start) for start in (ufunc.identity, None)] if loop else []
+            found += [total for total in totals if _reduces_alike(machine.on_axes(ufunc, [total]), ufunc, dtype)][:1]
+        if found:
+            yield ufunc.reduce, machine.on_axes(ufunc, found)
+
+
+def _reduces_alike(call: Callable[..., Any], ufunc: np.ufunc, dtype: np.dtype[Any]) -> bool:
+    """Whether a builtin gives the bits of `ufunc.reduce`: the number it starts with decides."""
+    reduce: Any = ufunc.reduce
+    numbers = np.linspace(-0.7, 1.3, 150).astype(dtype), np.full(150, -0.0, dtype)
+    return all(np.asarray(call(x, axis, None, None, False)).tobytes() ==
+               np.asarray(reduce(x, axis, None, None, False)).tobytes()
+               for row in numbers for shape in ((150,), (10, 15), (150, 1), (5, 6, 5)) for x in [row.reshape(shape)]
+               for axis in (None, (0,), (x.ndim - 1,)))
+
+
+@cache
+def _machine() -> Machine:
+    from tenon.cpython.eager.eager_library import Machine  # local: as above
+    from tenon.cpython.eager.tensor_objects import Offsets, Place  # local: as above
+    from tenon.cpython.eager.ufunc_loops import new_array  # local: as above
+
+    offsets = Offsets(*[object_layout.slot_offset(kind, name) for kind, names in SLOTS for name in names])
+    return Machine(offsets, {
+        Place.ARRAY: np.ndarray, Place.TENSOR: Tensor, Place.SAVED: Saved, Place.STATE: TensorState,
+        Place.NODE: TapeNode, Place.CALL_NODE: CallNode, Place.FLOAT: float, Place.INT: int, Place.BOOL: bool,
+        Place.STRING: str, Place.TUPLE: tuple, Place.LIST: list, Place.DICT: dict, Place.SLICE: slice,
+        Place.NONE_TYPE: type(None), Place.ELLIPSIS_TYPE: type(Ellipsis), Place.ELEMENT_TYPE: DType,
+        Place.BUILTIN: type(len), Place.NONE: None,
+        Place.TRUE: True, Place.FALSE: False, Place.ZERO: 0, Place.ONE: 1, Place.TWO: 2, Place.NO_ATTRS: NO_ATTRS,
+        Place.INTERPRETER: innermost, Place.RECORDING: recording_variable, Place.KERNELS: KERNELS,
+        Place.NUMBERS: NUMBERS, Place.NEW_ARRAY: new_array(), Place.CALL: _OP_CALL,
+        Place.NARROW: narrowing, Place.EMPTY: (), Place.PROGRAMS: programs.words, Place.KNOWN_CALLS: ready_calls.known,
+        Place.REMEMBERED_CALL: remembered_call, Place.QUIET: quiet, Place.RUN: "run", Place.KEPT: "kept",
+        Place.OF_NUMPY: OF_NUMPY})

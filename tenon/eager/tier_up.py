@@ -1,0 +1,90 @@
+"""An operator whose machine code has the bits of its reference -> the reference, and what is sooner once it took long.
+
+Machine code for one operator on one shape takes some tens of milliseconds to make, so it is made when NumPy has worked
+as long on calls that are equal: these take twice their time at most.  Then both are compared, and the one that takes
+less stays.  Nobody can see in the results which one it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+from tenon.config import config
+from tenon.eager.compiled_ops import WORK, Runs, program_of_call, run_whole
+from tenon.eager.specialized_calls import prepared
+from tenon.graph.op import Op
+from tenon.ops.indexing import gather, scatter_op
+from tenon.ops.ordering import argsort, first_places, sort
+from tenon.ops.philox_random import (
+    dealt,
+    random_bits,
+    random_exponential,
+    random_integers,
+    random_normal,
+    random_uniform,
+)
+from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions, max_pool_taps
+from tenon.ops.scan import cummax_op, cummin_op, cumprod_op, cumsum_op
+from tenon.ops.windows import are_apart
+from tenon.types import TensorType
+
+# What only moves and compares elements, or computes them in one order, by operations that are rounded alike.
+EXACT = frozenset((argsort, first_places, sort, cumsum_op, cumprod_op, cummax_op, cummin_op, gather, scatter_op,
+                   max_pool_op, max_pool_positions, max_pool_taps, random_bits, random_uniform, random_integers,
+                   random_normal, random_exponential, dealt))
+# The same, where attributes say that nothing is added up.
+EXACT_WHERE: dict[Op, Callable[[Mapping[str, Any]], bool]] = {
+    max_pool_grad: lambda attrs: are_apart(attrs["kernel"], attrs["stride"], attrs["dilation"]),
+}
+FEW = 128           # elements, or multiply-adds, that NumPy is done with before machine code would be found
+ENOUGH = 0.03       # seconds that NumPy takes before machine code is made
+TRIALS = 5          # calls of machine code that may be slower before the reference stays
+
+
+def warming(op: Op, types: Sequence[TensorType | None], outputs: Sequence[TensorType],
+            attrs: Mapping[str, Any]) -> Warming | None:
+    """What computes the operator on arrays of these types; None where the reference is as good."""
+    plain = all(t is not None and t.dtype.kind in "buif" for t in types)
+    exact = EXACT_WHERE[op](attrs) if op in EXACT_WHERE else op in EXACT
+    if not exact or op.ref is None or not plain or config().backend == "reference":
+        return None
+    looked_at = outputs if op is gather else [*outputs, *types]
+    most = max(int(t.size) for t in looked_at if t is not None)
+    if (WORK[op](types, outputs) if op in WORK else most) <= FEW:
+        return None
+    function, more = prepared(op, types, attrs) or (partial(op.ref, **attrs), ())
+    return None if more else Warming(function, lambda: program_of_call(op, types, attrs))
+
+
+class Warming:
+    """The reference, until it has taken long enough; then machine code, if that is faster."""
+
+    def __init__(self, reference: Callable[..., Any], make: Callable[[], Runs]):
+        self.reference, self.make, self.run = reference, make, self._reference
+        self.total, self.least, self.trials = 0.0, float("inf"), TRIALS
+
+    def __call__(self, *arrays: Any) -> Any:
+        return self.run(*arrays)
+
+    def _reference(self, *arrays: Any) -> Any:
+        """NumPy, while nobody knows better."""
+        start = perf_counter()
+        out = self.reference(*arrays)
+        taken = perf_counter() - start
+        self.total, self.least = self.total + taken, min(self.least, taken)
+        if self.total >= ENOUGH:
+            self.run = partial(self._tried, partial(run_whole, self.make()))
+        return out
+
+    def _tried(self, native: Callable[..., Any], *arrays: Any) -> Any:
+        """Machine code, while it is measured."""
+        start = perf_counter()
+        out = native(*arrays)
+        faster = perf_counter() - start < self.least
+        self.trials -= 1
+        if faster or not self.trials:
+            self.run = native if faster else self.reference
+        return out

@@ -1,0 +1,85 @@
+"""Functions that several kernels call, each a module of its own: compiled, kept and in memory once.
+
+    call(b, write, (element, 16), [start, count])       # write(builder, element, 16, start, count), in a function
+
+What a piece does is decided by constants, and by arguments at run time: the fewer constants, the more kernels share it.
+It has the digest of its text for a name, so a kernel's text and its object code say which pieces they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from llvmlite import ir
+
+from tenon.llvm import optimization_level
+from tenon.llvm.code_cache import make_key
+from tenon.llvm.ir_printer import print_module, take_apart
+
+PREFIX = "piece."
+HEAD = "; piece: "      # in front of the text of one, behind that of a kernel
+NEEDS = b"; needs: "    # in front of object code that calls some
+MOST_KNOWN = 512        # pieces whose text is remembered
+
+Write = Callable[..., None]
+
+
+class Piece(ir.Function):    # type: ignore[misc]
+    """A piece, as a module declares it that calls it."""
+
+    def __init__(self, module: ir.Module, kind: ir.FunctionType, name: str, text: str) -> None:
+        super().__init__(module, kind, name)
+        self.text = text
+
+
+def call(b: ir.IRBuilder, write: Write, constants: tuple[Hashable, ...], given: Sequence[ir.Value]) -> None:
+    """Call the piece that `write` writes: given a builder, constants, and arguments."""
+    kinds = tuple(value.type for value in given)
+    name, text = _written(write, constants, kinds)
+    found = b.module.globals.get(name) or Piece(b.module, ir.FunctionType(ir.VoidType(), kinds), name, text)
+    b.call(found, given)
+
+
+@lru_cache(MOST_KNOWN)
+def _written(write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ...]) -> tuple[str, str]:
+    """Name and text."""
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), PREFIX)
+    function.attributes.add("nounwind")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    write(b, *constants, *function.args)
+    b.ret_void()
+    text = print_module(module)
+    take_apart(module)
+    name = PREFIX + make_key(text)
+    text = text.replace(f'@"{PREFIX}"', f'@"{name}"')
+    return name, optimization_level.headed([name], text)
+
+
+def text_of(module: ir.Module) -> str:
+    """The text of a module, which is taken apart, and behind it those of the pieces that it calls."""
+    pieces = [x for x in module.functions if isinstance(x, Piece)]
+    text = "".join([optimization_level.text_of(module), *(f"\n{HEAD}{x.name}\n{x.text}" for x in pieces)])
+    take_apart(module)
+    return text
+
+
+def parted(text: str) -> tuple[str, dict[str, str]]:
+    """The text of a module alone, and those of its pieces by name."""
+    own, *others = text.split("\n" + HEAD)
+    return own, {name: piece for name, _, piece in (x.partition("\n") for x in others)}
+
+
+def needing(names: Sequence[str], code: bytes) -> bytes:
+    """Object code that says which pieces it calls."""
+    return NEEDS + " ".join(names).encode() + b"\n" + code if names else code
+
+
+def needs(code: bytes) -> tuple[list[str], bytes]:
+    """Which pieces some code calls, and the object code alone."""
+    if not code.startswith(NEEDS):
+        return [], code
+    head, _, code = code.partition(b"\n")
+    return head[len(NEEDS):].decode().split(" "), code

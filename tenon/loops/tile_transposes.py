@@ -1,0 +1,122 @@
+"""Loads that run along another loop than the stores -> squares of memory, copied line by line and turned.
+
+    for i: for j: out[i, j] = x[j, i]       ->      for square (i, j):
+                                                        for jj: for ii: local[jj, ii] = x[j + jj, i + ii]
+                                                        local = transpose(local)
+                                                        for ii: for jj: out[i + ii, j + jj] = local[ii, jj]
+
+Both memories are gone through along their lines; the square, which stays in the first cache, is turned in registers.
+Processors do not foresee which lines come next, of many pieces: the same of the next square are asked for, and those
+that this one will write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tenon.loops.affine import affine, is_same
+from tenon.loops.binders import fresh, names_in
+from tenon.loops.compute_at import Placing, Scope
+from tenon.loops.cost import count
+from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, size
+from tenon.loops.loop_ir import Fetch, Loop, Nest, Store, Turn
+from tenon.loops.simplify_expressions import simplify, substitute
+from tenon.loops.store_target import Target, grain_of
+from tenon.loops.traversal import replace, walk
+from tenon.types import TensorType
+
+SIDE = 32           # of a square
+SHORTEST = 8        # turns of a loop that is worth cutting
+FEWEST = 4096       # elements that are
+LINE = 64           # bytes that caches fetch at once
+
+
+def turned_nest(targets: Sequence[Target]) -> Nest | None:
+    """The nest, if all targets have the same loops and some of what they read runs along another loop."""
+    loops = targets[0].indices
+    if len(loops) < 2 or any(t.indices != loops or t.combine for t in targets) or count(*loops) < FEWEST:
+        return None
+    parts = walk(*(t.value for t in targets))
+    if any(isinstance(x, Reduce) for x in parts):
+        return None
+    along = {x: _line(x, loops) for x in parts if isinstance(x, Load)}
+    lines = [i for i in along.values() if i is not None]
+    if not lines or count(lines[0]) < SHORTEST or count(loops[-1]) < SHORTEST:
+        return None
+    return _in_squares(targets, lines[0], [x for x, line in along.items() if line is lines[0]])
+
+
+def _line(x: Load, loops: Sequence[Index]) -> Index | None:
+    """The loop, other than the innermost, along which x is read element by element; None if there is none."""
+    terms = affine(x.offset).terms
+    if x.mask is not None or not all(isinstance(atom, Index) for atom in terms):
+        return None
+    if loops[-1] not in terms or is_same(terms[loops[-1]], 1):
+        return None
+    return next((i for i in loops[:-1] if is_same(terms.get(i, 0), 1)), None)
+
+
+def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) -> Nest:
+    *others, column = (i for i in targets[0].indices if i is not line)
+    taken = names_in(*targets[0].indices)
+    tiles = [fresh(i.name + "_tile", (i.extent + (SIDE - 1)) // SIDE, taken) for i in (line, column)]
+    inside = [fresh(i.name + "_in", SIDE, taken) for i in (line, column)]
+    turns = [_turns(i, tile) for i, tile in zip((line, column), tiles, strict=True)]
+    at: dict[Index, Expr] = {i: simplify(tile * size(SIDE) + within)
+                             for i, tile, within in zip((line, column), tiles, inside, strict=True)}
+    around = [*others, *tiles]
+    scopes = [Scope()]
+    for index in around:
+        scopes.append(Scope(scopes[-1], index))
+    square = scopes[-1]
+    place, turned_place = (simplify(i * size(SIDE) + k) for i, k in (inside[::-1], inside))
+    buffers = [Buffer(f"square{n}", TensorType(x.dtype, (SIDE, SIDE)), "local") for n, x in enumerate(turned)]
+    row_at = {**at, line: tiles[0] * size(SIDE) + inside[1]}     # of results, where a turn copies one of columns
+    fetches = [y for t in targets for y in _fetches(t.buffer, t.offset, row_at, column, tiles[1] * size(SIDE))]
+    for buffer, x in zip(buffers, turned, strict=True):
+        copy = Store(buffer, place, Load(x.buffer, substitute(x.offset, at), None))
+        fetches += _fetches(x.buffer, x.offset, at, line, tiles[0] * size(SIDE) + SIDE)
+        fetched = fetches if _are_apart(x, column) else ()
+        square.body.append(Loop(inside[1], turns[1], (*fetched, Loop(inside[0], turns[0], (copy,), "vector"))))
+        square.body.append(Turn(buffer, _most(column), _most(line)))
+        fetches = []
+    read: dict[Expr, Expr] = {x: Load(b, turned_place, None) for x, b in zip(turned, buffers, strict=True)}
+    row = Scope(square, inside[0])
+    cell = Scope(row, inside[1])
+    moved = [Target(t.buffer, t.indices, substitute(t.offset, at), substitute(replace(t.value, read), at))
+             for t in targets]
+    Placing(*(t.value for t in moved)).store(moved, cell)
+    row.body.append(Loop(inside[1], turns[1], tuple(cell.body), "vector"))
+    square.body.append(Loop(inside[0], turns[0], tuple(row.body)))
+    for depth in range(len(around), 0, -1):
+        body = tuple(scopes.pop().body)
+        grain = grain_of(targets, [*around[1:], *inside]) if depth == 1 else size(1)
+        index = around[depth - 1]
+        scopes[-1].body.append(Loop(index, size(index.extent), body, "parallel" if depth == 1 else "serial", grain))
+    return Nest(tuple(scopes[0].body), tuple(buffers))
+
+
+def _fetches(buffer: Buffer, offset: Expr, at: Mapping[Index, Expr], along: Index, first: Expr) -> Iterator[Fetch]:
+    """The lines of memory in which a run of a square's elements lies, from `first` on along an index."""
+    if all(isinstance(atom, Index) for atom in affine(offset).terms):
+        step = max(LINE // buffer.type.dtype.itemsize, 1)
+        for place in dict.fromkeys([*range(0, SIDE, step), SIDE - 1]):
+            yield Fetch(buffer, simplify(substitute(offset, {**at, along: first + size(place)})))
+
+
+def _are_apart(x: Load, column: Index) -> bool:
+    """Whether the lines that a square reads are no neighbours, which would be foreseen as one run of memory."""
+    apart = affine(x.offset).terms.get(column, 0)
+    return not isinstance(apart, int) or abs(apart) > SIDE
+
+
+def _most(index: Index) -> int:
+    """How many turns of a loop are in a square at most, or a power of two above."""
+    return min(SIDE, 1 << (index.extent - 1).bit_length()) if isinstance(index.extent, int) else SIDE
+
+
+def _turns(index: Index, tile: Index) -> Expr:
+    """How many turns of a loop are in a square."""
+    if isinstance(index.extent, int) and index.extent % SIDE == 0:
+        return size(SIDE)
+    return Binary("min", size(SIDE), simplify(size(index.extent) - tile * size(SIDE)))

@@ -1,0 +1,63 @@
+"""Reductions of a few columns -> those of as many as fill vectors, each of every so many-th line, and one of these.
+
+    out[j] = sum(x[k, j] for k < N)    ->    part[u, j] = sum(x[k*U + u, j] for k < N // U)
+                                             out[j] = sum(part[u, j] for u) + sum(x[k, j] for N // U * U <= k < N)
+
+Columns side by side are the lanes of vectors, which three columns would leave empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tenon.loops.affine import affine, is_same
+from tenon.loops.column_reductions import LEAST, TILE
+from tenon.loops.expression_builder import offset
+from tenon.loops.expressions import OPERATION, Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
+from tenon.loops.simplify_expressions import simplify, substitute
+from tenon.loops.store_target import Target
+from tenon.loops.strip_mining import Strips, is_partition
+from tenon.loops.traversal import parts
+from tenon.types import TensorType, float32
+
+FEWEST = 8      # lines of the folded columns: of fewer the last ones, which do not fill one, are too many
+
+
+def folded(x: Reduce, indices: Sequence[Index],
+           temporary: Callable[[TensorType], Buffer]) -> tuple[Target, Expr] | None:
+    """(the target of the folded columns, what x is in terms of them), or None if x is no reduction of a few columns."""
+    results = tuple(index for index in indices if index in x.free)
+    if len(x.indices) != 1 or not results or not _lie_dense(x, x.indices[0], results[-1]):
+        return None
+    (line,), columns = x.indices, results[-1].extent
+    assert isinstance(columns, int)
+    together = TILE // (LEAST * columns) * LEAST
+    if not isinstance(line.extent, int) or line.extent < FEWEST * together:
+        return None
+    turns, left = divmod(line.extent, together)
+    assert is_partition(line.extent, [Strips(0, turns, together), Strips(turns * together, left, 1)])
+    turn, one, rest = Index(line.name, turns), Index("fold", together), Index(f"{line.name}_left", left)
+    wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
+
+    def over(index: Index, body: Expr) -> Expr:
+        return Reduce(x.kind, (index,), simplify(Cast(body, wide)), (size(index.extent),))
+    places = (*results[:-1], one, results[-1])
+    buffer = temporary(TensorType(wide, tuple(index.extent for index in places)))
+    place = offset(buffer.type.shape, places)
+    target = Target(buffer, places, place, over(turn, substitute(x.body, {line: turn * size(together) + one})))
+    total = over(one, Load(buffer, place, None))
+    if left:
+        last = over(rest, substitute(x.body, {line: rest + size(turns * together)}))
+        total = Binary(OPERATION[x.kind], total, last)
+    return target, simplify(Cast(total, x.dtype))
+
+
+def _lie_dense(x: Reduce, line: Index, column: Index) -> bool:
+    """Whether all that x reads lies line by line without gaps, in fewer columns than a vector has lanes."""
+    if not isinstance(column.extent, int) or column.extent >= LEAST:
+        return False
+    terms = [affine(load.offset).terms for load in parts(x.body, Load)]
+    inside = {line, column}
+    return bool(terms) and x.body.free >= inside and all(
+        is_same(t.get(line, 0), column.extent) and is_same(t.get(column, 0), 1) for t in terms) and not any(
+        part is not line and part is not column and not part.free.isdisjoint(inside) for t in terms for part in t)

@@ -1,0 +1,241 @@
+"""Triangular factors of matrices by NumPy's LAPACK at run time, and the solver built on them: solve, cholesky, qr, lu.
+
+Gradients follow M. Seeger et al., "Auto-differentiating linear algebra" (2017), and for complex numbers the
+convention of the rest of Tenon: the gradient G of a real L means dL = Re tr(G^H dA).
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenon.dims import least
+from tenon.errors import GradientError, ShapeError, refused_matrix
+from tenon.graph.op import Op
+from tenon.graph.promotion import floating
+from tenon.ops.complex_parts import real
+from tenon.ops.define import define, function, lift
+from tenon.ops.diagonal import diag_embed, diagonal, tril, triu
+from tenon.ops.joining_and_axes import concat
+from tenon.ops.matrix_products import matmul
+from tenon.ops.products import adjoint, square
+from tenon.ops.shape import cast
+from tenon.ops.splitting import narrow
+from tenon.types import TensorType
+
+QRResult = namedtuple("QRResult", "Q R")
+LUResult = namedtuple("LUResult", "P L U")
+BLOCK = 32          # rows of a triangle that are solved for at once
+
+
+def lapack(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's routine, its errors said clearly."""
+    def ref(*arrays: Any, **attrs: Any) -> Any:
+        try:
+            return fn(*arrays, **attrs)
+        except np.linalg.LinAlgError as error:
+            raise refused_matrix(name, said=str(error)) from None
+    return ref
+
+
+def square_type(name: str, x: TensorType) -> TensorType:
+    """The type itself; raises ShapeError unless it is a stack of square matrices."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ShapeError(f"{name}: {x} is no square matrix, nor a stack of them")
+    return x
+
+
+def matrix_type(name: str, x: TensorType) -> TensorType:
+    """The type itself; raises ShapeError unless it is a stack of matrices."""
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: {x} is no matrix")
+    return x
+
+
+def hermitian(x: Any) -> Any:
+    """The mean of the matrices and their adjoints: what is decomposed where a symmetric matrix is expected."""
+    return (x + adjoint(x)) * 0.5
+
+
+# ---------------------------------------------------------------- the solver
+
+def _solve_type(a: TensorType, b: TensorType) -> TensorType:
+    square_type("solve", a)
+    if b.ndim != a.ndim or b.shape[:-1] != a.shape[:-1]:
+        raise ShapeError(f"solve: {a} and the right-hand side {b} do not fit")
+    return b
+
+
+def _solve_vjp(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    right = solve_op(adjoint(a), g)
+    return (lambda: -matmul(right, adjoint(y))), right
+
+
+solve_op: Op = define(
+    "solve", public=False, type=_solve_type, promote=floating, vjp=_solve_vjp, ref=lapack("solve", np.linalg.solve),
+    doc="The solution x of a @ x = b for a stack of square matrices and one of right-hand sides.",
+    examples=["solve(f32[1, 2, 2], f32[1, 2, 4]) -> f32[1, 2, 4]", "solve(f32[3, 3], f32[2, 4]) -> error"])
+
+
+def _triangular_type(a: TensorType, b: TensorType, *, upper: bool) -> TensorType:
+    return _solve_type(a, b)
+
+
+def _triangular_ref(a: Any, b: Any, upper: bool) -> Any:
+    """Block of rows after block of rows: most of it is products; NumPy does not expose LAPACK's trtrs."""
+    n, half = a.shape[-1], np.triu if upper else np.tril
+    x, starts = np.array(b), range(0, n, BLOCK)
+    for start in reversed(starts) if upper else starts:
+        rows = slice(start, min(start + BLOCK, n))
+        done = slice(rows.stop, n) if upper else slice(0, start)
+        rest = x[..., rows, :] - a[..., rows, done] @ x[..., done, :]
+        corner = half(a[..., rows, rows])
+        many = b.shape[-1] > 2 * BLOCK          # for which a product with the inverse is faster
+        x[..., rows, :] = np.linalg.inv(corner) @ rest if many else np.linalg.solve(corner, rest)
+    return x
+
+
+def _triangular_vjp(g: Any, y: Any, a: Any, b: Any, upper: bool) -> tuple[Any, Any]:
+    right = triangular_op(adjoint(a), g, upper=not upper)
+    return (lambda: -(triu if upper else tril)(matmul(right, adjoint(y)))), right
+
+
+triangular_op: Op = define(
+    "solve_triangular", public=False, type=_triangular_type, promote=floating,
+    vjp=_triangular_vjp, ref=lapack("solve_triangular", _triangular_ref), domain=((1.0, 2.0), (-2.0, 2.0)),
+    doc="The solution x of a @ x = b, of whose matrices only the upper triangle is read, or only the lower one.",
+    examples=["solve_triangular(f32[2, 1, 1], f32[2, 1, 4], upper=False) -> f32[2, 1, 4]",
+              "solve_triangular(f32[1, 1], f32[1, 3], upper=True) -> f32[1, 3]",
+              "solve_triangular(f32[3, 3], f32[2, 4], upper=True) -> error"])
+
+
+# ---------------------------------------------------------------- positive definite matrices
+
+def _cholesky_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
+    inner = tril(matmul(adjoint(y), g))
+    inner = inner - diag_embed(diagonal(inner, 0, -2, -1)) * 0.5
+    left = triangular_op(adjoint(y), inner, upper=True)                 # L^-H inner L^-1
+    return (hermitian(adjoint(triangular_op(adjoint(y), adjoint(left), upper=True))),)
+
+
+cholesky_op: Op = define(
+    "cholesky", public=False, type=lambda x: square_type("cholesky", x), promote=floating, vjp=_cholesky_vjp,
+    ref=lapack("cholesky", np.linalg.cholesky), domain=(1, 2),
+    doc="The lower triangular L with L @ L^H = x for a Hermitian, positive definite x.",
+    examples=["cholesky(f32[2, 1, 1]) -> f32[2, 1, 1]", "cholesky(f32[2, 3]) -> error"])
+
+
+@function
+def cholesky(x: Any, upper: bool = False) -> Any:
+    """The triangular factor of a symmetric (Hermitian), positive definite matrix: x = L @ L^H, or U^H @ U with `upper`.
+
+    >>> tn.linalg.cholesky(tn.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
+    factor = cholesky_op(hermitian(square("cholesky", x)))
+    return adjoint(factor) if upper else factor
+
+
+# ---------------------------------------------------------------- triangular factors
+
+def _qr_type(x: TensorType, *, complete: bool) -> tuple[TensorType, ...]:
+    m, n = matrix_type("qr", x).shape[-2:]
+    k, lead = m if complete else least(m, n), x.shape[:-2]
+    return x.with_shape((*lead, m, k)), x.with_shape((*lead, k, n))
+
+
+def _qr_vjp(g: Any, y: Any, x: Any, complete: bool) -> tuple[Any]:
+    (gq, gr), (q, r) = g, y
+    m, n = x.shape[-2:]
+    if m < n or (complete and m != n):
+        raise GradientError("qr: this form has no gradient", hint='mode="reduced" has one')
+    inner = matmul(r, adjoint(gr)) - matmul(adjoint(gq), q)
+    low = tril(inner, -1)
+    inner = low + adjoint(low) + diag_embed(cast(real(diagonal(inner, 0, -2, -1)), dtype=x.dtype))
+    return (adjoint(triangular_op(r, adjoint(gq + matmul(q, inner)), upper=True)),)     # (...) R^-H
+
+
+qr_op: Op = define(
+    "qr", public=False, type=_qr_type, promote=floating, vjp=_qr_vjp,
+    ref=lapack("qr", lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced"))),
+    doc="x = Q @ R with orthonormal columns of Q and upper triangular R.",
+    examples=["qr(f32[2, 3, 2], complete=False) -> f32[2, 3, 2], f32[2, 2, 2]",
+              "qr(f32[2, 2], complete=False) -> f32[2, 2], f32[2, 2]", "qr(f32[3], complete=False) -> error"])
+
+
+@function
+def qr(x: Any, mode: str = "reduced") -> QRResult:
+    """x = Q @ R with orthonormal columns of Q and upper triangular R; `mode="complete"` gives a square Q."""
+    if mode not in ("reduced", "complete"):
+        raise ShapeError(f"qr: mode is 'reduced' or 'complete', not {mode!r}")
+    x = lift(x)
+    m, n = matrix_type("qr", TensorType(x.dtype, x.shape)).shape[-2:]
+    if m >= n or mode == "complete":
+        return QRResult(*qr_op(x, complete=mode == "complete" and m != n))
+    q, r = qr_op(narrow(x, x.ndim - 1, 0, m), complete=False)           # a wide matrix: the left square decides Q
+    return QRResult(q, concat(r, matmul(adjoint(q), narrow(x, x.ndim - 1, m, n)), axis=-1))
+
+
+def _lu_ref(x: Any) -> Any:
+    """Row by row with partial pivoting; NumPy does not expose LAPACK's getrf."""
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    u, flat = x.reshape(-1, m, n).astype(np.result_type(x, np.float32)), int(np.prod(x.shape[:-2]))
+    u, low = u.copy(), np.zeros((flat, m, k), u.dtype)
+    order, at = np.tile(np.arange(m), (flat, 1)), np.arange(flat)
+    for c in range(k):
+        pivot = c + np.abs(u[:, c:, c]).argmax(1) if flat else np.zeros(0, int)
+        for rows in (u, low, order):
+            held = rows[:, c].copy()
+            rows[:, c] = rows[at, pivot]
+            rows[at, pivot] = held
+        divisor = np.where(u[:, c, c] == 0, 1, u[:, c, c])
+        low[:, c:, c] = u[:, c:, c] / divisor[:, None]
+        low[:, c, c] = 1
+        u[:, c + 1:] -= low[:, c + 1:, c, None] * u[:, c, None]
+    p = (np.arange(m)[:, None] == order[:, None, :]).astype(u.dtype)
+    lead = x.shape[:-2]
+    return p.reshape(*lead, m, m), low.reshape(*lead, m, k), np.triu(u[:, :k]).reshape(*lead, k, n)
+
+
+def _lu_type(x: TensorType) -> tuple[TensorType, ...]:
+    m, n = matrix_type("lu", x).shape[-2:]
+    k, lead = least(m, n), x.shape[:-2]
+    return x.with_shape((*lead, m, m)), x.with_shape((*lead, m, k)), x.with_shape((*lead, k, n))
+
+
+def _lu_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
+    (_, gl, gu), (p, low, u) = g, y
+    m, n = x.shape[-2:]
+    rows, columns, k = x.ndim - 2, x.ndim - 1, min(m, n)
+    low_square, u_square = narrow(low, rows, 0, k), narrow(u, columns, 0, k)
+    below = matmul(adjoint(low_square), narrow(gl, rows, 0, k))
+    right = matmul(narrow(gu, columns, 0, k), adjoint(u_square))
+    if n > m:
+        below = below - matmul(narrow(gu, columns, k, n), adjoint(narrow(u, columns, k, n)))
+    if m > n:
+        right = right - matmul(adjoint(narrow(low, rows, k, m)), narrow(gl, rows, k, m))
+    inner = tril(below, -1) + triu(right)
+    if n > m:                                                           # P L^-H [inner U^-H | gu]
+        inner = concat(adjoint(solve_op(u_square, adjoint(inner))), narrow(gu, columns, k, n), axis=-1)
+        return (matmul(p, solve_op(adjoint(low_square), inner)),)
+    inner = solve_op(adjoint(low_square), inner)                        # P [L^-H inner; gl] U^-H
+    inner = concat(inner, narrow(gl, rows, k, m), axis=-2) if m > n else inner
+    return (matmul(p, adjoint(solve_op(u_square, adjoint(inner)))),)
+
+
+lu_op: Op = define(
+    "lu", public=False, type=_lu_type, ref=_lu_ref, promote=floating, vjp=_lu_vjp,
+    doc="x = P @ L @ U with a permutation P, unit lower L and upper U.",
+    examples=["lu(f32[2, 3, 3]) -> f32[2, 3, 3], f32[2, 3, 3], f32[2, 3, 3]",
+              "lu(f32[3, 2]) -> f32[3, 3], f32[3, 2], f32[2, 2]"])
+
+
+@function
+def lu(x: Any) -> LUResult:
+    """x = P @ L @ U with a permutation P, unit lower triangular L and upper triangular U; pivots are the largest."""
+    return LUResult(*lu_op(x))

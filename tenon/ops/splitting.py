@@ -1,0 +1,120 @@
+"""Functions that cut tensors: split, chunk, unstack, select.  Made of slices, they leave no node of their own."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tenon.dims import Dim
+from tenon.errors import ArgumentError, ShapeError
+from tenon.ops.define import aliases, function, lift
+from tenon.ops.joining_and_axes import replaced
+from tenon.ops.shape import reshape_op
+from tenon.ops.slice_pad_concat import slice_op
+from tenon.types import normalize_axis
+
+
+def narrow(x: Any, axis: int, start: Dim, stop: Dim, step: int = 1) -> Any:
+    """The positions start, start + step ... before stop along one axis."""
+    return slice_op(x, start=replaced((0,) * x.ndim, axis, start), stop=replaced(x.shape, axis, stop),
+                    step=replaced((1,) * x.ndim, axis, step))
+
+
+def _cut(x: Any, axis: int, ends: Sequence[Dim]) -> tuple[Any, ...]:
+    return tuple(narrow(x, axis, a, b) for a, b in itertools.pairwise(ends))
+
+
+@function
+def split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
+    """Cut into so many equal pieces, or at a list of positions, as NumPy does.
+
+    >>> [part.shape for part in tn.zeros(6, 2).split(3)], [part.shape for part in tn.zeros(6).split([1, 4])]
+    ([(2, 2), (2, 2), (2, 2)], [(1,), (3,), (2,)])
+
+    Raises ShapeError where the size does not divide; `tensor_split` allows it, `split_with_sizes` takes sizes.
+    """
+    x = lift(x)
+    axis = normalize_axis(axis, x.ndim)
+    if isinstance(sections, int) and (sections < 1 or _number_unless_it_divides(x.shape[axis], sections) % sections):
+        raise ShapeError(f"split: axis {axis} of {x.type} does not divide into {sections} equal pieces",
+                         hint="x.tensor_split(n) makes pieces that differ by one, x.chunk(n) a smaller last one")
+    return tensor_split(x, sections, axis)
+
+
+@function
+def tensor_split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
+    """Cut into so many pieces, whose sizes differ by one at most, or at a list of positions."""
+    x = lift(x)
+    axis = normalize_axis(axis, x.ndim)
+    size = x.shape[axis]
+    if not isinstance(sections, int):
+        cuts = [_position(k, size) for k in sections]
+        return tuple(narrow(x, axis, a, b if not (isinstance(a, int) and isinstance(b, int)) else max(a, b))
+                     for a, b in zip([0, *cuts], [*cuts, size], strict=True))
+    if sections < 1:
+        raise ArgumentError(f"tensor_split: at least one piece is needed, got {sections}")
+    size = _number_unless_it_divides(size, sections)
+    each, larger = size // sections, size % sections
+    return _cut(x, axis, [each * k + min(k, larger) for k in range(sections + 1)])
+
+
+def _number_unless_it_divides(size: Dim, sections: int) -> Any:
+    """The size; as a number where a symbol does not say what is left over, on which the pieces' sizes depend."""
+    return size if isinstance(size % sections, int) else int(size)
+
+
+def _position(k: Any, size: Dim) -> Dim:
+    k = int(k) if hasattr(k, "item") else k
+    wrapped = k + size if isinstance(k, int) and k < 0 else k
+    return min(max(wrapped, 0), size) if isinstance(size, int) and isinstance(wrapped, int) else wrapped
+
+
+@function
+def split_with_sizes(x: Any, sizes: Sequence[Any], axis: int = 0) -> tuple[Any, ...]:
+    """Cut into pieces of these sizes, which add up to the axis."""
+    x = lift(x)
+    axis = normalize_axis(axis, x.ndim)
+    ends: list[Dim] = [0]
+    for size in sizes:
+        ends.append(ends[-1] + size)
+    if ends[-1] != x.shape[axis]:
+        raise ShapeError(f"split_with_sizes: {list(sizes)} add up to {ends[-1]}, axis {axis} of {x.type} does not")
+    return _cut(x, axis, ends)
+
+
+@function
+def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
+    """Cut into at most so many pieces of one size; the last may be smaller, as in PyTorch."""
+    x = lift(x)
+    axis = normalize_axis(axis, x.ndim)
+    if chunks < 1:
+        raise ArgumentError(f"chunk: at least one piece is needed, got {chunks}")
+    size = int(x.shape[axis])
+    each = max(math.ceil(size / chunks), 1)
+    return _cut(x, axis, [*range(0, size, each), size]) if size else (x,) * chunks
+
+
+@function
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The tensors that lie along an axis, which they no longer have."""
+    x = lift(x)
+    axis = normalize_axis(axis, x.ndim)
+    return tuple(select(x, axis, k) for k in range(int(x.shape[axis])))
+
+
+@function
+def select(x: Any, axis: int, index: Any) -> Any:
+    """The tensor at one position of an axis, which it no longer has; a negative index counts from the end."""
+    x = lift(x)
+    axis = normalize_axis(axis, x.ndim)
+    size = x.shape[axis]
+    if isinstance(index, int) and isinstance(size, int):
+        index = normalize_axis(index, size, f"select: the index into axis {axis}") if size else index
+    elif isinstance(index, int) and index < 0:
+        index = size + index
+    return reshape_op(narrow(x, axis, index, index + 1), shape=replaced(x.shape, axis))
+
+
+aliases(unbind=unstack, array_split=tensor_split)

@@ -1,0 +1,1 @@
+"""Attention written in plain operators, found by its pattern."""

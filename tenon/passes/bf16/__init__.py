@@ -1,0 +1,1 @@
+"""Layouts in which a processor multiplies pairs of bfloat16."""

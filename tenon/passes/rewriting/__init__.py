@@ -1,0 +1,1 @@
+"""What passes are written with: rules, and graphs inside of nodes."""

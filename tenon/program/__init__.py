@@ -1,0 +1,1 @@
+"""What a program does, step by step: kernels, their order, control flow, and the native function that runs steps."""

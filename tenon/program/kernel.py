@@ -1,0 +1,191 @@
+"""A kernel: the body that it computes, and one native function for each stage between two barriers.
+
+    void stage(ptr buffers, ptr sizes, i32 first, i32 until, i32 threads, ptr scratch, ptr status)   (`work_partition`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import TYPE_CHECKING, ClassVar
+
+from tenon.dims import Dim, evaluate
+from tenon.errors import Location
+from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.text import key_of
+from tenon.llvm.compile_pool import Job
+from tenon.locks import cached_property
+from tenon.loops.whole_operators import attended, is_attention
+from tenon.ops.attention import attention
+from tenon.program.kernel_cache import key_for
+from tenon.program.kernel_metadata import Facts, Shared
+from tenon.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from tenon.loops.loop_ir import Kernel
+
+LONGEST_NAME = 40
+
+
+@dataclass(eq=False)
+class Unit:
+    """What a kernel computes, and how it is called; a backend's subclass has its loops and its code."""
+
+    body: Graph
+    facts: Facts
+    shared: Shared = ()
+    key: str | None = None                  # under which it is kept on disk
+    code: bytes | Job[bytes] | None = None   # what is not loaded yet; another thread may still be making it
+    schedule: str = ""                      # of its product, where that was chosen by measuring
+    alone: ClassVar[bool] = False           # whether one thread does all of it
+
+    @property
+    def endless(self) -> bool:
+        """Whether the data decide when it ends, if ever."""
+        return False
+
+    @cached_property
+    def name(self) -> str:
+        return name_of(self.body)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The loops, which a backend lowers the body to."""
+        raise NotImplementedError
+
+    @cached_property
+    def ir(self) -> str:
+        """The text of a module that defines the functions."""
+        raise NotImplementedError
+
+    def require_code(self) -> None:
+        """Raise where code cannot express the loops."""
+        _ = self.ir
+
+    @cached_property
+    def functions(self) -> tuple[str, ...]:
+        """The stages, in order."""
+        return tuple(f"{self.name}_{k}" for k in range(self.facts.stages))
+
+    @property
+    def loops(self) -> str:
+        """The loops as text, to be read."""
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Let go of what was only needed to load the code; who asks for it later makes it again."""
+        self.code = None
+        self.__dict__.pop("ir", None)
+        self.__dict__.pop("kernel", None)
+
+    def failed(self, number: int) -> tuple[str, Location | None]:
+        """The operator, and the place in the user's program, of a check that failed."""
+        check = self.facts.checks[number]
+        return check.operator, self.body.nodes[check.node].loc if check.node >= 0 else None
+
+    def work(self, sizes: Mapping[str, int]) -> int:
+        """About how many elements are computed or read."""
+        key = tuple([sizes[name] for name in self.facts.sizes])
+        if key not in self._works:
+            stored = {id(x) for x in self.body.results}
+            self._works[key] = sum(node_work(node, sizes) for node in self.body.nodes
+                                   if node.op.name not in VIEWS or id(node.output) in stored)
+        return self._works[key]
+
+    def is_one_call(self, sizes: Mapping[str, int]) -> bool:
+        """Whether a thread is done sooner if it does its share of the kernel in one call, though it may be late."""
+        return False
+
+    def repeated(self, sizes: Mapping[str, int]) -> int:
+        """The part of the work that every thread does which has a share in the kernel: packing a factor."""
+        products = (node.inputs for node in self.body.nodes if node.op.name == "matmul")
+        return sum(min(count(x.type.size, sizes) for x in (left, right) if x is not None) // PACKED
+                   for left, right in products)
+
+    def sharing(self, shared: Shared) -> Unit:
+        """The same kernel for outputs that have the memory of inputs."""
+        if shared == self.shared:
+            return self
+        if shared not in self._variants:
+            text = with_schedule(key_of(self.body), self.schedule)
+            key = None if self.key is None else key_for(text, self.body, shared)
+            self._variants[shared] = replace(self, shared=shared, key=key, code=None)
+            if "kernel" in vars(self):
+                self._variants[shared].kernel = self.kernel
+        return self._variants[shared]
+
+    @cached_property
+    def others(self) -> dict[str, Unit]:
+        """Kernels that do parts of this one, by what they are called (`tenon.backends.cpu.prepack`)."""
+        return {}
+
+    @cached_property
+    def _works(self) -> dict[tuple[int, ...], int]:
+        return {}
+
+    @cached_property
+    def _variants(self) -> dict[Shared, Unit]:
+        return {}
+
+
+def with_schedule(text: str, schedule: str) -> str:
+    """What decides the code of a kernel, beside Tenon and the machine."""
+    return f"# {schedule}\n{text}" if schedule else text
+
+
+def name_of(body: Graph) -> str:
+    """The operators in it, as far as they fit."""
+    names = list(dict.fromkeys(node.op.name for node in body.nodes))
+    text = "_".join(names)
+    return text if len(text) <= LONGEST_NAME else f"{'_'.join(names[:3])}_and_{len(names) - 3}_more"
+
+
+# ---------------------------------------------------------------- what a kernel costs
+
+MANY_TURNS = 30_000          # what a loop of unknown length counts as
+MULTIPLICATIONS = 32         # of a product of matrices that take as long as one element of other kernels
+READ = 4                     # elements of a product's factors that are read in that time
+PACKED = 2                   # and that are packed
+VIEWS = ("permute", "reshape", "broadcast_to")
+
+# The multiply-adds of a product, from the shapes of its inputs and its output.
+PRODUCTS: dict[str, Callable[..., int]] = {
+    "matmul": lambda *shapes: prod(shapes[-1]) * shapes[0][-1],
+    "conv": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
+    "conv_channels_last": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
+    "depthwise_channels_last": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][:-1]),
+    "conv_input_grad": lambda *shapes: prod(shapes[0]) * prod(shapes[1][1:]),
+    "conv_weight_grad": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
+    "conv_weight_grad_last": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
+}
+
+
+def is_product(body: Graph) -> bool:
+    """Whether a kernel is a product of matrices, or attention: much code."""
+    return any(node.op.name in PRODUCTS or is_attention(node) for node in body.nodes)
+
+
+def multiply_adds(node: Node, sizes: Mapping[str, int]) -> int:
+    """Of a product; 0 for all other operators."""
+    if node.op.name not in PRODUCTS:
+        return 0
+    values = (*node.inputs, node.output)
+    return PRODUCTS[node.op.name](*([count(n, sizes) for n in x.type.shape] for x in values if x is not None))
+
+
+def node_work(node: Node, sizes: Mapping[str, int]) -> int:
+    """Elements written or read, whichever is more; for a product, a part of its multiplications."""
+    values = [*node.outputs, *(x for x in node.inputs if isinstance(x, Value))]
+    most = max(count(x.size, sizes) for x in values)
+    if node.op.name in PRODUCTS:
+        return max(multiply_adds(node, sizes) // MULTIPLICATIONS, most // READ)
+    if is_attention(node):
+        q, k, *_ = attended(node)
+        products = 2 if node.op is attention else 5
+        return products * count(q.size, sizes) * count(k.shape[-2], sizes) // MULTIPLICATIONS
+    return most
+
+
+def count(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """The number that a size is."""
+    return dim if isinstance(dim, int) else evaluate(dim, sizes)
