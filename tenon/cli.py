@@ -148,7 +148,7 @@ def view(arguments: argparse.Namespace) -> int:
     load(arguments.load)
     function, inputs = sampled_function(arguments.function, arguments.types)
     seen = View(document_of(function, inputs, {}, times=not arguments.no_times, code=not arguments.no_code))
-    for path in arguments.output or ["view.json"]:
+    for path in arguments.output or ["view.html"]:
         seen.save(path)
         print(f"{path}: {seen}")
     return 0
@@ -232,11 +232,12 @@ COMMANDS = {
         argument("--stages", default="graph,passes,loops",
                  help="comma-separated, of graph, passes, loops, llvm, asm (default: %(default)s)"),
         LOAD)),
-    "view": Command("a function as data to look at: graph, passes, kernels, memory", view, (
+    "view": Command("a function as one page to look into: source, graph, passes, kernels, memory", view, (
         argument("function", metavar="FILE:FUNCTION", help="of a Python file, which is run as `python FILE` would"),
         argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),
         argument("--output", action="append", metavar="FILE",
-                 help="where it goes, as data (.json) or for Graphviz (.dot); may be repeated (default: view.json)"),
+                 help="where it goes: a page (.html), the data (.json) or Graphviz's form (.dot); may be repeated "
+                      "(default: view.html)"),
         argument("--no-times", action="store_true", help="measure nothing"),
         argument("--no-code", action="store_true", help="leave out LLVM's and the machine's code"),
         LOAD)),
