@@ -59,7 +59,7 @@ def network_row(workload: Workload, aim: float = 1.0) -> Row:
 def network_operations(workload: Workload) -> float:
     """The floating-point operations of all products in the graph, two a multiply-add."""
     from benchmarks.models import tenon_graph
-    from tenon.debug.profiler import operations
+    from tenon.debug.step_times import operations
     from tenon.passes.expand import expand
 
     return sum(map(operations, expand(tenon_graph(workload)).nodes))

@@ -154,6 +154,21 @@ def view(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def profile(arguments: argparse.Namespace) -> int:
+    from tenon.debug.script_profile import record_script, report
+
+    if not arguments.script:
+        raise ArgumentError("profile: no script is named", hint="tenon profile train.py")
+    script, *others = arguments.script
+    tables = arguments.by.split(",")
+    known = ("step", "operator", "line", "phase", "module", "source")
+    if wrong := [name for name in tables if name not in known]:
+        raise ArgumentError(f"profile: there is no table by {wrong[0]!r}", hint=f"there are {', '.join(known)}")
+    for text in report(record_script(str(existing(script)), others, arguments.trace), tables):
+        print(text, flush=True)
+    return 0
+
+
 def info(arguments: argparse.Namespace) -> int:
     from tenon.serialization.model_summary import describe
 
@@ -241,6 +256,12 @@ COMMANDS = {
         argument("--no-times", action="store_true", help="measure nothing"),
         argument("--no-code", action="store_true", help="leave out LLVM's and the machine's code"),
         LOAD)),
+    "profile": Command("where the time of a script goes: functions, operators, lines, modules", profile, (
+        argument("--by", default="operator,source", metavar="TABLES",
+                 help="comma-separated, of step, operator, line, phase, module, source (default: %(default)s)"),
+        argument("--trace", metavar="FILE.json", help="what happened, for ui.perfetto.dev"),
+        argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT.py [ARGUMENT ...]",
+                 help="run as `python SCRIPT.py ARGUMENT ...` would"))),
     "info": Command("what is in a saved file: functions, tensors, versions", info, (
         argument("file", metavar="FILE", help="a safetensors file, of tn.save or of any other tool"),)),
     "run": Command("a saved function on inputs from files", run_saved, (

@@ -1,6 +1,7 @@
 """Looking at tensors, graphs, programs and derivatives: clients of the stages, never used by them."""
 
 from tenon.debug.check import BadNumber, check
+from tenon.debug.chrome_trace import Trace, trace
 from tenon.debug.evaluation_trace import EvaluationTrace, evaluation_trace
 from tenon.debug.gradcheck import gradcheck, gradgradcheck
 from tenon.debug.porting import PortingWarning, porting
@@ -10,6 +11,6 @@ from tenon.debug.symbolic import Expression, expression
 from tenon.debug.viewer.view import View, view
 from tenon.debug.watched_values import Watched, watch
 
-__all__ = ["BadNumber", "EvaluationTrace", "Expression", "PortingWarning", "Profile", "Summary", "View", "Watched",
-           "check", "evaluation_trace", "expression", "gradcheck", "gradgradcheck", "porting", "profile", "view",
-           "watch"]
+__all__ = ["BadNumber", "EvaluationTrace", "Expression", "PortingWarning", "Profile", "Summary", "Trace", "View",
+           "Watched", "check", "evaluation_trace", "expression", "gradcheck", "gradgradcheck", "porting", "profile",
+           "trace", "view", "watch"]

@@ -1,69 +1,47 @@
-"""A jitted call -> the time of every step of its program, with the memory it touches and the arithmetic it does.
+"""A jitted call -> where its time goes: by step, by operator, by the user's line, by module.
 
-    print(tn.debug.profile(step, x, y))
-
-All steps are run one after the other, on the calling thread, so that each finds in the caches what it finds there in a
-run; that is repeated, and the least time of each is told.  What a call assigns is written to copies, in place as a
-call does it.  Steps inside of branches and loops are timed once, not once a turn.  Of a step that several threads share
-the part of each is run too, alone: how much longer the whole step takes than the longest part says what sharing it can
-save at most.
+    profile = tn.debug.profile(step, x, y)
+    print(profile)                      # steps, the slowest first
+    print(profile.table("module"))      # or "operator", "line", "phase"
+    print(profile.source())             # your lines, with what each costs
+    profile.save("step.html")           # a roofline; .png too; .json is a trace for Perfetto or Chrome
 """
 
 from __future__ import annotations
 
-import ctypes
-import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tenon.capture.captured import Captured
-from tenon.capture.constant_weights import WithConstants, given, late_program
-from tenon.capture.pytree import unfold
-from tenon.dims import evaluate
-from tenon.errors import ArgumentError, Location
-from tenon.graph.interpret import running
+from tenon.capture.constant_weights import late_program
+from tenon.debug.chrome_trace import steps_trace, write_trace
+from tenon.debug.cost_tables import KEYS, Cost, Part, annotated, costs, table_text, tree_of
+from tenon.debug.eager_lines import eager_lines
+from tenon.debug.node_costs import flops_of, shares_of
+from tenon.debug.origins import Origin
+from tenon.debug.roofline import roofline_html, roofline_png
+from tenon.debug.step_times import Timed, timed_steps
+from tenon.debug.twin import Twin, twin_of
+from tenon.errors import ArgumentError
 from tenon.graph.ir import Node
 from tenon.jit import Jitted
-from tenon.llvm.work_partition import PARTS
-from tenon.program import step_executor as native
-from tenon.program.backend_interface import Executable
-from tenon.program.kernel import multiply_adds
-from tenon.program.steps import HostStep, KernelStep, Leaf, leaves, touched
+from tenon.program.kernel import VIEWS
 from tenon.records import dataclass, field
-from tenon.runtime.frame import Frame
-from tenon.runtime.layout import Layout
-from tenon.runtime.program import Program
-from tenon.tensor import asarray
 
-KERNELS = (native.KERNEL_ONE, native.KERNEL_ALL)
-DRIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
 SHOWN = 40              # rows of the table
 
 
 @dataclass(frozen=True)
-class Timed:
-    """One step: seconds, bytes of memory that it is given, floating-point operations of products in it.
+class Profile:
+    """The steps of a program in the order in which they run; printed with the slowest first.
 
-    `longest` is the time of the longest of the parts that threads have; all of it where one thread runs the step.
+    `parts` is what every operator of the user's program has of them, `eager` the seconds of each line, (file, number),
+    as eager code, where that was asked for.
     """
 
-    name: str
-    seconds: float
-    longest: float
-    bytes: int
-    operations: float
-    where: Location | None
-    step: Leaf | None = field(default=None, repr=False)     # None: a copy
-
-
-@dataclass(frozen=True)
-class Profile:
-    """The steps of a program in the order in which they run; printed with the slowest first."""
-
     steps: tuple[Timed, ...]
+    parts: tuple[Part, ...] = field(default=(), repr=False)
+    eager: Mapping[tuple[str, int], float] = field(default_factory=dict, repr=False)
 
     @property
     def seconds(self) -> float:
@@ -74,6 +52,45 @@ class Profile:
     def shared(self) -> float:
         """Seconds if every step takes as long as its longest part."""
         return sum(step.longest for step in self.steps)
+
+    def by(self, key: str) -> list[Cost]:
+        """What each operator, line, module or phase costs, the most costly first.
+
+        >>> profile = tn.debug.profile(tn.jit(lambda x: tn.exp(x) @ x), tn.ones((8, 8)))
+        >>> sorted(cost.key for cost in profile.by("operator"))
+        ['exp', 'matmul']
+        """
+        if key not in KEYS:
+            raise ArgumentError(f"a profile has no rows by {key!r}", hint=f"there are {', '.join(KEYS)}")
+        return costs(self.parts, KEYS[key])
+
+    def table(self, by: str = "operator") -> str:
+        """The same as a table; modules are indented below the one that they are in, which has their cost too."""
+        rows = self.by(by)
+        if by == "module":
+            rows = [Cost("  " * depth + cost.key, cost.seconds, cost.bytes, cost.operations, cost.parts)
+                    for depth, cost in tree_of(self.parts)]
+        return table_text(f"Time by {by}", by, rows, self.seconds)
+
+    def source(self) -> str:
+        """The user's source: beside each line what all that it calls takes, compiled, and as eager code if known."""
+        return annotated(self.parts, self.eager)
+
+    def save(self, path: str | Path) -> None:
+        """Write a roofline (.html, or .png by matplotlib), or the steps as a trace (.json) that Perfetto opens.
+
+        Steps are laid one after the other in the trace, with the part of each thread on a track of its own: they were
+        measured one by one.
+        """
+        kind = Path(path).suffix
+        if kind == ".json":
+            write_trace(path, steps_trace(self.steps))
+        elif kind == ".html":
+            Path(path).write_text(roofline_html(self.steps), encoding="utf-8")
+        elif kind == ".png":
+            roofline_png(self.steps, path)
+        else:
+            raise ArgumentError(f"a profile is saved as .html, .png or .json, not as {str(path)!r}")
 
     def __str__(self) -> str:
         slowest = sorted(self.steps, key=lambda step: -step.seconds)
@@ -92,11 +109,12 @@ class Profile:
                 f"{step.bytes / step.seconds / 1e9:7.1f}  {rate}  {step.name}{where}")
 
 
-def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Profile:
+def profile(function: Any, *args: Any, repeats: int = 5, eager: bool = False, **keywords: Any) -> Profile:
     """The time of every step of the program that a call with these arguments would run, the least of `repeats`.
 
-    Nothing of the call is done but the arithmetic: no assignment, no effect.  Raises ArgumentError for a function
-    without `@tn.jit`, CaptureError for one that runs by part.
+    Nothing of the call is done but the arithmetic: no assignment, no effect.  With `eager`, the function is also called
+    once as plain Python, and its lines are timed; the tensors that it changes are put back, other effects are made.
+    Raises ArgumentError for a function without `@tn.jit`, CaptureError for one that runs by part.
 
     >>> double = tn.jit(lambda x: x * 2)
     >>> [step.name for step in profile(double, tn.ones(3)).steps]
@@ -107,99 +125,34 @@ def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Pro
         raise ArgumentError(f"profile takes a function with @tn.jit, not {function!r}")
     bound = (function.__self__, *args) if function is not jitted else args
     captured = jitted.capture(*bound, **keywords)
-    return Profile(timed_steps(captured, captured.program, bound, keywords, repeats))
+    twin = twin_of(jitted, captured, bound, keywords)
+    executable = twin.compiled()
+    if executable is None:
+        raise ArgumentError(f"profile: the data decide sizes in {jitted.__name__}, which runs in stages")
+    steps = timed_steps(twin.captured, executable, bound, keywords, repeats)
+    parts = tuple(_parts(steps, twin, late_program(executable).plan.sizes))
+    return Profile(steps, parts, eager_lines(jitted, captured, bound, keywords) if eager else {})
 
 
-def timed_steps(captured: Captured, executable: Executable, args: Sequence[Any], keywords: Mapping[str, Any],
-                repeats: int) -> tuple[Timed, ...]:
-    """The steps of the program of a capture, in the order in which they run in a call with these arguments."""
-    given_leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((tuple(args), dict(keywords)))[0]]
-    leaves = captured.arguments(given_leaves)
-    assert leaves is not None
-    program = late_program(executable)
-    if not isinstance(program, Program):
-        raise ArgumentError("profile: the program is not made of native steps", hint="TENON_BACKEND=cpu makes one")
-    arrays: Any = [holder.own.payload for holder in captured.inputs.holders(leaves)]
-    donated: Sequence[int] = captured.donations
-    arrays = [x.copy() if k in donated else x for k, x in enumerate(arrays)]
-    if isinstance(executable, WithConstants):
-        ready = executable.ready_for(arrays)
-        arrays, donated = given(ready, arrays), [ready.parts.reads.index(k) for k in donated]
-    return tuple(_timed(program, arrays, donated, repeats))
+def _parts(steps: Sequence[Timed], twin: Twin, sizes: Mapping[str, int]) -> Iterator[Part]:
+    """What every operator has of the steps; one that came into being in a pass counts for what it was made for."""
+    operators = twin.operators
+    for timed in steps:
+        shares = shares_of(timed.step, sizes)
+        for node, share in shares:
+            yield _part(node, share, timed, operators, flops_of(node, sizes))
+        if not shares:
+            yield Part("copy", None, "", "copy", (), timed.seconds, timed.bytes, 0.0)
 
 
-def _timed(program: Program, arrays: Sequence[np.ndarray], donated: Sequence[int], repeats: int) -> Iterator[Timed]:
-    program.run(arrays, donated)                # compiles what is missing
-    layout = program._layout_for([a.shape for a in arrays], donated)
-    frame = Frame(layout, native.driver())
-    arena = np.zeros(layout.memory.size + layout.scratch * layout.threads + 64, np.uint8)
-    results = frame.run(arrays, arena)          # from here on every pointer is bound, and all memory holds numbers
-    frame.arrays, frame.results = arrays, results
-    kernels = deque(step for step in leaves(program.parts.steps) if isinstance(step, KernelStep))
-    # Moves are made too: after the run the pointers of a loop are behind its last row.
-    rows = [(row, label) for row, label in zip(layout.steps.reshape(-1, native.STEP_WORDS), layout.labels, strict=True)
-            if row[0] in (*KERNELS, native.COPY, native.MOVE) or _host_step(layout, row) is not None]
-    functions: list[tuple[float, float]] = []       # of the kernel at hand: (seconds, those of the longest part)
-    passes = [[_times(frame, layout, row) for row, _ in rows] for _ in range(repeats)]
-    for (row, label), times in zip(rows, zip(*passes, strict=True), strict=True):
-        seconds, *parts = map(min, zip(*times, strict=True))
-        longest = max(parts, default=seconds)
-        if row[0] == native.MOVE:
-            continue
-        if row[0] == native.COPY:
-            yield Timed(label, seconds, longest, 2 * int(row[2]), 0.0, None)
-            continue
-        host = _host_step(layout, row)
-        if host is not None:
-            yield Timed(host.node.op.name, seconds, longest, _bytes(host, layout), 0.0, host.node.loc, host)
-            continue
-        functions.append((seconds, longest))
-        if len(functions) < len(kernels[0].unit.functions):
-            continue
-        step, (seconds, longest) = kernels.popleft(), map(sum, zip(*functions, strict=True))
-        functions.clear()
-        done = sum(operations(node, layout.sizes) for node in step.unit.body.nodes)
-        yield Timed(step.unit.name, seconds, longest, _bytes(step, layout), done, step.node.loc, step)
-
-
-def _host_step(layout: Layout, row: np.ndarray) -> HostStep | None:
-    """What NumPy does in a row of the table of steps."""
-    step = layout.host[int(row[1])] if row[0] == native.HOST and row[1] != native.CHECK else None
-    return step if isinstance(step, HostStep) else None
-
-
-def _bytes(step: Leaf, layout: Layout) -> int:
-    return sum(int(evaluate(x.bytes, layout.sizes)) for x in touched(step))
-
-
-def _times(frame: Frame, layout: Layout, row: np.ndarray) -> list[float]:
-    """Seconds of a row of the table of steps; then those of the part of each thread, where several share it."""
-    if _host_step(layout, row) is not None:
-        with running(layout.sizes):
-            started = time.perf_counter()
-            frame.host_step(int(row[1]))        # within a branch it may find nothing that it can work on, and fails
-            return [time.perf_counter() - started]
-    table = np.concatenate([row, [native.END] + [0] * (native.STEP_WORDS - 1)])
-    frame.context[native.STEPS] = table.ctypes.data
-    shared = row[0] == native.KERNEL_ALL and layout.threads > 1
-    if shared:
-        table[native.LEAST] = PARTS     # nobody does the parts of another
-    parts = [(k, layout.threads) for k in range(layout.threads)] if shared else []
-    times = [_once(frame, *part) for part in [(0, 1), *parts]]
-    frame.context[native.STEPS] = layout.steps.ctypes.data
-    return times
-
-
-def _once(frame: Frame, thread: int, threads: int) -> float:
-    """Seconds that one of so many threads is busy with the table at hand."""
-    started = time.perf_counter()
-    DRIVE(frame.driver.drive)(frame.address, thread, threads)
-    return time.perf_counter() - started
-
-
-def operations(node: Node, sizes: Any = None) -> float:
-    """The floating-point operations of a product, two a multiply-add; 0 for all other operators."""
-    return 2.0 * multiply_adds(node, sizes or {})
+def _part(node: Node, share: float, timed: Timed, operators: Sequence[str], flops: float) -> Part:
+    origin = node.loc
+    costs = timed.seconds * share, timed.bytes * share, flops
+    if not isinstance(origin, Origin):
+        return Part(node.op.name, origin, "", "forward", (), *costs)
+    made_for = operators[origin.number] if 0 <= origin.number < len(operators) else ""
+    name = node.op.name if made_for in ("", *VIEWS) else made_for       # a product may take the place of a view
+    return Part(name, origin, origin.path, origin.phase, origin.stack, *costs)
 
 
 def _ms(seconds: float) -> str:

@@ -12,7 +12,7 @@ from tenon.backends.cpu.prepack import Packed
 from tenon.capture.constant_weights import WithConstants
 from tenon.capture.constant_weights import given as given_constants
 from tenon.config import config
-from tenon.debug.profiler import DRIVE
+from tenon.debug.step_times import DRIVE
 from tenon.errors import ShapeError
 from tenon.program import step_executor
 from tenon.program.steps import KernelStep

@@ -5,7 +5,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.debug.profiler import operations
+from tenon.debug.step_times import operations
 from tenon.errors import ArgumentError, CaptureError
 from tenon.graph.build import trace
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad

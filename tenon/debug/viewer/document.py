@@ -7,26 +7,22 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from tenon.capture.capture_cache import Reason
 from tenon.capture.captured import Captured
-from tenon.capture.constant_weights import WithConstants, late_program
-from tenon.capture.pytree import unfold
+from tenon.capture.constant_weights import late_program
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.config import VERSION, config
 from tenon.debug.explain import Explanation, explain
-from tenon.debug.profiler import Timed, timed_steps
+from tenon.debug.origins import Names, Origin
+from tenon.debug.step_times import Timed, timed_steps
+from tenon.debug.twin import twin_of
 from tenon.debug.viewer.graph_data import Data, Numbering, all_nodes, bytes_of
-from tenon.debug.viewer.origins import Names, Origin, captured_with_origins, numbered
 from tenon.debug.viewer.program_data import arena_data, kernel_data, step_data
 from tenon.errors import ArgumentError
-from tenon.graph.interpret import bind_sizes, concrete_type
+from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import Graph
-from tenon.graph.size_stages import is_sized_by_data
 from tenon.jit import Jitted, jit
-from tenon.pipeline import Step, compile
-from tenon.program.backend_interface import Executable
+from tenon.pipeline import Step
 from tenon.runtime.program import Program
 
 FORMAT, FORMAT_VERSION = "tenon.view", 1
@@ -50,20 +46,19 @@ def document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any],
     _, captured = jitted.look(*bound, **keywords)
     if captured is None:
         return {**_head(jitted), **_told(jitted, told), "fallbacks": _fallbacks(jitted), **_sources((), told)}
-    found, names = captured_with_origins(jitted, captured, bound, keywords)
-    graph = numbered(found.halves.forward if found.halves is not None else found.graph)
-    sizes = _sizes(found, graph, bound, keywords)
+    twin = twin_of(jitted, captured, bound, keywords)
+    graph, sizes = twin.graph, dict(twin.sizes)
     trace: list[Step] = []
     numbering = Numbering(sizes)
     data: Data = {**_head(jitted), "sizes": sizes, **_told(jitted, told, captured), "fallbacks": _fallbacks(jitted),
-                  "params": _params(found, graph, names, sizes), "nodes": numbering.graph(graph),
+                  "params": _params(twin.captured, graph, twin.names, sizes), "nodes": numbering.graph(graph),
                   "results": [[numbering.numbers[r.node], r.index] if r.node is not None
                               else [-1, graph.params.index(r)] for r in graph.results],
                   **_sources(_origins(graph), told)}
-    executable = None if is_sized_by_data(graph) else _compiled(found, graph, trace)
+    executable = twin.compiled(trace)
     if executable is None or not isinstance(late_program(executable), Program):
         return {**data, "passes": _passes(numbering, trace)}
-    timed = timed_steps(found, executable, bound, keywords, REPEATS) if times else ()
+    timed = timed_steps(twin.captured, executable, bound, keywords, REPEATS) if times else ()
     data["passes"] = _passes(numbering, trace)      # behind the run, which may compile again for other constants
     _add_program(data, late_program(executable), numbering, timed, code)
     return data
@@ -93,14 +88,6 @@ def _fallbacks(jitted: Jitted) -> list[Data]:
     reasons: list[Reason] = [r for record in jitted.records.values() for r in (record.eager, record.full) if r]
     return [{"what": r.what, "hint": r.hint, "file": r.where.file if r.where else None,
              "line": r.where.line if r.where else None, "text": str(r)} for r in reasons]
-
-
-def _sizes(captured: Captured, graph: Graph, args: Any, keywords: Any) -> dict[str, int]:
-    leaves = unfold((args, keywords))[0]
-    if not graph.symbols():
-        return {}
-    shapes = [np.shape(holder.own.payload) for holder in captured.inputs.holders(leaves)]
-    return {name: int(size) for name, size in bind_sizes(graph, shapes).items()}
 
 
 def _params(captured: Captured, graph: Graph, names: Names, sizes: Mapping[str, int]) -> list[Data]:
@@ -143,13 +130,6 @@ def _sources(origins: Iterable[Origin], told: Explanation) -> Data:
 
 def _lines(file: str) -> list[str]:
     return [line.rstrip("\n") for line in linecache.getlines(file)[:LONGEST_SOURCE]]
-
-
-def _compiled(captured: Captured, graph: Graph, trace: list[Step]) -> Executable:
-    """The program of the capture, with what each pass did."""
-    if captured.halves is None and (holders := captured.constant_holders):
-        return WithConstants(graph, holders, lambda: None, trace)
-    return compile(graph, trace=trace)
 
 
 def _passes(numbering: Numbering, trace: Sequence[Step]) -> list[Data]:

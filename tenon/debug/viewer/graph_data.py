@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tenon.debug.viewer.origins import Origin
+from tenon.debug.origins import number_of
 from tenon.dims import evaluate
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.text import attribute_text
@@ -93,11 +93,6 @@ def all_nodes(graph: Graph, place: Place) -> Iterator[tuple[Node, Place]]:
         for name, value in node.attrs.items():
             for k, inner in enumerate(_graphs(value)):
                 yield from all_nodes(inner, (node, name if isinstance(value, Graph) else f"{name}[{k}]"))
-
-
-def number_of(node: Node) -> int:
-    """The captured node that a node comes from, -1 where that is not known."""
-    return node.loc.number if isinstance(node.loc, Origin) else -1
 
 
 def bytes_of(type: TensorType, sizes: Mapping[str, int]) -> int:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tenon.debug.node_costs import flops_of, nodes_of, shares_of
-from tenon.debug.profiler import Timed
-from tenon.debug.viewer.graph_data import Data, number_of
+from tenon.debug.origins import number_of
+from tenon.debug.step_times import Timed
+from tenon.debug.viewer.graph_data import Data
 from tenon.graph.ir import Node
 from tenon.llvm import machine_code
 from tenon.program.kernel import Unit, count

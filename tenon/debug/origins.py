@@ -85,6 +85,11 @@ def numbered(graph: Graph) -> Graph:
     return _with_places(graph, place)
 
 
+def number_of(node: Node) -> int:
+    """The captured node that a node comes from, -1 where that is not known."""
+    return node.loc.number if isinstance(node.loc, Origin) else -1
+
+
 def _with_places(graph: Graph, place: Callable[[Node], Location]) -> Graph:
     params = tuple(Value(p.type, name=p.name) for p in graph.params)
     values: dict[Value, Value] = dict(zip(graph.params, params, strict=True))
