@@ -108,6 +108,7 @@ from tenon import testing as testing
 from tenon import torch as torch
 from tenon.transforms import pytrees as tree
 from tenon.random import uniform as uniform
+from tenon import utils as utils
 from tenon.transforms.gradients import value_and_grad as value_and_grad
 from tenon.transforms.gradients import vjp as vjp
 from tenon.transforms.vmap_interpreter import vmap as vmap

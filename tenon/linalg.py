@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.errors import ShapeError
 from tenon.ops import diagonal as _diagonals
 from tenon.ops.decompositions import eig, eigh, eigvals, eigvalsh, svd, svdvals
+from tenon.ops.define import lift, remembering
 from tenon.ops.joining_and_axes import matrix_transpose
 from tenon.ops.matrix_factorizations import cholesky, lu, qr
 from tenon.ops.matrix_products import matmul
 from tenon.ops.products import cross, multi_dot, outer, tensordot, vecdot
-from tenon.ops.reduction import norm, vector_norm
+from tenon.ops.reduction import vector_norm
 from tenon.ops.solving import (
     cholesky_inverse,
     cholesky_solve,
@@ -47,3 +49,22 @@ def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
 def trace(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1, *, dtype: Any = None) -> Any:
     """The sum of the diagonal of every matrix of a stack; `tn.trace` takes the first two axes."""
     return diagonal(x, offset, axis1, axis2).sum(axis=-1, dtype=dtype)
+
+
+@remembering
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    """The norm of vectors along an axis, or of matrices along two; by default the length of all elements as a vector.
+
+    With `ord` and without an axis, x is a vector or a matrix.  `tn.norm` takes all elements as a vector for any `ord`.
+
+    >>> tn.linalg.norm(tn.tensor([[3.0, 0.0], [0.0, 4.0]]), ord=2), tn.norm(tn.tensor([[3.0, 0.0], [0.0, 4.0]]), 2)
+    (tensor(4.), tensor(5.))
+    """
+    x = lift(x)
+    if axis is None and ord is not None:
+        if x.ndim not in (1, 2):
+            raise ShapeError(f"linalg.norm: of {x.type} ord={ord} needs an axis, or two")
+        axis = (0, 1) if x.ndim == 2 else 0
+    if isinstance(axis, (tuple, list)) and len(axis) == 2 and ord is not None:
+        return matrix_norm(x, ord, tuple(axis), keepdims)
+    return vector_norm(x, ord=2.0 if ord is None else ord, axis=axis, keepdims=keepdims)

@@ -13,6 +13,7 @@ from typing import Any
 
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.creation import empty, full, full_like, ones, zeros
+from tenon.ops.index_helpers import sliding_window
 from tenon.random import bernoulli, normal, rand
 from tenon.tensor import Tensor, tensor
 from tenon.tensor_state import TensorState
@@ -126,6 +127,16 @@ def new_tensor(self: Any, data: Any, dtype: Any = None, device: Any = None, requ
     return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
 
 
+def unfold(self: Any, dimension: int, size: int, step: int = 1) -> Any:
+    """The windows of `size` elements, `step` apart, along an axis; their elements are a new last axis.
+
+    >>> tn.arange(5).unfold(0, 3, 2)
+    tensor([[0, 1, 2],
+            [2, 3, 4]])
+    """
+    return sliding_window(self, size, step, dimension)
+
+
 # ---------------------------------------------------------------- questions
 
 def element_size(self: Any) -> int:
@@ -186,7 +197,7 @@ def _to(dtype: DType) -> Callable[[Any], Any]:
 
 METHODS: dict[str, Any] = {f"{name}_": _in_place(name) for name in IN_PLACE} | {
     make.__name__: make for make in (
-        add_, sub_, copy_, fill_, zero_, normal_, uniform_, bernoulli_, detach_, type_as, view_as, expand_as,
+        add_, sub_, copy_, fill_, zero_, normal_, uniform_, bernoulli_, detach_, type_as, view_as, expand_as, unfold,
         new_tensor, element_size, nelement, is_floating_point, is_complex, is_contiguous)} | {
     f"new_{make.__name__}": _new(make) for make in (zeros, ones, full, empty)} | {
     "reshape_as": view_as, "ndimension": Tensor.dim, "data": property(Data, _set_data, doc=Data.__doc__)}

@@ -12,6 +12,7 @@ from tenon.data.sampler import BatchSampler as BatchSampler
 from tenon.data.sampler import RandomSampler as RandomSampler
 from tenon.data.sampler import Sampler as Sampler
 from tenon.data.sampler import SequentialSampler as SequentialSampler
+from tenon.data.sampler import SubsetRandomSampler as SubsetRandomSampler
 from tenon.data.sampler import WeightedRandomSampler as WeightedRandomSampler
 from tenon.data.sources import digits as digits
 from tenon.data.sources import stdlib_text as stdlib_text

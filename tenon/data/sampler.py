@@ -52,6 +52,19 @@ class RandomSampler(Sampler):
         return self.num_samples
 
 
+class SubsetRandomSampler(Sampler):
+    """These indices, in a new random order every time."""
+
+    def __init__(self, indices: Sequence[int], generator: Generator | None = None):
+        self.indices, self.generator = list(map(int, indices)), generator
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([self.indices[k] for k in randperm(len(self.indices), generator=self.generator).tolist()])
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
 class WeightedRandomSampler(Sampler):
     """Draws with probabilities proportional to these weights."""
 

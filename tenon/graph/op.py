@@ -181,6 +181,7 @@ class Op(Called):
     data_dependent: bool = False                        # the output shape depends on the data: eager only
     batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.transforms.vmap_rules)
     domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input
+    elsewhere: Callable[..., Any] | None = None         # (args, keywords) -> what another library's call gives, or None
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
     doc: str = ""
     signature: Signature = field(init=False)
@@ -233,6 +234,8 @@ class Op(Called):
 
     def full(self, args: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
         """A call, as the innermost interpreter understands it."""
+        if self.elsewhere is not None and (found := self.elsewhere(args, attrs)) is not None:
+            return found
         inputs, bound = self.signature.bind(self.name, args, attrs)
         try:
             return (current() or _default[-1]).apply(self, inputs, bound)

@@ -14,6 +14,7 @@ from tenon.nn.activations import *  # noqa: F403
 from tenon.nn.attention import *  # noqa: F403
 from tenon.nn.containers import *  # noqa: F403
 from tenon.nn.convolution import *  # noqa: F403
+from tenon.nn.ctc import *  # noqa: F403
 from tenon.nn.dropout import *  # noqa: F403
 from tenon.nn.embedding import *  # noqa: F403
 from tenon.nn.linear import *  # noqa: F403

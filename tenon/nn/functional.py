@@ -11,9 +11,11 @@ from typing import Any
 
 from tenon.migration_hints import FUNCTIONAL, missing
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from tenon.nn.ctc import ctc_loss as ctc_loss
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
 from tenon.nn.dropout import dropout_channels
 from tenon.nn.padding import pad as pad
+from tenon.nn.relaxed import gumbel_softmax as gumbel_softmax
 from tenon.ops.define import PUBLIC
 from tenon.random import dropout as dropout
 

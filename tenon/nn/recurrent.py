@@ -9,6 +9,8 @@ from tenon.capture.while_scan import scan
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
+from tenon.nn.packed import PackedSequence
+from tenon.ops.comparison import where
 from tenon.ops.creation import empty, zeros
 from tenon.ops.joining_and_axes import concat, stack, swapaxes
 from tenon.ops.linear_layers import linear
@@ -34,6 +36,7 @@ class _Recurrent(Module):
 
     Returns the states of the last layer at every step [L, N, directions * hidden_size], and the last states of all
     layers [layers * directions, N, hidden_size].  `dropout` applies between layers, in training.
+    Of a `PackedSequence` the outputs are one too, and the last states are those of each sequence's own last step.
     """
 
     gates = 1
@@ -56,11 +59,23 @@ class _Recurrent(Module):
         raise NotImplementedError
 
     def forward(self, x: Any, hx: Any = None) -> tuple[Any, Any]:
+        if isinstance(x, PackedSequence):
+            seen, last = self._layers(self._checked(x.padded), hx, False, x.mask(3))
+            return PackedSequence.of(seen, x.lengths, x.sorts), last
+        self._checked(x)
+        alone = x.ndim == 2
+        x = x[:, None] if alone else swapaxes(x, 0, 1) if self.batch_first else x
+        out, last = self._layers(x, hx, alone, None)
+        return out[:, 0] if alone else swapaxes(out, 0, 1) if self.batch_first else out, last
+
+    def _checked(self, x: Any) -> Any:
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
             raise ShapeError(f"{type(self).__name__}: sequences of {self.input_size} features are [L, N, features], "
                              f"[N, L, features] with batch_first, or [L, features]; the input is {x.type}")
-        alone = x.ndim == 2
-        x = x[:, None] if alone else swapaxes(x, 0, 1) if self.batch_first else x
+        return x
+
+    def _layers(self, x: Any, hx: Any, alone: bool, there: Any) -> tuple[Any, Any]:
+        """All layers over [L, N, features]; `there` [L, N, 1] says which sequences have a step."""
         first = self._initial(x, hx, alone)
         last: list[tuple[Any, ...]] = []
         directions = ("", "_reverse") if self.bidirectional else ("",)
@@ -68,16 +83,15 @@ class _Recurrent(Module):
             outputs = []
             for suffix in directions:
                 start = tuple(part[len(last)] for part in first)
-                seen, final = self._run(x, start, f"_l{layer}{suffix}", bool(suffix))
+                seen, final = self._run(x, start, f"_l{layer}{suffix}", bool(suffix), there)
                 outputs.append(seen)
                 last.append(final)
             x = outputs[0] if len(outputs) == 1 else concat(outputs, axis=-1)
             if layer < self.num_layers - 1:
                 x = dropout(x, self.dropout, self.training)
-        out = x[:, 0] if alone else swapaxes(x, 0, 1) if self.batch_first else x
         finals = [stack(parts) for parts in zip(*last)]
         finals = [final[:, 0] for final in finals] if alone else finals
-        return out, finals[0] if self.states == 1 else tuple(finals)
+        return x, finals[0] if self.states == 1 else tuple(finals)
 
     def _initial(self, x: Any, hx: Any, alone: bool) -> list[Any]:
         """The first states [layers * directions, N, hidden_size], zero unless given."""
@@ -92,7 +106,8 @@ class _Recurrent(Module):
                 raise ShapeError(f"{type(self).__name__}: the first state must be {list(shape)}, it is {h.type}")
         return given
 
-    def _run(self, x: Any, states: tuple[Any, ...], suffix: str, backwards: bool) -> tuple[Any, tuple[Any, ...]]:
+    def _run(self, x: Any, states: tuple[Any, ...], suffix: str, backwards: bool,
+             there: Any) -> tuple[Any, tuple[Any, ...]]:
         """One direction of one layer: the states at every step, and the last ones."""
         w_ih, w_hh = (getattr(self, name + suffix) for name in ("weight_ih", "weight_hh"))
         b_ih, b_hh = (getattr(self, name + suffix) if self.bias else None for name in ("bias_ih", "bias_hh"))
@@ -100,7 +115,14 @@ class _Recurrent(Module):
         def turn(states: tuple[Any, ...], from_x: Any) -> Any:
             states = self.step(from_x, linear(states[0], w_hh, b_hh), states)
             return states, states[0]
-        last, seen = scan(turn, states, linear(x, w_ih, b_ih), reverse=backwards)   # one product for all inputs
+
+        def turn_where(states: tuple[Any, ...], step: tuple[Any, Any]) -> Any:
+            new, _ = turn(states, step[0])
+            new = tuple(where(step[1], after, before) for after, before in zip(new, states))
+            return new, where(step[1], new[0], 0.0)
+        products = linear(x, w_ih, b_ih)        # one product for all inputs
+        last, seen = (scan(turn, states, products, reverse=backwards) if there is None else
+                      scan(turn_where, states, (products, there), reverse=backwards))
         return seen, last
 
     def extra_repr(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,20 @@ add = binary("add", np.add, lambda s, x, y: x + y if x.dtype.kind != "b" else x 
              lambda g, z, x, y: (g, g), "The sum.")
 subtract = binary("subtract", np.subtract, lambda s, x, y: x - y, lambda g, z, x, y: (g, lambda: -g),
                   "The difference.", kinds="uifc")
-multiply = binary("multiply", np.multiply, lambda s, x, y: x * y if x.dtype.kind != "b" else x & y,
+
+def _scaled_second(op: Op) -> Callable[..., Any]:
+    """PyTorch's `add(x, y, alpha=a)`: the second operand times a number."""
+    def elsewhere(args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        if "alpha" not in named:
+            return None
+        others = {name: value for name, value in named.items() if name != "alpha"}
+        x, y = (*args, *others.values()) if len(args) + len(others) == 2 else (None, None)
+        return None if y is None else op(x, multiply(y, named["alpha"]))
+    return elsewhere
+
+
+add.elsewhere, subtract.elsewhere = _scaled_second(add), _scaled_second(subtract)
+multiply: Op = binary("multiply", np.multiply, lambda s, x, y: x * y if x.dtype.kind != "b" else x & y,
                   lambda g, z, x, y: (lambda: g * conj(y), lambda: g * conj(x)), "The product.")
 divide = binary("divide", np.divide, lambda s, x, y: x / y,
                 lambda g, z, x, y: (lambda: g / conj(y), lambda: -g * conj(z) / conj(y)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ import numpy as np
 from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
+from tenon.graph.operators import Operators
 from tenon.graph.promotion import floating, logical, same
 from tenon.ops.arithmetic import sign
-from tenon.ops.comparison import equal, isfinite, isnan, not_equal, where
+from tenon.ops.comparison import equal, isfinite, isnan, maximum, minimum, not_equal, where
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import as_number
 from tenon.ops.define import aliases, check_kind, composite, define, function
@@ -196,17 +197,28 @@ def _extreme_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) 
     return (hit * restore(g / hit.sum(axis=axis, keepdims=keepdims), x.shape, axis, keepdims),)
 
 
-def _extreme(name: str, ref: Any, doc: str) -> Op:
+def _of_two(op: Op) -> Callable[..., Any]:
+    """PyTorch's `max(x, y)`: the larger of two elements, where the second argument is a tensor and no axis."""
+    def elsewhere(args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        given = (*args, *(value for name, value in named.items() if name == "other"))
+        if len(given) != 2 or len(named) > len(given) - len(args) or not isinstance(given[1], (np.ndarray, Operators)):
+            return None
+        return op(*given)
+    return elsewhere
+
+
+def _extreme(name: str, ref: Any, doc: str, of_two: Op) -> Op:
     return define(name, type=_extreme_type(name), canonical=axes_and_flag, vjp=_extreme_vjp, compute=reducing(name),
                   ref=lambda x, axis, keepdims: reduced(ref, x, axis, keepdims), doc=doc,
+                  elsewhere=_of_two(of_two),
                   examples=[f"{name}(f32[2, 3], axis=(1,), keepdims=False) -> f32[2]", f"{name}(i64[2, 3]) -> i64",
                             f"{name}(f32[2, 0], axis=(1,)) -> error"])
 
 
 max_ = _extreme("max", np.maximum, "The largest element along axes; NaN where there is one.  Equal elements share the "
-                               "gradient.  Raises ShapeError where an axis is empty.")
+                               "gradient.  Raises ShapeError where an axis is empty.", maximum)
 min_ = _extreme("min", np.minimum, "The smallest element along axes; NaN where there is one.  Equal elements share the "
-                               "gradient.  Raises ShapeError where an axis is empty.")
+                               "gradient.  Raises ShapeError where an axis is empty.", minimum)
 
 
 def _test(name: str, ref: Callable[..., Any], doc: str) -> Op:
@@ -329,13 +341,15 @@ def vector_norm(x: Any, *, ord: float = 2.0, axis: Any = None, keepdims: bool = 
 
 
 @function
-def norm(x: Any, ord: float = 2.0, axis: Any = None, keepdims: bool = False) -> Any:
+def norm(x: Any, ord: Any = 2.0, axis: Any = None, keepdims: bool = False) -> Any:
     """The length of vectors along axes, by default of all elements as one vector; `vector_norm` with `ord`.
+
+    "fro" is 2; `tn.linalg.norm` has the norms of matrices.
 
     >>> tn.norm(tn.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    return vector_norm(x, ord=ord, axis=axis, keepdims=keepdims)
+    return vector_norm(x, ord=2.0 if ord in ("fro", None) else ord, axis=axis, keepdims=keepdims)
 
 
 aliases(amax=max_, amin=min_)

@@ -20,7 +20,7 @@ from tenon.ops.define import check_kind, composite, define, function, lift
 from tenon.ops.joining_and_axes import concat, expand_dims, ravel, reshaped
 from tenon.ops.linear_recurrence import cumprod_gradient_vjp
 from tenon.ops.reduction import sum_dtype
-from tenon.ops.shape import cast, full_op
+from tenon.ops.shape import broadcast_to, cast, full_op
 from tenon.ops.splitting import narrow
 from tenon.types import DType, TensorType, as_dtype, int64, normalize_axis
 
@@ -240,3 +240,25 @@ def areas(y: Any, x: Any, dx: float, axis: int) -> Any:
         step = diff(x, axis=axis if x.ndim > 1 else 0)
         step = step if x.ndim > 1 else reshaped(step, [-1 if k == axis else 1 for k in range(y.ndim)])
     return (narrow(y, axis, 1, size) + narrow(y, axis, 0, size - 1)) * step / 2.0
+
+
+@function
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """The powers N - 1, ... 1, 0 of the elements of x along a new last axis; 0, 1, ... when `increasing`.
+
+    >>> tn.vander(tn.tensor([2, 3]), 3)
+    tensor([[4, 2, 1],
+            [9, 3, 1]])
+    """
+    x = lift(x)
+    if x.ndim != 1:
+        raise ShapeError(f"vander: {x.type} has more or less than one axis")
+    count = x.shape[0] if N is None else N
+    if isinstance(count, int) and count < 0:
+        raise ArgumentError(f"vander: {count} powers")
+    x = cast(x, dtype=int64) if x.dtype.kind == "b" else x
+    if isinstance(count, int) and count < 2:
+        return full_op(np.ones((), x.dtype.numpy), shape=(x.shape[0], count))
+    first = full_op(np.ones((), x.dtype.numpy), shape=(x.shape[0], 1))
+    rest = broadcast_to(expand_dims(x, 1), (x.shape[0], count - 1))
+    return cumprod_op(concat([first, rest] if increasing else [rest, first], axis=1), axis=1, reverse=not increasing)

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.promotion import floating, same
 from tenon.ops.arithmetic import abs_
-from tenon.ops.comparison import clip, equal, isfinite, isnan, less_equal, logical_and, logical_or, not_equal, where
+from tenon.ops.comparison import (
+    clip,
+    equal,
+    greater_equal,
+    isfinite,
+    isnan,
+    less_equal,
+    logical_and,
+    logical_or,
+    not_equal,
+    where,
+)
 from tenon.ops.complex_parts import conj, imag
 from tenon.ops.creation import as_number
-from tenon.ops.define import composite, function, lift
+from tenon.ops.define import check_kind, composite, function, lift
 from tenon.ops.diagonal import diagonal
-from tenon.ops.indexing import gather, take
+from tenon.ops.indexing import gather, put, take
 from tenon.ops.joining_and_axes import concat, expand_dims, ravel, reshaped, swapaxes
 from tenon.ops.matrix_products import matmul
 from tenon.ops.ordering import sort
@@ -103,6 +116,35 @@ def _rows(name: str, x: Any) -> Any:
 
 def _one_variable(matrix: Any) -> Any:
     return reshaped(matrix, ()) if matrix.shape == (1, 1) else matrix
+
+
+# ---------------------------------------------------------------- histograms
+
+@function
+def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
+    """How many elements of x lie in each of `bins` equal parts of [min, max], in the type of x; others do not count.
+
+    Where min equals max they are those of x.  Raises ArgumentError where min > max, or bins < 1.
+
+    >>> tn.histc(tn.tensor([0.0, 1.0, 1.5, 4.0]), bins=4, min=0, max=4)
+    tensor([1., 2., 0., 1.])
+    """
+    x = ravel(lift(x))
+    check_kind("histc", x.dtype, "fiu")
+    known = isinstance(min, (int, float)) and isinstance(max, (int, float))
+    if bins < 1 or (known and min > max):
+        raise ArgumentError(f"histc: {bins} bins from {min} to {max}")
+    if known and min == max:
+        empty = isinstance(x.shape[0], int) and x.shape[0] == 0
+        min, max = (0, 1) if empty else (x.min(), x.max())
+    low, high = (cast(lift(end), dtype=x.dtype) for end in (min, max))
+    alike = equal(low, high)
+    low, high = where(alike, low - 1, low), where(alike, high + 1, high)
+    inside = logical_and(greater_equal(x, low), less_equal(x, high))
+    place = cast((x - low) * bins / (high - low), dtype=int64)
+    place = where(inside, clip(place, 0, bins - 1), 0)
+    start = full_op(np.zeros((), x.dtype.numpy), shape=(bins,))
+    return put(start, place, cast(inside, dtype=x.dtype), axis=0, reduce="add")
 
 
 # ---------------------------------------------------------------- distances

@@ -296,7 +296,7 @@ def window_attrs(kernel: Any, stride: Any, padding: Any, dilation: Any, sizes: S
 def unfold(x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """The windows of x [N, C, *sizes] as columns [N, C * taps, windows]: im2col.
 
-    >>> tn.arange(4).reshape(1, 1, 4).unfold(2)
+    >>> tn.unfold(tn.arange(4).reshape(1, 1, 4), 2)
     tensor([[[0, 1, 2],
              [1, 2, 3]]])
     """

@@ -4,8 +4,10 @@ from tenon.optim.adam import Adam as Adam
 from tenon.optim.adam import Adamax as Adamax
 from tenon.optim.adam import AdamW as AdamW
 from tenon.optim.adam import NAdam as NAdam
+from tenon.optim.adam import RAdam as RAdam
 from tenon.optim.clipping import clip_grad_norm as clip_grad_norm
 from tenon.optim.clipping import clip_grad_value as clip_grad_value
+from tenon.optim.lbfgs import LBFGS as LBFGS
 from tenon.optim.lr_scheduler import ConstantLR as ConstantLR
 from tenon.optim.lr_scheduler import CosineAnnealingLR as CosineAnnealingLR
 from tenon.optim.lr_scheduler import ExponentialLR as ExponentialLR

@@ -1,4 +1,4 @@
-"""Adam and its relatives: AdamW, Adamax, NAdam."""
+"""Adam and its relatives: AdamW, Adamax, NAdam, RAdam."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tenon.ops.arithmetic import abs_
-from tenon.ops.comparison import maximum
+from tenon.ops.comparison import maximum, where
 from tenon.ops.define import remembering
 from tenon.ops.exponential import sqrt
 from tenon.ops.shape import cast
@@ -130,3 +130,37 @@ class NAdam(Optimizer):
         square.assign(running(square, beta2, g * g * (1 - beta2)))
         of_g, of_mean, correction = (like(x, p) for x in shared)
         p.assign(p - (g * of_g + mean * of_mean) / (sqrt(square / correction) + group["eps"]))
+
+
+class RAdam(Optimizer):
+    """Adam that does not scale its first steps, whose mean square is not known well enough (Liu et al. 2019)."""
+
+    slots = ("exp_avg", "exp_avg_sq")
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
+                 eps: float = 1e-8, weight_decay: float = 0.0, decoupled_weight_decay: bool = False,
+                 maximize: bool = False):
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
+                         decoupled_weight_decay=decoupled_weight_decay, maximize=maximize)
+
+    def prepare(self, group: Group) -> Any:
+        """The step size; what the scaled step is multiplied with; whether steps are scaled."""
+        (beta1, beta2), step = group["betas"], group["step"].astype("float64")
+        longest, left = 2 / (1 - beta2) - 1, beta2 ** step
+        length = longest - 2 * step * left / (1 - left)
+        scaled = length > 5
+        sound = where(scaled, length, 6.0)
+        factor = sqrt((sound - 4) * (sound - 2) * longest / ((longest - 4) * (longest - 2) * sound)) * sqrt(1 - left)
+        return group["lr"] / (1 - beta1 ** step), factor, scaled
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+        (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
+        start: Any = p
+        if group["weight_decay"] and group["decoupled_weight_decay"]:
+            start = p * like(1 - group["lr"] * group["weight_decay"], p)
+        elif group["weight_decay"]:
+            g = g + p * group["weight_decay"]
+        mean.assign(running(mean, beta1, g * (1 - beta1)))
+        square.assign(running(square, beta2, g * g * (1 - beta2)))
+        size, factor, scaled = shared
+        p.assign(start - like(size, p) * mean * where(scaled, like(factor, p) / (sqrt(square) + group["eps"]), 1.0))

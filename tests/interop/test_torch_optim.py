@@ -15,6 +15,8 @@ OPTIMIZERS = [
     ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}), ("Adam", {"lr": 0.1, "weight_decay": 0.1}),
     ("Adam", {"lr": 0.1, "amsgrad": True, "maximize": True}), ("AdamW", {"lr": 0.1, "weight_decay": 0.2}),
     ("Adamax", {"lr": 0.1, "weight_decay": 0.1}), ("NAdam", {"lr": 0.1, "weight_decay": 0.1}),
+    ("RAdam", {"lr": 0.1, "betas": (0.9, 0.9), "weight_decay": 0.1}),
+    ("RAdam", {"lr": 0.1, "betas": (0.5, 0.6), "weight_decay": 0.1, "decoupled_weight_decay": True}),
     ("RMSprop", {"lr": 0.1}), ("RMSprop", {"lr": 0.1, "momentum": 0.5, "centered": True, "weight_decay": 0.1}),
     ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.5, "weight_decay": 0.1}),
     ("Adadelta", {"lr": 0.5, "rho": 0.8, "weight_decay": 0.1}),
@@ -101,3 +103,27 @@ def test_clip_grad_norm(norm_type: float, most: float) -> None:
         np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-9)
     optim.clip_grad_value(ours, 0.05)
     assert max(float(abs(p.grad).max()) for p in ours) <= 0.05
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"line_search_fn": "strong_wolfe"}, {"lr": 0.5, "max_iter": 4, "history_size": 3}, {"lr": 1e-3},
+    {"line_search_fn": "strong_wolfe", "max_iter": 3, "lr": 10.0}, {"line_search_fn": "strong_wolfe", "lr": 1e-3}])
+def test_lbfgs_on_a_curved_valley(options: dict[str, Any]) -> None:
+    start = np.array([[-1.2, 1.0], [0.5, -0.5]])
+    p, q = nn.Parameter(start), torch.nn.Parameter(torch.tensor(start))
+    ours, theirs = optim.LBFGS([p], **options), torch.optim.LBFGS([q], **options)
+
+    def closure(x: Any, opt: Any) -> Any:
+        def evaluate() -> Any:
+            opt.zero_grad()
+            loss = ((1 - x[:, 0]) ** 2 + 10 * (x[:, 1] - x[:, 0] ** 2) ** 2).sum()
+            loss.backward()
+            return loss
+        return evaluate
+    for _ in range(4):
+        found, wanted = ours.step(closure(p, ours)), theirs.step(closure(q, theirs))
+        if not np.isfinite(wanted.item()):
+            assert not np.isfinite(found.item())
+            break
+        np.testing.assert_allclose(found.item(), wanted.item(), rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-5, atol=1e-8)

@@ -154,7 +154,7 @@ def test_a_mask_broadcasts_against_what_it_selects_from() -> None:
 def test_empty_axes_roll_pad_and_unfold() -> None:
     assert tn.roll(tn.zeros(0, 3), 2, 0).shape == (0, 3)
     assert tn.pad(tn.zeros(0, 3), [(0, 0), (1, 1)], mode="reflect").shape == (0, 5)
-    assert tn.zeros(0, 1, 5).unfold(2).shape == (0, 2, 4)
+    assert tn.unfold(tn.zeros(0, 1, 5), 2).shape == (0, 2, 4)
 
 
 def test_negative_padding_cuts_off() -> None:

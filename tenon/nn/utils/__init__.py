@@ -1,4 +1,4 @@
-"""Small helpers for modules: gradient clipping under PyTorch's names, parameters as one vector."""
+"""Helpers for modules: gradient clipping, parameters as one vector, packed sequences, weight and spectral norm."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from typing import Any
 from tenon.dims import product
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import ShapeError
+from tenon.nn.utils import parametrizations as parametrizations
+from tenon.nn.utils import parametrize as parametrize
+from tenon.nn.utils import rnn as rnn
+from tenon.nn.utils.parametrizations import old_spectral_norm as spectral_norm
+from tenon.nn.utils.parametrizations import old_weight_norm as weight_norm
+from tenon.nn.utils.parametrizations import remove_spectral_norm, remove_weight_norm
 from tenon.ops.joining_and_axes import concat, reshape
 from tenon.optim.clipping import clip_grad_norm, clip_grad_value
 from tenon.tensor import Tensor
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value", "clip_grad_value_", "parameters_to_vector",
-           "vector_to_parameters"]
+           "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "vector_to_parameters", "weight_norm"]
 
 clip_grad_norm_, clip_grad_value_ = clip_grad_norm, clip_grad_value
 

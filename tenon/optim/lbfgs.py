@@ -1,0 +1,142 @@
+"""L-BFGS: steps along a direction that the last few gradients suggest, for functions that are evaluated several times.
+
+J. Nocedal, S. J. Wright, "Numerical optimization", chapters 3 and 7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tenon.dims import product
+from tenon.eager.grad_mode import enable_grad, no_grad
+from tenon.errors import ArgumentError
+from tenon.optim.optimizer import Optimizer
+from tenon.optim.wolfe import strong_wolfe
+from tenon.tensor import Tensor, tensor
+
+Vector = np.ndarray
+
+
+class LBFGS(Optimizer):
+    """The limited-memory method of Broyden, Fletcher, Goldfarb and Shanno, as in PyTorch.
+
+    `step(closure)` calls `closure`, which forgets the gradients, calls `backward` and returns the loss, up to
+    `max_eval` times.  `line_search_fn` is None (every step is `lr` long) or "strong_wolfe".  The decisions are made in
+    Python, so a step is not captured; what the closure calls may be.
+
+    >>> w = nn.Parameter([3.0, -1.0])
+    >>> opt = optim.LBFGS([w], line_search_fn="strong_wolfe")
+    >>> def closure():
+    ...     opt.zero_grad()
+    ...     loss = (w * w).sum()
+    ...     loss.backward()
+    ...     return loss
+    >>> _ = opt.step(closure)
+    >>> float((w * w).sum()) < 1e-6
+    True
+    """
+
+    def __init__(self, params: Iterable[Any], lr: float = 1.0, max_iter: int = 20, max_eval: int | None = None,
+                 tolerance_grad: float = 1e-7, tolerance_change: float = 1e-9, history_size: int = 100,
+                 line_search_fn: str | None = None):
+        super().__init__(params, lr=lr, max_iter=max_iter, max_eval=max_iter * 5 // 4 if max_eval is None else max_eval,
+                         tolerance_grad=tolerance_grad, tolerance_change=tolerance_change, history_size=history_size,
+                         line_search_fn=line_search_fn)
+        if len(self.param_groups) != 1:
+            raise ArgumentError("LBFGS: one group of parameters was expected, options of their own are not known")
+        self._params: list[Tensor] = self.param_groups[0]["params"]
+        self._history: list[tuple[Vector, Vector]] = []     # changes of the gradient and of the parameters
+        self._scale = 1.0
+        self._last: tuple[Vector, Vector, float] | None = None      # direction, gradient, step size
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        if options["line_search_fn"] not in (None, "strong_wolfe"):
+            raise ArgumentError("LBFGS: line_search_fn must be None or 'strong_wolfe', not "
+                                f"{options['line_search_fn']!r}")
+        super().check({name: value for name, value in options.items() if name != "line_search_fn"})
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Up to `max_iter` steps; returns the loss before them."""
+        if closure is None:
+            raise ArgumentError("LBFGS: step needs a closure that returns the loss", hint="opt.step(closure)")
+        options = self.param_groups[0]
+        evaluated, loss, gradient = self._evaluated(closure)
+        before, evaluations = evaluated, 1
+        if np.abs(gradient).max(initial=0.0) <= options["tolerance_grad"]:
+            return before
+        for left in reversed(range(options["max_iter"])):
+            direction, rate = self._direction(gradient, options)
+            slope = float(gradient @ direction)
+            if slope > -options["tolerance_change"]:
+                break
+            old, start = loss, self._values()
+            if options["line_search_fn"] is None:
+                self._assign(start + rate * direction)
+                if not left:        # what comes after the last step is evaluated by the next call
+                    self._last = direction, gradient, rate
+                    break
+                _, loss, new = self._evaluated(closure)
+                evaluations += 1
+            else:
+                def along(t: float, start: Vector = start, direction: Vector = direction) -> tuple[float, Vector]:
+                    self._assign(start + t * direction)
+                    return self._evaluated(closure)[1:]
+                loss, new, rate, count = strong_wolfe(along, rate, direction, loss, gradient, slope,
+                                                    options["max_eval"] - evaluations)
+                self._assign(start + rate * direction)
+                evaluations += count
+            self._last, gradient = (direction, gradient, rate), new
+            moved = np.abs(rate * direction).max(initial=0.0)
+            if (evaluations >= options["max_eval"] or np.abs(gradient).max(initial=0.0) <= options["tolerance_grad"]
+                    or moved <= options["tolerance_change"] or abs(loss - old) < options["tolerance_change"]):
+                break
+        return before
+
+    def _direction(self, gradient: Vector, options: Any) -> tuple[Vector, float]:
+        """Where to go from here, and how far at first."""
+        rate = float(options["lr"])
+        with no_grad():
+            options["step"].assign(options["step"] + 1)
+        if self._last is None:
+            return -gradient, min(1.0, 1.0 / float(np.abs(gradient).sum())) * rate
+        direction, before, length = self._last
+        change, moved = gradient - before, direction * length
+        curvature = float(change @ moved)
+        if curvature > 1e-10:
+            self._history = [*self._history, (change, moved)][-options["history_size"]:]
+            self._scale = curvature / float(change @ change)
+        return self._two_loops(gradient), rate
+
+    def _two_loops(self, gradient: Vector) -> Vector:
+        """Minus the gradient times the inverse Hessian that the history suggests."""
+        q, kept = -gradient, []
+        for change, moved in reversed(self._history):
+            share = float(moved @ q) / float(change @ moved)
+            kept.append(share)
+            q = q - share * change
+        q = q * self._scale
+        for (change, moved), share in zip(self._history, reversed(kept), strict=True):
+            q = q + moved * (share - float(change @ q) / float(change @ moved))
+        return q
+
+    def _evaluated(self, closure: Callable[[], Any]) -> tuple[Any, float, Vector]:
+        """The loss, as it is and as a number, and the gradient."""
+        with enable_grad():
+            loss = closure()
+        parts = [np.zeros(int(product(p.shape)), p.dtype.numpy) if p.grad is None else p.grad.numpy().ravel()
+                 for p in self._params]
+        return loss, float(loss), np.concatenate(parts)
+
+    def _values(self) -> Vector:
+        return np.concatenate([p.detach().numpy().ravel() for p in self._params])
+
+    def _assign(self, values: Vector) -> None:
+        at = 0
+        with no_grad():
+            for p in self._params:
+                size = int(product(p.shape))
+                p.assign(tensor(values[at:at + size].reshape(p.shape).astype(p.dtype.numpy)))
+                at += size

@@ -1,0 +1,4 @@
+"""PyTorch's names for modules that are elsewhere here: `tn.utils.data`, `tn.utils.checkpoint`."""
+
+from tenon.utils import checkpoint as checkpoint
+from tenon.utils import data as data

@@ -1,0 +1,20 @@
+"""`tenon.data` as PyTorch calls it."""
+
+from tenon.data import BatchSampler as BatchSampler
+from tenon.data import ConcatDataset as ConcatDataset
+from tenon.data import DataLoader as DataLoader
+from tenon.data import Dataset as Dataset
+from tenon.data import IterableDataset as IterableDataset
+from tenon.data import RandomSampler as RandomSampler
+from tenon.data import Sampler as Sampler
+from tenon.data import SequentialSampler as SequentialSampler
+from tenon.data import Subset as Subset
+from tenon.data import SubsetRandomSampler as SubsetRandomSampler
+from tenon.data import TensorDataset as TensorDataset
+from tenon.data import WeightedRandomSampler as WeightedRandomSampler
+from tenon.data import collate as default_collate
+from tenon.data import random_split as random_split
+
+__all__ = ["BatchSampler", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler", "Sampler",
+           "SequentialSampler", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler",
+           "default_collate", "random_split"]
