@@ -1,6 +1,8 @@
 "use strict";
 // The graph on a canvas: only what is opened and in sight is drawn, so its size does not matter.
 
+const FINE = 7;         // pixels: what is lower has no text and no edges
+
 Tenon.GraphView = class {
   constructor(app, canvas) {
     this.app = app;
@@ -185,7 +187,13 @@ Tenon.GraphView = class {
 
   paintBox(item) {
     const { g, app, at } = this, c = this.colors, open = app.isOpen(item);
-    const lit = app.isLit(item), chosen = app.chosen === item.key;
+    const lit = this.dim && app.isLit(item), chosen = app.chosen === item.key;
+    if (item.h * at.k < FINE && !lit && !chosen) {          // too small for more than a spot of colour
+      g.globalAlpha = this.dim && !open ? 0.32 : 1;
+      g.fillStyle = open ? c.group : app.markOf(item) ? c[app.markOf(item)] : app.fill(item);
+      g.fillRect(item.ax, item.ay, item.w, item.h);
+      return;
+    }
     const alpha = this.dim && !lit && !open ? 0.32 : 1;
     g.globalAlpha = alpha;
     g.beginPath();
@@ -239,8 +247,10 @@ Tenon.GraphView = class {
     const { g, at } = this, c = this.colors;
     const ox = item.ax + item.content.x, oy = item.ay + item.content.y;
     g.lineWidth = 1.1 / Math.max(0.6, Math.min(1, at.k));
+    const fine = at.k < 0.12 && !this.dim;
     for (const edge of item.edges.values()) {
       const { a, b } = edge;
+      if (fine && Math.abs(a.ay - b.ay) * at.k < 2 * FINE) continue;
       if (!this.seen({ ax: Math.min(a.ax, b.ax), ay: Math.min(a.ay, b.ay), w: Math.abs(a.ax - b.ax) + Math.max(a.w, b.w),
         h: Math.abs(a.ay - b.ay) + Math.max(a.h, b.h) })) continue;
       const lit = this.dim && this.app.isLit(a) && this.app.isLit(b);
