@@ -46,6 +46,7 @@ PAGES = {
     "nn_functional": Page("Layers as functions", "", tn.nn.functional, "nn.functional", (
         "scaled_dot_product_attention", "dropout", "alpha_dropout", "pad")),
     "nn_init": Page("Initial weights", "", tn.nn.init, "nn.init"),
+    "models": Page("Models", "", tn.models, "tn.models"),
     "optim": Page("Optimizers", "", tn.optim, "optim"),
     "data": Page("Data", "", tn.data, "tn.data"),
     "fft": Page("Fourier transforms", "", tn.fft, "tn.fft"),

@@ -70,6 +70,7 @@ from tenon.serialization.files import load as load
 from tenon.serialization.weight_files import load_weights as load_weights
 from tenon.random import manual_seed as manual_seed
 from tenon.capture.while_scan import map as map
+from tenon import models as models
 from tenon.random import multinomial as multinomial
 from tenon.array_api import nan as nan
 from tenon.array_api import newaxis as newaxis
