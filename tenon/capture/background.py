@@ -51,4 +51,5 @@ def _make(captured: Captured, arrays: list[np.ndarray]) -> None:
     if hasattr(program, "prepare"):             # a backend of the user's need not have it
         program.prepare([a.shape for a in arrays], donated)
     if captured.halves is not None:
-        program_of(captured.halves.backward)
+        for half in captured.halves.parts:
+            program_of(half.backward)

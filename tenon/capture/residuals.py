@@ -8,20 +8,22 @@ which has derivatives of any order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from tenon.autodiff import call
 from tenon.capture.conditional_gradients import use
+from tenon.capture.independent import independent_results
 from tenon.eager.dispatch import program_of
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved
 from tenon.errors import GradientError
+from tenon.graph.build import Builder
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Value
-from tenon.graph.partition import derivative_of, has_effect, split
+from tenon.graph.partition import copy_nodes, derivative_of, has_effect, part, split
 from tenon.locks import unforked
 from tenon.ops.creation import zeros_like
 from tenon.records import dataclass, replace
@@ -30,22 +32,53 @@ from tenon.tensor import Tensor, fresh
 
 
 @dataclass(frozen=True, eq=False)
-class Halves:
-    """`forward` gives the results and values to keep, `backward` takes what is kept and gradients of the results."""
+class Half:
+    """The gradient of some results: `backward` takes what is kept and gradients of these results."""
 
-    forward: Graph
+    results: tuple[int, ...]    # their places
+    body: Graph                 # what computes them
     backward: Graph
     kept: tuple[int, ...]       # a parameter by its place, and further results of `forward` by theirs: -1, -2 ...
     wanted: tuple[int, ...]     # the parameters whose gradients `backward` gives
-    reached: tuple[frozenset[int], ...]     # the results that each of them reaches
+    reached: tuple[frozenset[int], ...]     # the results (of `body`) that each of them reaches
+    taped: frozenset[int]       # the parameters that a gradient can go to
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """`forward` gives the results and values to keep; `parts` say what gradients results have, group by group."""
+
+    forward: Graph
+    parts: tuple[Half, ...]
 
 
 @once_a_graph
 def halves(graph: Graph, wanted: tuple[int, ...]) -> Halves | None:
-    """The two programs of a differentiable graph; None where it has effects, which belong to both or neither, or no
-    gradient, which `backward` says if it is ever called."""
+    """The programs of a differentiable graph; None where it has effects, which belong to both or neither, or no
+    gradient, which the backward ones say if they are ever called."""
     if any(map(has_effect, graph.nodes)):
         return None
+    groups, without = independent_results(graph, wanted)
+    if len(groups) == 1:
+        found = _half(graph, groups[0], wanted, without, 0)
+        return found and Halves(replace(found[1], name=graph.name, notes=graph.notes), (found[0],))
+    parts: list[Half] = []
+    forwards: list[Graph] = []
+    for results in groups:
+        body = part(graph, graph.name, graph.params, [graph.results[k] for k in results])
+        before = sum(len(x.results) for x in forwards) - sum(len(x.results) for x in parts)
+        reaching = tuple(k for k in wanted if any(use(graph, k, r) is not False for r in results))
+        found = _half(replace(body, notes=graph.notes), results, reaching, without, before)
+        if found is None:
+            return None
+        parts.append(found[0])
+        forwards.append(found[1])
+    return Halves(_side_by_side(graph, forwards, groups), tuple(parts))
+
+
+def _half(graph: Graph, places: tuple[int, ...], wanted: tuple[int, ...], without: Collection[int],
+          before: int) -> tuple[Half, Graph] | None:
+    """The gradient of a graph, and what computes its results and the values to keep, of which `before` others have."""
     with unforked:
         from tenon.passes.find_attention import find_attention  # local: passes are loaded when something is compiled
     try:
@@ -55,19 +88,33 @@ def halves(graph: Graph, wanted: tuple[int, ...]) -> Halves | None:
     count = len(graph.params)
     results, gradients = both.results[:len(graph.results)], both.results[len(graph.results):]
     place = {k: n for n, k in enumerate(k for k, p in enumerate(graph.params) if p.dtype.is_differentiable)}
+    uses = [frozenset(r for r in range(len(graph.results)) if use(graph, k, r) is not False) for k in range(count)]
     parts = split(both, count, [gradients[place[k]] for k in wanted], results)
     forward, backward = parts.early, parts.late
     params = {p: k for k, p in enumerate(forward.params)}
     crossing = forward.results[len(results):]
     values = [x for x in crossing if x not in params]
-    kept = tuple(params[x] if x in params else -1 - values.index(x) for x in crossing)
+    kept = tuple(params[x] if x in params else -1 - before - values.index(x) for x in crossing)
     missing = _sizes_from(backward, graph.params)
     extra = [Value(graph.params[k].type) for k in missing]
     backward = replace(backward, name=f"{graph.name}_gradient", params=(*extra, *backward.params), notes=graph.notes)
-    forward = replace(forward, name=graph.name, notes=graph.notes,
-                      results=(*forward.results[:len(results)], *values))
-    reached = tuple(frozenset(r for r in range(len(graph.results)) if use(graph, k, r) is not False) for k in wanted)
-    return Halves(forward, backward, (*missing, *kept), wanted, reached)
+    forward = replace(forward, results=(*forward.results[:len(results)], *values))
+    taped = frozenset(k for k, reached in enumerate(uses) if any(places[r] not in without for r in reached))
+    return Half(places, graph, backward, (*missing, *kept), wanted, tuple(uses[k] for k in wanted), taped), forward
+
+
+def _side_by_side(graph: Graph, forwards: Sequence[Graph], groups: Sequence[tuple[int, ...]]) -> Graph:
+    """One graph of several of the same parameters: the results in their places, then the values to keep."""
+    builder = Builder(graph.name, rewriting=True)
+    params = [builder.parameter(p.type, p.name) for p in graph.params]
+    results: dict[int, Value] = {}
+    kept: list[Value] = []
+    for forward, places in zip(forwards, groups, strict=True):
+        values: dict[Value, Any] = dict(zip(forward.params, params, strict=True))
+        copy_nodes(forward.nodes, builder, values)
+        results.update((k, values[x]) for k, x in zip(places, forward.results, strict=False))
+        kept += [values[x] for x in forward.results[len(places):]]
+    return replace(builder.finish([*(results[k] for k in range(len(graph.results))), *kept]), notes=graph.notes)
 
 
 def _sizes_from(graph: Graph, params: Sequence[Value]) -> list[int]:
@@ -88,30 +135,42 @@ def recorded_call(graph: Graph, parts: Halves, inputs: Sequence[Tensor],
     arrays: list[Any] = [x.own.payload for x in inputs]
     out = program_of(parts.forward).run(arrays)
     results, values = out[:len(graph.results)], out[len(graph.results):]
-    kept = [arrays[k] if k >= 0 else values[-1 - k] for k in parts.kept]
-    wanted = frozenset(parts.wanted).difference(k for k, result in by_data if not results[result])
-    attrs = {"body": graph, "parts": parts, "kept": kept, "wanted": wanted}
+    found: list[Any] = [None] * len(results)
+    for half in parts.parts:
+        own = [results[k] for k in half.results]
+        wanted = frozenset(half.wanted).difference(k for k, result in by_data if not results[result])
+        for k, tensor in zip(half.results, _recorded(half, inputs, arrays, own, values, wanted), strict=True):
+            found[k] = tensor
+    return tuple(found)
+
+
+def _recorded(half: Half, inputs: Sequence[Tensor], arrays: Sequence[Any], results: Sequence[Any],
+              values: Sequence[Any], wanted: frozenset[int]) -> list[Tensor]:
+    """Some results of a graph, recorded as a call that has these."""
     if not wanted:
-        return tuple(map(fresh, results))
-    node = TapeNode(KEPT_CALL, tuple(map(saved, inputs)), attrs, tuple(results))
-    return tuple([linked(array, node, k) for k, array in enumerate(results)])
+        return list(map(fresh, results))
+    kept = [arrays[k] if k >= 0 else values[-1 - k] for k in half.kept]
+    attrs = {"body": half.body, "half": half, "kept": kept, "wanted": wanted}
+    node = TapeNode(KEPT_CALL, tuple([saved(x) if k in half.taped else fresh(arrays[k]) for k, x in enumerate(inputs)]),
+                    attrs, tuple(results))
+    return [linked(array, node, k) for k, array in enumerate(results)]
 
 
-def _gradients(g: Any, y: Any, *xs: Any, body: Graph, parts: Halves, kept: Sequence[np.ndarray],
+def _gradients(g: Any, y: Any, *xs: Any, body: Graph, half: Half, kept: Sequence[np.ndarray],
                wanted: frozenset[int]) -> list[Any]:
     seeded = {r for r, seed in enumerate(g if isinstance(g, tuple) else (g,)) if seed is not None}
     results = y if isinstance(y, tuple) else (y,)
     given = tuple([zeros_like(r) if seed is None else seed
                    for seed, r in zip(g if isinstance(g, tuple) else (g,), results, strict=True)])
-    wanted = wanted.difference(k for k, reached in zip(parts.wanted, parts.reached, strict=True)
+    wanted = wanted.difference(k for k, reached in zip(half.wanted, half.reached, strict=True)
                                if reached.isdisjoint(seeded))
     if is_grad_enabled():           # a gradient of the gradient may be wanted
         found: list[Any] = call.vjp(given if isinstance(g, tuple) else given[0], y, *xs, body=body)  # type: ignore[misc]
         return [x if k in wanted else None for k, x in enumerate(found)]
     seeds = [seed for seed, r in zip(given, body.results, strict=True) if r.dtype.is_differentiable]
-    out = call(*map(fresh, kept), *seeds, body=parts.backward)
+    out = call(*map(fresh, kept), *seeds, body=half.backward)
     listed = iter(out if isinstance(out, tuple) else (out,))
-    given_back = {k: next(listed) for k in parts.wanted}
+    given_back = {k: next(listed) for k in half.wanted}
     return [given_back[k] if k in wanted else None for k in range(len(xs))]
 
 

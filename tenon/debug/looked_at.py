@@ -71,7 +71,8 @@ def programs_of(captured: Captured) -> Iterator[tuple[Program, bool]]:
     try:
         yield from ((program, True) for program in _native(captured.program))
         if captured.differentiable and is_grad_enabled() and captured.halves is not None:
-            yield from ((program, False) for program in _native(program_of(captured.halves.backward)))
+            for half in captured.halves.parts:
+                yield from ((program, False) for program in _native(program_of(half.backward)))
     except TenonError:          # what is wrong with the program, running it says
         return
 
