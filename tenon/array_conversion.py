@@ -10,13 +10,13 @@ from tenon.eager.errstate import quiet
 from tenon.errors import DTypeError, ShapeError
 from tenon.ops.shape import cast
 from tenon.runtime.buffer_pool import take
-from tenon.tensor_views import Elements
+from tenon.tensor_views import TensorViews
 from tenon.types import DType, as_dtype, float32
 
 
 def array_of(data: Any, dtype: DType | None) -> np.ndarray:
     """The array, with the memory of the data where it has some that can be kept; floats of Python are float32."""
-    if isinstance(data, Elements):
+    if isinstance(data, TensorViews):
         data = data._concrete("asarray")
     if isinstance(data, (list, tuple)):
         data = _nested(data)
@@ -48,7 +48,7 @@ def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
 def _nested(data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         return [_nested(x) for x in data]
-    return data._concrete("tensor()") if isinstance(data, Elements) else data
+    return data._concrete("tensor()") if isinstance(data, TensorViews) else data
 
 
 def copied(array: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from typing import Any
 from tenon.eager.dispatch import program_of
 from tenon.errors import ArgumentError, CompilerDefect
 from tenon.graph.ir import Graph
-from tenon.graph.kernels import Kernel, add_kernel, forget_kernel, kernels_of
+from tenon.graph.kernels import UserKernel, add_kernel, forget_kernel, kernels_of
 from tenon.graph.op import OPS, Op
 from tenon.program.backend_interface import Backend
 
@@ -46,7 +46,7 @@ def kernel(op: Op | str, device: str = "cpu", when: Callable[..., bool] = lambda
         raise ArgumentError(f"tn.kernel: no device named {device!r}", hint=f"one of {', '.join(DEVICES)}")
 
     def register(run: Callable[..., Any]) -> Callable[..., Any]:
-        add_kernel(Kernel(found, device, run, when))
+        add_kernel(UserKernel(found, device, run, when))
         program_of.cache_clear()
         return run
     return register

@@ -20,7 +20,7 @@ import numpy as np
 from tenon.atomic import later
 from tenon.errors import TenonError
 from tenon.program.backend_interface import LOST, WRITING
-from tenon.runtime.forks import PAUSE, Phase
+from tenon.runtime.forks import PAUSE, RunPhase
 from tenon.tensor_state import TensorState
 
 
@@ -29,7 +29,7 @@ class Loan:
 
     __slots__ = ("array", "copy", "phase")
 
-    def __init__(self, phase: Phase, array: np.ndarray | None = None):
+    def __init__(self, phase: RunPhase, array: np.ndarray | None = None):
         self.phase, self.array = phase, array
         self.copy: np.ndarray | None = None         # of the elements before the run, where somebody asked
 
@@ -74,7 +74,7 @@ class Loans:
         self.arrays = list(map(PAYLOAD.__get__, states))
         self.out = False
 
-    def begin(self, phase: Phase) -> Iterator[Any]:
+    def begin(self, phase: RunPhase) -> Iterator[Any]:
         """Let others see loans from now on, until the stores that are the answer are done."""
         phase.begin()
         self.out = True

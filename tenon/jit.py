@@ -22,13 +22,13 @@ import numpy as np
 from tenon.autocast import autocasting
 from tenon.capture.argument_roots import reference
 from tenon.capture.background import InTheBackground
-from tenon.capture.capture_cache import Family, Reason, Record, argument_names, argument_types, places
+from tenon.capture.capture_cache import CaptureRecord, Family, Reason, argument_names, argument_types, places
 from tenon.capture.captured import Captured
 from tenon.capture.classes import StandsFor
 from tenon.capture.code_monitor import UnsafeCall
-from tenon.capture.fast_call import MISS, Call, make_ready, short_way
-from tenon.capture.graph_breaks import Parts
-from tenon.capture.guard_places import ARGUMENT, NUMBERS, Place, changed
+from tenon.capture.fast_call import MISS, Call, make_fast_call, make_ready
+from tenon.capture.graph_breaks import FunctionParts
+from tenon.capture.guard_places import ARGUMENT, NUMBERS, GuardPlace, changed
 from tenon.capture.guards import same_atom
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.pattern import pattern_of, rebound
@@ -57,7 +57,7 @@ from tenon.tensor import Tensor, asarray
 from tenon.types import DType, TensorType
 
 if TYPE_CHECKING:
-    from tenon.capture.split.breaks import Part
+    from tenon.capture.split.breaks import FunctionPart
 
 F = TypeVar("F", bound=Callable[..., Any])
 Run = Callable[[Captured, Sequence[Any], Sequence[Any]], Any]
@@ -84,12 +84,12 @@ class Jitted(StandsFor):
         self.function, self.fullgraph, self.memory_budget = function, fullgraph, memory_budget
         self.constants, self.autotune, self.background = constants, autotune, background
         self.converting = False         # whether its control flow depends on tensors
-        self.records: dict[Any, Record] = {}
+        self.records: dict[Any, CaptureRecord] = {}
         self.families: dict[Any, Family] = {}
         self._lock = Lock()
         self._as_it_is = 0              # how many of the next calls are made without a look at their arguments
         self._plainly: Callable[..., Any] = function    # what runs these
-        self.part: Part | None = None   # what runs it in pieces
+        self.part: FunctionPart | None = None   # what runs it in pieces
         self._bound_as: Callable[..., Any] = _itself    # what makes what runs it of that, where it is a bound method
         self._is_whole = False          # whether it cannot be split
         self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
@@ -179,7 +179,7 @@ class Jitted(StandsFor):
                 self._around = tuple(x for x in self._around if x is not around)
                 self._short_ways = ways
 
-    def _count_failure(self, record: Record, captured: Captured) -> None:
+    def _count_failure(self, record: CaptureRecord, captured: Captured) -> None:
         """A graph that has never held the way of a call only costs time, and is left."""
         captured.failures += 1
         if captured.failures >= MOST_FAILURES and not captured.succeeded and not self.fullgraph:
@@ -190,7 +190,7 @@ class Jitted(StandsFor):
     def _shorten(self, captured: Captured, structure: Structure, leaves: Sequence[Any]) -> None:
         """Make a short way for calls like this one, in the place of the one that this capture had."""
         try:
-            call = short_way(captured, structure, leaves)
+            call = make_fast_call(captured, structure, leaves)
         except CompilerDefect:
             raise
         except Exception:       # what is wrong with the program, running it says
@@ -202,7 +202,7 @@ class Jitted(StandsFor):
             if len(captured.graph.nodes) >= MANY:
                 give_back_soon()    # the short way is machine code too
 
-    def _by_part(self, record: Record, args: Any, keywords: Any) -> Any:
+    def _by_part(self, record: CaptureRecord, args: Any, keywords: Any) -> Any:
         if record.eager is not None:
             self._say_no(record.eager)
         driver = self._driver() if record.split else None
@@ -210,7 +210,7 @@ class Jitted(StandsFor):
             self._run_plainly(driver)
             return driver(*args, **keywords)
         if record.parts is None:
-            record.parts = Parts(self.__name__)
+            record.parts = FunctionParts(self.__name__)
         if record.parts.eager:
             self._run_plainly(self.function)
         return record.parts.run(lambda: self.function(*args, **keywords))
@@ -245,7 +245,7 @@ class Jitted(StandsFor):
             self.part, self._bound_as = found
         return self.part.note(reason) or self.part.split.version > 0
 
-    def _piece(self, function: Callable[..., Any], part: Part | None) -> Jitted:
+    def _piece(self, function: Callable[..., Any], part: FunctionPart | None) -> Jitted:
         """A piece of this function, or a function that it calls, as graphs of its own."""
         piece = Jitted(function, memory_budget=self.memory_budget, constants=self.constants, autotune=self.autotune,
                        background=self.background)
@@ -262,7 +262,7 @@ class Jitted(StandsFor):
             raise CaptureError(f"{self.__name__}: {record.eager or record.full}")
         return captured
 
-    def look(self, *args: Any, **keywords: Any) -> tuple[Record, Captured | None]:
+    def look(self, *args: Any, **keywords: Any) -> tuple[CaptureRecord, Captured | None]:
         """What a call with these arguments would use: what is known of such calls, and a capture if there can be one.
 
         Nothing of the program is run, or compiled.
@@ -286,7 +286,7 @@ class Jitted(StandsFor):
         """The captured graph of a call with these arguments, before any pass."""
         return self.capture(*args, **keywords).graph
 
-    def _record(self, leaves: Sequence[Any], structure: Structure) -> Record:
+    def _record(self, leaves: Sequence[Any], structure: Structure) -> CaptureRecord:
         key = (structure, modes(), tuple(map(leaf_key, leaves)), aliases(leaves))
         record = self.records.get(key)
         if record is None and len(self.records) >= MOST_RECORDS:    # such as a step number: it would fill the memory
@@ -297,14 +297,14 @@ class Jitted(StandsFor):
             alive = [reference(x, gone) or x for x in leaves if not isinstance(x, Tensor)]
             classes = tuple([leaf_key(x) if reference(x) is None else type(x) for x in leaves])
             family = self.families.setdefault((structure, modes(), classes, aliases(leaves)), Family())
-            record = self.records.setdefault(key, Record(family, alive=alive))
+            record = self.records.setdefault(key, CaptureRecord(family, alive=alive))
         return record
 
-    def _refused(self, reason: Reason) -> Record:
+    def _refused(self, reason: Reason) -> CaptureRecord:
         """What is known of calls that have no key of their own."""
-        return self.records.setdefault(None, Record(eager=reason))
+        return self.records.setdefault(None, CaptureRecord(eager=reason))
 
-    def _find(self, record: Record, leaves: Sequence[Any],
+    def _find(self, record: CaptureRecord, leaves: Sequence[Any],
               containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
         """The capture that fits a call, and its arguments with what that capture reads anew."""
         for captured in (*record.captures, *record.bound):
@@ -313,7 +313,7 @@ class Jitted(StandsFor):
                 return captured, arguments
         return None, leaves
 
-    def _bind(self, record: Record, leaves: Sequence[Any],
+    def _bind(self, record: CaptureRecord, leaves: Sequence[Any],
               containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
         """A capture that was made for other objects, bound to those of this call."""
         for pattern in record.family.patterns:
@@ -330,7 +330,7 @@ class Jitted(StandsFor):
                 return captured, arguments
         return None, leaves
 
-    def _capture(self, record: Record, leaves: list[Any], structure: Structure,
+    def _capture(self, record: CaptureRecord, leaves: list[Any], structure: Structure,
                  containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
         """A new capture for this call, and its arguments; None when the function runs by part."""
         if record.full is not None:
@@ -392,7 +392,7 @@ class Jitted(StandsFor):
         given = captured.arguments(leaves)
         return (None, leaves) if given is None else (captured, given)
 
-    def _moving(self, record: Record, leaves: list[Any], structure: Structure) -> Captured:
+    def _moving(self, record: CaptureRecord, leaves: list[Any], structure: Structure) -> Captured:
         """A capture that reads anew what is another number or tensor than before, as far as the function allows."""
         note_changes(record, leaves)
         converting = self.converting
@@ -407,7 +407,8 @@ class Jitted(StandsFor):
                 break
         return self._converted(record, leaves, structure, ())
 
-    def _converted(self, record: Record, leaves: list[Any], structure: Structure, moving: Sequence[Place]) -> Captured:
+    def _converted(self, record: CaptureRecord, leaves: list[Any], structure: Structure,
+                   moving: Sequence[GuardPlace]) -> Captured:
         """A capture, with control flow on tensors where the function has any."""
         try:
             return self._trace_sizes(record, leaves, structure, moving)
@@ -417,8 +418,8 @@ class Jitted(StandsFor):
         self.converting = True
         return self._trace_sizes(record, leaves, structure, moving)
 
-    def _trace_sizes(self, record: Record, leaves: list[Any], structure: Structure,
-                     moving: Sequence[Place]) -> Captured:
+    def _trace_sizes(self, record: CaptureRecord, leaves: list[Any], structure: Structure,
+                     moving: Sequence[GuardPlace]) -> Captured:
         """A capture with symbols for the sizes that change, as far as the function does not need their numbers."""
         known: dict[str, Dim] = {}
         told: dict[str, Dim] = {}       # of sizes that the data decide
@@ -439,7 +440,7 @@ class Jitted(StandsFor):
                 return self._attempt(leaves, structure, argument_types(leaves, None, places=moving), moving)
 
     def _attempt(self, leaves: list[Any], structure: Structure, types: list[TensorType],
-                 moving: Sequence[Place], told: Mapping[str, Dim] = MappingProxyType({})) -> Captured:
+                 moving: Sequence[GuardPlace], told: Mapping[str, Dim] = MappingProxyType({})) -> Captured:
         with unforked:
             from tenon.capture.capture_run import (
                 Attempt,  # local: what captures is loaded when something is first captured
@@ -448,7 +449,7 @@ class Jitted(StandsFor):
         return Attempt(self.function, self.__name__, self.converting, leaves, structure, types, moving,
                        told).capture()
 
-    def _refuse(self, record: Record, reason: Reason) -> None:
+    def _refuse(self, record: CaptureRecord, reason: Reason) -> None:
         """Let calls like this one run by part, or say that they cannot be one graph."""
         record.eager = reason
         self._tell(reason)
@@ -483,7 +484,7 @@ def _forget(jitted: weakref.ref[Jitted], key: Any, _: Any) -> None:
         function._short_ways = tuple(way for way in function._short_ways if way[-1] not in ways)
 
 
-def note_changes(record: Record, leaves: Sequence[Any]) -> None:
+def note_changes(record: CaptureRecord, leaves: Sequence[Any]) -> None:
     """Take note of the places where another number or tensor stands than at the captures so far."""
     if not record.captures:
         for place in (place for pattern in record.family.patterns for place in pattern.changed(leaves)):
@@ -491,7 +492,7 @@ def note_changes(record: Record, leaves: Sequence[Any]) -> None:
     for captured in record.captures:
         for k, value in captured.values:
             if type(leaves[k]) in NUMBERS and not same_atom(leaves[k], value):
-                place = Place(ARGUMENT, None, k)
+                place = GuardPlace(ARGUMENT, None, k)
                 record.moving.setdefault(place.name, place)
         for place, before in changed(captured.guards.groups):
             record.moving.setdefault(place.name, place)

@@ -23,7 +23,7 @@ from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.graph.text import print_graph
-from tenon.graph.validate import Watch
+from tenon.graph.validate import PassWatch
 from tenon.graph.verify import verify
 from tenon.locks import unforked
 from tenon.loops.whole_operators import is_attention
@@ -162,7 +162,7 @@ def _compiling(graph: Graph, backend: Backend) -> Iterator[None]:
 
 
 @dataclass(frozen=True, eq=False)
-class InTwo:
+class PartialEvaluation:
     """Programs for a graph some of whose arguments rarely change.
 
     `early` takes the arguments at `made_from`, and `late` those at `reads`, followed by what `early` returns.
@@ -174,8 +174,8 @@ class InTwo:
     reads: tuple[int, ...]
 
 
-def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | str | None = None,
-                   absorb: bool = True, trace: list[Step] | None = None) -> InTwo:
+def compile_with_constants(graph: Graph, constants: Sequence[int], backend: Backend | str | None = None,
+                   absorb: bool = True, trace: list[Step] | None = None) -> PartialEvaluation:
     """The programs for `graph`, of which the parameters at `constants` rarely change; scales are absorbed where asked,
     which is legal where all that `early` returns is finite.
 
@@ -197,7 +197,7 @@ def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | st
         rest = OPTIMIZE[OPTIMIZE.index("drop_barriers"):]       # channels_last keeps constants apart by some
         early = _made(_remembered(cut.early, rest, chosen), chosen) if cut.early.results else None
         late = _made(run(cut.late, rest, chosen), chosen)
-        return InTwo(early, late, cut.made_from, cut.reads)
+        return PartialEvaluation(early, late, cut.made_from, cut.reads)
 
 
 def _made(graph: Graph, backend: Backend) -> Executable:
@@ -240,7 +240,7 @@ def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Ste
     """Each pass after the other, timed, reported to observers and, when `check` is set, verified; when `validate` is,
     the interpreter compares what the graph computes before and after it."""
     check = always_check if check is None else check
-    watch = Watch(graph) if ("passes" in config().check if validate is None else validate) else None
+    watch = PassWatch(graph) if ("passes" in config().check if validate is None else validate) else None
     text = print_graph(verify(graph) if check else graph) if trace is not None else ""
     for name, run in passes:
         started, before = time.perf_counter(), len(graph.nodes)

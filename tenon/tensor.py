@@ -31,7 +31,7 @@ from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.tensor_state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
-from tenon.tensor_views import Elements
+from tenon.tensor_views import TensorViews
 from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, TensorType, among, as_dtype, check_device
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ recording_capture = recorder.get
 COPIED = (list, tuple, bool, int, float, complex, np.generic)     # which no array shares memory with
 
 
-class Tensor(Elements):
+class Tensor(TensorViews):
     """An array of elements of one type.
 
     Make one with `tn.tensor`, `tn.zeros` and the like.  `requires_grad=True` marks a leaf whose `.grad` is filled by
@@ -184,7 +184,7 @@ class Tensor(Elements):
     def __ne__(self, other: object) -> Any:
         return NotImplemented if other is None or type(other) is str else not_equal(self, other)    # True
 
-    __hash__ = Elements.__hash__
+    __hash__ = TensorViews.__hash__
 
     def __copy__(self) -> Tensor:
         new = _new(type(self))

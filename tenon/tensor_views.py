@@ -19,7 +19,7 @@ else:
     from tenon.graph.operators import Operators
 
 
-class Elements(Operators):
+class TensorViews(Operators):
     """Base of `Tensor`: what needs its elements, and so cannot be part of a graph."""
 
     __slots__ = ()

@@ -91,7 +91,7 @@ def machine_code():
     yield
     native_fast_path.give_python(SHORTS, PRODUCT)
     Op.__call__ = in_python
-    vars(backward_arrays.ways).update(vars(backward_arrays.Ways()))
+    vars(backward_arrays.ways).update(vars(backward_arrays.BackwardEngine()))
     recipes.natives.clear()
     recipes.fusers.clear()
     ready_calls.known.clear()

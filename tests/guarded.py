@@ -75,13 +75,13 @@ def between_walls(size: int, used: Sequence[tuple[int, int]]) -> Array:
     return whole
 
 
-class Apart(arena_planning.Plan):
+class Apart(arena_planning.ArenaPlan):
     """A plan that gives every buffer pages of its own; `used` says which bytes of them."""
 
     used: list[tuple[int, int]]
 
 
-def plan_apart(buffers: Sequence[arena_planning.Buffer], gap: Gap) -> Apart:
+def plan_apart(buffers: Sequence[arena_planning.ArenaBuffer], gap: Gap) -> Apart:
     used, end = [], PAGE
     for buffer in buffers:
         used.append((end + gap(buffer.size), buffer.size))

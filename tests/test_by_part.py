@@ -8,7 +8,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.capture.graph_breaks import Parts
+from tenon.capture.graph_breaks import FunctionParts
 from tenon.errors import OutOfRange
 
 SHAPE = (400, 300)
@@ -27,8 +27,8 @@ def value(x):
 def runs_by_part(monkeypatch):
     """Every test here is one of functions that run by part: none is split, as where there is no source."""
     monkeypatch.setattr("tenon.capture.split.breaks.split_of", lambda function, compile: None)
-    calls, run = [], Parts.run
-    monkeypatch.setattr(Parts, "run", lambda self, function: (calls.append(self), run(self, function))[1])
+    calls, run = [], FunctionParts.run
+    monkeypatch.setattr(FunctionParts, "run", lambda self, function: (calls.append(self), run(self, function))[1])
     yield
     assert calls
 

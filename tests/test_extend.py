@@ -12,7 +12,7 @@ from tenon.config import config
 from tenon.errors import ArgumentError, TenonError
 from tenon.extend import InvalidPass
 from tenon.graph.build import copy, rebuild
-from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
+from tenon.graph.kernels import UserKernel, add_kernel, forget_kernel
 from tenon.graph.op import OPS
 from tenon.graph.validate import ChangedValue
 from tenon.program.backend_interface import Backend
@@ -26,7 +26,7 @@ def counting_exp():
     def run(x):
         calls.append(x.shape)
         return np.exp(x)
-    kernel = Kernel(OPS["exp"], "cpu", run, lambda x: x.dtype is tn.float64)
+    kernel = UserKernel(OPS["exp"], "cpu", run, lambda x: x.dtype is tn.float64)
     add_kernel(kernel)
     tn.tensor(0)
     yield calls

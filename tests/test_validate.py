@@ -13,7 +13,7 @@ from tenon.graph.interpret import OutOfPatience, interpret, with_patience
 from tenon.graph.ir import Graph
 from tenon.graph.sample_inputs import sample_inputs
 from tenon.graph.text import parse_graph
-from tenon.graph.validate import ChangedValue, Watch
+from tenon.graph.validate import ChangedValue, PassWatch
 from tenon.pipeline import run_passes
 from tenon.types import TensorType, bfloat16, float32
 
@@ -92,7 +92,7 @@ def test_a_loop_without_end_is_not_waited_for() -> None:
         return v0
     v0: f32 = while_loop(x, constants=0, condition=condition, body=body)
     return v0""")
-    assert all(not sample.arrays[0] <= 9.0 for sample, _ in Watch(graph).runs)      # the others have no end
+    assert all(not sample.arrays[0] <= 9.0 for sample, _ in PassWatch(graph).runs)      # the others have no end
     with with_patience(100), pytest.raises(OutOfPatience):
         interpret(graph, [np.float32(0.5)])
     with with_patience(100):

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from tenon.capture.effects import Effect
-from tenon.capture.guards import Group, is_atom
+from tenon.capture.guards import GuardGroup, is_atom
 from tenon.graph.op import Op
 from tenon.records import replace
 from tenon.tensor import Tensor
@@ -42,13 +42,13 @@ def through(read: Callable[[Any], Any], holder: weakref.ref[Any]) -> Any:
     return read(holder())
 
 
-def weakly(groups: Sequence[Group], roots: Roots) -> list[Group]:
+def weakly(groups: Sequence[GuardGroup], roots: Roots) -> list[GuardGroup]:
     """The conditions, with references to the roots in the place of them."""
     return [replace(g, read=partial(through, g.read), holder=weakref.ref(g.holder)) if id(g.holder) in roots else g
             for g in groups]
 
 
-def direct(group: Group) -> Group:
+def direct(group: GuardGroup) -> GuardGroup:
     """The condition as it was before: on the object itself."""
     if isinstance(group.read, partial) and group.read.func is through:
         return replace(group, read=group.read.args[0], holder=group.holder())

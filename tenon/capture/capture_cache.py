@@ -11,10 +11,10 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.code_monitor import Stack
-from tenon.capture.graph_breaks import Parts
-from tenon.capture.guard_places import Key, Place
+from tenon.capture.graph_breaks import FunctionParts
+from tenon.capture.guard_places import GuardPlace, Key
 from tenon.capture.moving import tensors_in
-from tenon.capture.pattern import Pattern
+from tenon.capture.pattern import CapturePattern
 from tenon.capture.pytree import Structure
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, substitute, symbol, symbols
 from tenon.errors import Location
@@ -44,12 +44,12 @@ class Reason:
 class Family:
     """What is known of calls whose arguments are objects of the same classes."""
 
-    patterns: list[Pattern] = field(default_factory=list)
+    patterns: list[CapturePattern] = field(default_factory=list)
     captures: int = 0       # that were made
 
 
 @dataclass
-class Record:
+class CaptureRecord:
     """What happened to one key: its captures, and the reason for which it runs by part, if it does."""
 
     family: Family = field(default_factory=Family)
@@ -57,7 +57,7 @@ class Record:
     bound: list[Captured] = field(default_factory=list)             # captures made for other objects, bound to these
     sizes: list[tuple[int, ...]] = field(default_factory=list)      # of the tensors of the first call
     exact: set[tuple[int, int]] = field(default_factory=set)        # (tensor, axis) whose size the function needs
-    moving: dict[Key, Place] = field(default_factory=dict)          # where other values stand in other calls
+    moving: dict[Key, GuardPlace] = field(default_factory=dict)          # where other values stand in other calls
     shapes: dict[Key, Shape] = field(default_factory=dict)    # of the tensors that stood there first
     unmoved: set[Key] = field(default_factory=set)                  # places whose values are part of the capture
     eager: Reason | None = None
@@ -65,12 +65,12 @@ class Record:
     full: Reason | None = None                                      # why there are no more captures
     texts: int = 0                                                  # captures made for another text
     passed: int = 0                                                 # calls that ran by part, and others need not
-    parts: Parts | None = None                                      # of a function that runs by part
+    parts: FunctionParts | None = None                                      # of a function that runs by part
     alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
 
 
-def argument_types(leaves: Sequence[Any], record: Record | None, known: Mapping[str, Dim] = {},
-                   places: Sequence[Place] = (), exact: Set[tuple[int, int]] = frozenset()) -> list[TensorType]:
+def argument_types(leaves: Sequence[Any], record: CaptureRecord | None, known: Mapping[str, Dim] = {},
+                   places: Sequence[GuardPlace] = (), exact: Set[tuple[int, int]] = frozenset()) -> list[TensorType]:
     """The types to capture with: sizes that differ from the first call of this record are symbols.
 
     Equal sizes that change together share a symbol; `known` says what some symbols are, in terms of others, and

@@ -13,16 +13,16 @@ from typing import Any
 
 from tenon.capture.capture_cache import argument_names
 from tenon.capture.captured import Captured
-from tenon.capture.code_monitor import UnsafeCall, Watch
+from tenon.capture.code_monitor import CodeWatch, UnsafeCall
 from tenon.capture.code_names import names_of
-from tenon.capture.convert.converting_capture import Session
+from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.data_sizes import DataSizes, refusal
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.effects import Effect, Snapshot, stored_items
 from tenon.capture.finish_capture import conclude
 from tenon.capture.guard_discovery import Reach
-from tenon.capture.guard_places import LENGTH, Key, Place
+from tenon.capture.guard_places import LENGTH, GuardPlace, Key
 from tenon.capture.leaving import is_of_the_program
 from tenon.capture.moving import Moving
 from tenon.capture.pytree import Structure, unfold
@@ -56,7 +56,7 @@ class Attempt:
     leaves: Sequence[Any]
     structure: Structure
     types: list[TensorType]
-    places: Sequence[Place] = ()        # where other numbers and tensors stand in every call
+    places: Sequence[GuardPlace] = ()        # where other numbers and tensors stand in every call
     told: Mapping[str, Dim] = field(default_factory=dict)       # what sizes that the data decide are known to be
 
     def capture(self) -> Captured:
@@ -83,15 +83,15 @@ class Attempt:
         holders = list(before.holders.values())
         snapshot = Snapshot(holders, before.cells)
         world = World(holders, before.cells, snapshot, containers)
-        capture = Session(self.name, world) if self.converting else Capture(self.name)
+        capture = ConvertingCapture(self.name, world) if self.converting else Capture(self.name)
         if not self.converting and any(place.kind == LENGTH for place, _ in moving.found):
             raise UnsafeCall("the length of a list changes from call to call", convertible=True)
         if moving.found:
             capture.numbers, moving.numbers.converting = moving.numbers, self.converting
-        watch = Watch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
+        watch = CodeWatch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
         given = [*self.leaves, *(x for _, x in moving.tensors)]
         assumptions = Assumptions(sizes_of(self.types, given), refuse=refusal)
-        if isinstance(capture, Session):
+        if isinstance(capture, ConvertingCapture):
             capture.data_sizes = DataSizes(self.told, assumptions.sizes, lambda x: capture.array_of(x, given))
             assumptions.look_up = capture.data_sizes.look_up
         with assuming(assumptions), capturing(capture):
@@ -155,7 +155,7 @@ class Attempt:
             capture.argument(x, k, type, names[k])
         moving.numbers.declare = lambda x, k, type: capture.argument(x, moving.base + k, type, "")
 
-    def _observe(self, capture: Capture, watch: Watch, snapshot: Snapshot, before: Reach, args: Any,
+    def _observe(self, capture: Capture, watch: CodeWatch, snapshot: Snapshot, before: Reach, args: Any,
                  keywords: Any) -> tuple[Any, list[Effect]]:
         """The result of the call and what it changed, which is put back."""
         try:

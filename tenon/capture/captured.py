@@ -22,7 +22,7 @@ from tenon.capture.output_effects import OutputEffects
 from tenon.capture.prologue import Further, Prologue
 from tenon.capture.pytree import Structure
 from tenon.capture.residuals import Halves, halves
-from tenon.capture.result_leaves import FromContainers, Nest, OneOf, is_decided_by_data, results_in
+from tenon.capture.result_leaves import FromContainers, OneOf, ResultNest, is_decided_by_data, results_in
 from tenon.capture.sightings import Sightings
 from tenon.capture.trace import Argument, Held, Source
 from tenon.eager.dispatch import program_of
@@ -68,7 +68,8 @@ class Captured:
     types: list[TensorType]                     # of the leaves of the arguments that are tensors
     guards: Guards
     assumptions: Assumptions
-    output: Nest                                # what is returned; where there are effects, what they store behind it
+    # what is returned; where there are effects, what they store behind it
+    output: ResultNest
     assigned: list[tuple[Source, int, bool]]    # tensor <- result, and whether it then carries a gradient
     gradients: list[tuple[Source, int | OneOf | None]]  # tensor.grad <- result, or None
     effects: list[tuple[Effect, int | None]]    # a store, and the container that it is made into; -1 - k: a leaf
@@ -164,7 +165,7 @@ class Captured:
         return tuple(Change(**fields) for fields in found.values())
 
     @cached_property
-    def split(self) -> tuple[Nest, Nest] | None:
+    def split(self) -> tuple[ResultNest, ResultNest] | None:
         """What is returned, and what effects store; None where one has a container that the other made."""
         whole = self.output
         first, *others = whole.structure.children
@@ -172,7 +173,7 @@ class Captured:
             return None
         count = first.leaves
         stored = Structure(whole.structure.kind, (len(others),), tuple(others))
-        return Nest(first, whole.leaves[:count]), Nest(stored, whole.leaves[count:], apart=True)
+        return ResultNest(first, whole.leaves[:count]), ResultNest(stored, whole.leaves[count:], apart=True)
 
     @cached_property
     def donations(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.acts import acts
-from tenon.capture.code_names import Names, module_of, names_of
+from tenon.capture.code_names import CodeNames, module_of, names_of
 from tenon.capture.sightings import Sightings
 from tenon.capture.stdout_watch import Streams
 from tenon.errors import PACKAGE, CaptureError, Location, location_of, user_location
@@ -108,7 +108,7 @@ IN_PLACE: set[types.CodeType] = set()
 # Code that was rewritten for a capture -> the code that names what it may read.
 STANDS_FOR: dict[types.CodeType, tuple[types.CodeType, ...]] = {}
 
-_watching: ContextVar[Watch | None] = ContextVar("_watching", default=None)
+_watching: ContextVar[CodeWatch | None] = ContextVar("_watching", default=None)
 
 
 def _ask() -> None:
@@ -123,7 +123,7 @@ STREAMS = Streams(_ask)
 
 
 @dataclass
-class Watch:
+class CodeWatch:
     """The code that ran."""
 
     codes: set[types.CodeType] = field(default_factory=set)
@@ -139,7 +139,7 @@ class Watch:
     _known: dict[int, tuple[types.CodeType, bool]] = field(default_factory=dict)     # and whether it is followed
 
     @contextmanager
-    def running(self) -> Iterator[Watch]:
+    def running(self) -> Iterator[CodeWatch]:
         """Take note of everything this thread runs in the block; stop it before an unrepeatable call."""
         sources = _Sources()
         places = [place_of(x) for x in self.iterators]
@@ -196,7 +196,7 @@ class Watch:
         """The globals that the users' code can have read."""
         return frozenset().union(*(part for x in self._names() for part in (x.global_names, x.attributes)))
 
-    def _names(self) -> list[Names]:
+    def _names(self) -> list[CodeNames]:
         return [names_of(code) for code in self.codes if not code.co_filename.startswith(PACKAGE)]
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
@@ -289,7 +289,7 @@ class Watch:
 def unwatched() -> Iterator[None]:
     """A block of Tenon's own code within a function that is watched: there is nothing to watch, and much to call."""
     watching = sys.getprofile()
-    if not isinstance(getattr(watching, "__self__", None), Watch):
+    if not isinstance(getattr(watching, "__self__", None), CodeWatch):
         yield
         return
     sys.setprofile(None)
@@ -304,7 +304,7 @@ def unwatched_calls(function: Any, values: Iterable[Any]) -> Iterator[None]:
     """A block that calls a function on such values: nothing to watch where the function and their classes are Tenon's.
     """
     watch = getattr(sys.getprofile(), "__self__", None)
-    if not isinstance(watch, Watch) or not function.__code__.co_filename.startswith(PACKAGE) \
+    if not isinstance(watch, CodeWatch) or not function.__code__.co_filename.startswith(PACKAGE) \
             or not all(module_of(type(x)).startswith("tenon.") for x in values):
         yield
         return
@@ -420,7 +420,7 @@ class _Sources:
 
 
 @dataclass(eq=False)
-class Kept:
+class KeptThing:
     """A mutable thing that effects cannot describe: how to read all of it, and how to put it back."""
 
     holder: Any

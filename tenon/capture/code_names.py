@@ -25,7 +25,7 @@ LOOKS_AT_ALL = frozenset({"__reduce_ex__", "__reduce__", "__getstate__"})   # of
 
 
 @dataclass(frozen=True)
-class Names:
+class CodeNames:
     """The names that a code object can read; `computed` where it makes up names of attributes."""
 
     global_names: frozenset[str]
@@ -37,7 +37,7 @@ class Names:
 
 
 @lru_cache(maxsize=4096)
-def names_of(code: types.CodeType) -> Names:
+def names_of(code: types.CodeType) -> CodeNames:
     """The globals and attributes that one code object names."""
     loads, attributes, imported, stored = _named(code)
     seldom = imported or not loads.isdisjoint(("getattr", "hasattr"))
@@ -52,7 +52,7 @@ def names_of(code: types.CodeType) -> Names:
         for k, i in enumerate(instructions))
     if imported:        # a package gets its modules as attributes
         stored |= attributes | {part for name in imported for part in name.split(".")}
-    return Names(frozenset(loads), frozenset(attributes | strings), tuple(imports), computed,
+    return CodeNames(frozenset(loads), frozenset(attributes | strings), tuple(imports), computed,
                  frozenset(stored), not SETS.isdisjoint(loads | attributes))
 
 

@@ -7,20 +7,20 @@ from collections.abc import Callable, Container
 from typing import Any
 
 from tenon.capture.code_monitor import UnsafeCall
-from tenon.capture.convert.union_value import Choice
+from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.pytree import flatten, unfold
-from tenon.capture.result_leaves import Nest, Shared
+from tenon.capture.result_leaves import ResultNest, SharedLeaf
 from tenon.dims import SymbolicDim
 from tenon.tensor import Tensor
 
 
-class Left:
+class CollectedResults:
     """What a function left behind, opened: what it made is found once."""
 
     def __init__(self, known: Container[int], tree: Any):
         self.known, self.opened = known, set[int]()
         self.shared: dict[int, Any] = {}
-        self.nests: dict[int, Shared] = {}
+        self.nests: dict[int, SharedLeaf] = {}
         self._count(tree, Counter(), Counter(), False)
         self.leaves, self.structure, made = unfold(tree, self.is_whole)
         self.opened.update(map(id, made))
@@ -37,7 +37,7 @@ class Left:
 
     def _count(self, x: Any, seen: Counter[int], chosen: Counter[int], by_data: bool) -> None:
         """Note the containers that stand in several places, in one of them as the data decide."""
-        if type(x) is Choice:
+        if type(x) is UnionValue:
             for _, option in x.options:
                 self._count(option, seen, chosen, True)
             return
@@ -54,19 +54,19 @@ class Left:
         for part in inside:
             self._count(part, seen, chosen, by_data)
 
-    def share(self, x: Any, leaf: Callable[[Any], Any]) -> Shared:
+    def share(self, x: Any, leaf: Callable[[Any], Any]) -> SharedLeaf:
         """A container that is made once."""
         if id(x) not in self.nests:
             leaves, structure, made = unfold(x, lambda c: c is not x and self.is_whole(c))
             self.opened.update(map(id, made))
-            self.nests[id(x)] = Shared(id(x), Nest(structure, tuple(map(leaf, leaves))))
+            self.nests[id(x)] = SharedLeaf(id(x), ResultNest(structure, tuple(map(leaf, leaves))))
         return self.nests[id(x)]
 
-    def opened_later(self, tree: Any, leaf: Callable[[Any], Any]) -> Nest:
+    def opened_later(self, tree: Any, leaf: Callable[[Any], Any]) -> ResultNest:
         """One of several things that a leaf may be."""
         leaves, structure, made = unfold(tree, self.is_whole)
         self.opened.update(map(id, made))
-        return Nest(structure, tuple(map(leaf, leaves)))
+        return ResultNest(structure, tuple(map(leaf, leaves)))
 
     def name(self, tensor: Tensor) -> int | None:
         """A name for a tensor that is left in several places."""

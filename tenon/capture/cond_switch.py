@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.capture.code_monitor import UnsafeCall
-from tenon.capture.convert.converting_capture import Session
+from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.entry import convert
 from tenon.capture.pytree import Structure, flatten, form
 from tenon.capture.subtrace import Branch
@@ -73,7 +73,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
 def rewritten(function: Function) -> Function:
     """The function, with its own control flow on tensors recorded where that around it is."""
     capture = recorder.get()
-    return convert(function) if isinstance(capture, Session) and capture.converting else function
+    return convert(function) if isinstance(capture, ConvertingCapture) and capture.converting else function
 
 
 # ---------------------------------------------------------------- running one of them
@@ -98,9 +98,9 @@ def beside_others(name: str, functions: Mapping[str, Function], place: int, oper
                   for k, f in enumerate(functions.values())]
     except (Exception, UnsafeCall):     # of any kind: no captured program would have this choice
         return list(leaves)
-    if any(isinstance(t, Traced) and t.structure != structure for t in traced):
+    if any(isinstance(t, TracedFunction) and t.structure != structure for t in traced):
         return list(leaves)
-    columns = zip(*(t.leaves if isinstance(t, Traced) else t for t in traced), strict=True)
+    columns = zip(*(t.leaves if isinstance(t, TracedFunction) else t for t in traced), strict=True)
     return [as_tensor(x, agreed_type(name, list(functions), column, path)) if is_number(x) else x
             for x, column, path in zip(leaves, columns, labels(structure, "the result"), strict=True)]
 
@@ -116,7 +116,7 @@ class Graphs:
 
 
 @dataclass
-class Traced:
+class TracedFunction:
     """One function, traced: the leaves of what it returned are tensors of the branch, numbers, and others."""
 
     branch: Branch
@@ -124,7 +124,7 @@ class Traced:
     structure: Structure
 
 
-def trace_branch(name: str, function: Function, *args: Any) -> Traced:
+def trace_branch(name: str, function: Function, *args: Any) -> TracedFunction:
     """What the function returns for these arguments, as a graph of its own.
 
     Tensors of the program around may be among the arguments; they are read like those that the function closes over.
@@ -132,7 +132,7 @@ def trace_branch(name: str, function: Function, *args: Any) -> Traced:
     branch = Branch(name)
     with branch.tracing(function):
         leaves, structure = flatten(function(*args))
-        return Traced(branch, lifted(leaves), structure)
+        return TracedFunction(branch, lifted(leaves), structure)
 
 
 def recomputed(function: Function, *args: Any) -> Any:

@@ -14,7 +14,7 @@ from operator import or_
 from typing import Any
 
 from tenon.capture.code_monitor import UnsafeCall
-from tenon.capture.convert.union_value import Choice
+from tenon.capture.convert.union_value import UnionValue
 from tenon.eager.grad_mode import no_grad
 from tenon.eager.tape import TapeNode
 from tenon.graph.build import Builder, copy, inline
@@ -87,7 +87,7 @@ def together(leaves: Sequence[Tensor]) -> list[list[int]]:
     """The numbers of the leaves that may have a gradient: runs of those that have one for the same data."""
     def presence(k: int) -> Any:
         grad: Any = leaves[k].grad
-        if type(grad) is not Choice:
+        if type(grad) is not UnionValue:
             return grad is not None
         return tuple([p.payload if isinstance(p, Tensor) else p for p, x in grad.options if x is not None])
     return [list(run) for there, run in groupby(range(len(leaves)), presence) if there is not False]

@@ -27,17 +27,17 @@ from tenon.runtime.buffer_pool import let_go
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tenon.pipeline import InTwo
+    from tenon.pipeline import PartialEvaluation
 
 MUCH = 1 << 24          # bytes that are made, after which memory goes back to the system
 MANY_CHANGES = 16       # of one tensor, in more than every fourth run: then it is no constant
 
 
 @dataclass(frozen=True, eq=False)
-class Ready:
+class ReadyConstants:
     """What was made of the constants: `made` are the arguments of the program behind those at `reads`."""
 
-    parts: InTwo
+    parts: PartialEvaluation
     watched: tuple[tuple[int, np.ndarray], ...]     # which arguments it was made from
     exports: int                                    # the state of `EXPORTS` then
     made: list[np.ndarray]
@@ -58,7 +58,7 @@ class WithConstants:
         self._lock = Lock()
         self.absorb = True
         self.parts = self._compiled()
-        self.ready: Ready | None = None
+        self.ready: ReadyConstants | None = None
 
     @property
     def late(self) -> Any:
@@ -79,7 +79,7 @@ class WithConstants:
         places = [ready.parts.reads.index(k) for k in donated]
         return ready.parts.late.run(given(ready, arrays), places, then)
 
-    def ready_for(self, arrays: Sequence[np.ndarray]) -> Ready:
+    def ready_for(self, arrays: Sequence[np.ndarray]) -> ReadyConstants:
         """What was made of the constants among these arguments, now if need be."""
         ready = self.ready
         if ready is None or not ready.holds(arrays):
@@ -87,7 +87,7 @@ class WithConstants:
                 ready = self._made(arrays)
         return ready
 
-    def _made(self, arrays: Sequence[np.ndarray]) -> Ready:
+    def _made(self, arrays: Sequence[np.ndarray]) -> ReadyConstants:
         if self.ready is not None:
             self._count_changes(self.ready, arrays)
             self.notify()
@@ -107,13 +107,13 @@ class WithConstants:
         watched = {*parts.made_from, *(parts.reads[k] for k in packs if k < len(parts.reads))}
         for k in watched:
             watch(arrays[k])
-        self.ready = Ready(parts, tuple((k, arrays[k]) for k in sorted(watched)), int(EXPORTS[0]), made)
+        self.ready = ReadyConstants(parts, tuple((k, arrays[k]) for k in sorted(watched)), int(EXPORTS[0]), made)
         if size >= MUCH:
             let_go()        # of what only panels were made of, and of those before
             trim()
         return self.ready
 
-    def _count_changes(self, ready: Ready, arrays: Sequence[np.ndarray]) -> None:
+    def _count_changes(self, ready: ReadyConstants, arrays: Sequence[np.ndarray]) -> None:
         """Leave out what changes all the time, and what somebody else may write to by now."""
         changed = [k for k, array in ready.watched if arrays[k] is not array]
         for k in changed:
@@ -126,18 +126,20 @@ class WithConstants:
             emit("constants.dropped", graph=self.captured.name, changing=len(often), shared=len(shared))
             self.parts = self._compiled()
 
-    def _compiled(self) -> InTwo:
+    def _compiled(self) -> PartialEvaluation:
         with unforked:
-            from tenon.pipeline import compile_in_two  # local: the compiler is loaded when something is compiled
+            from tenon.pipeline import (
+                compile_with_constants,  # local: the compiler is loaded when something is compiled
+            )
 
         private = [k for k, holder in self.holders.items() if is_private(array_of(holder))]
         self.holders = {k: self.holders[k] for k in private}
         if self.trace is not None:
             self.trace.clear()
-        return compile_in_two(self.captured, private, absorb=self.absorb, trace=self.trace)
+        return compile_with_constants(self.captured, private, absorb=self.absorb, trace=self.trace)
 
 
-def _early(parts: InTwo, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _early(parts: PartialEvaluation, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What is made of the constants among these arguments."""
     return [] if parts.early is None else parts.early.run([arrays[k] for k in parts.made_from])
 
@@ -161,7 +163,7 @@ def late_program(program: Executable) -> Any:
     return program.late if isinstance(program, WithConstants) else program
 
 
-def given(ready: Ready, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+def given(ready: ReadyConstants, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The arguments of the program that is run."""
     return [*[arrays[k] for k in ready.parts.reads], *ready.made]
 

@@ -33,7 +33,7 @@ def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any
     parts = structure.children if captured.effects else (structure,)
     if any(part is not LEAF for part in parts) or captured.uses_containers:
         return None
-    writer = _Writer(places, run, miss)
+    writer = _EpilogueWriter(places, run, miss)
     result, *values = map(writer.leaf, captured.output.leaves)
     if result is None or None in values or (in_place and any(".item()" in str(value) for value in values)):
         return None
@@ -56,7 +56,7 @@ def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any
     return made
 
 
-class _Writer:
+class _EpilogueWriter:
     """Writes the text; `scope` holds what it names."""
 
     def __init__(self, places: Sequence[int], run: Any, miss: object):

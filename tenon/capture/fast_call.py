@@ -33,7 +33,7 @@ from tenon.capture.prologue import Prologue
 from tenon.capture.pytree import LEAF, Structure, unfold
 from tenon.capture.replay import run
 from tenon.capture.result_leaves import FromGraph
-from tenon.capture.settle import Results, Settlement, Stopped
+from tenon.capture.settle import RunResults, Settlement, Stopped
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.cpython import object_layout
 from tenon.gc_control import COLLECTOR
@@ -46,14 +46,14 @@ from tenon.tensor_state import TensorState
 
 if TYPE_CHECKING:
     from tenon.cpython.guard_table import Input, Slots
-    from tenon.cpython.jit_fast_call import Calls
+    from tenon.cpython.jit_fast_call import FastCalls
 
 MISS = object()
 CONTIGUOUS_AND_ALIGNED = 0x101      # of ndarray.flags
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
-def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> Call | None:
+def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> Call | None:
     """What makes calls like this one, which went well, or says MISS; None where there is no such way."""
     if not object_layout.READABLE or captured.uses_containers or \
             not hasattr(late_program(captured.program), "quick_frame"):
@@ -245,15 +245,15 @@ class _Maker:
                                  self.native.ANY, 0, 0)
 
     def table(self, inputs: Sequence[Input], frame: Any = None, places: Sequence[int] = (),
-              loans: Sequence[Loan] = ()) -> Calls:
+              loans: Sequence[Loan] = ()) -> FastCalls:
         conditions, run = self.guards.native, None
         if frame is not None:
-            run = self.calls.Run(frame.objects_at, len(frame.objects), frame.address, places,
+            run = self.calls.ProgramRun(frame.objects_at, len(frame.objects), frame.address, places,
                                  frame.pool, frame.takes_long,
                                  (frame.statuses.ctypes.data, len(frame.statuses)),
                                  loans, (id(UpdatedState), id(TensorState)))
             conditions = replace(conditions, words=[*conditions.words, *frame.conditions])
-        return self.calls.Calls(_slots(), conditions, inputs, Lease, (frame, self.kept), run)
+        return self.calls.FastCalls(_slots(), conditions, inputs, Lease, (frame, self.kept), run)
 
     # ------------------------------------------------------------ what is done where they hold
 
@@ -298,7 +298,7 @@ class _Maker:
         loans = [Loan(frame.phase) for _ in lent]
         return self.quick_call(self.table(inputs, frame, places, loans), places, made, donors)
 
-    def quick_call(self, calls: Calls, new: Sequence[int], made: Sequence[Any],
+    def quick_call(self, calls: FastCalls, new: Sequence[int], made: Sequence[Any],
                    donors: Sequence[int | None]) -> Callable[[tuple[Any, ...]], Any]:
         captured, rest, call, lent = self.captured, self.guards.rest, calls.call, Lending(self.captured, donors)
         empties = [np.empty if math.prod(shape) * dtype.itemsize < SMALLEST else take for shape, dtype in made]
@@ -337,7 +337,7 @@ class _Maker:
                 return MISS
             settlement = Settlement(captured, _as_tensors(leaves) if arrays else leaves, captured.changes)
             try:
-                at_once(settlement.stores(Results(new)) or ())
+                at_once(settlement.stores(RunResults(new)) or ())
             except Stopped:         # the long way deals with it
                 return MISS
             return settlement.value()

@@ -9,10 +9,10 @@ from typing import Any
 from tenon.capture.argument_roots import on_argument, roots_of
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.code_monitor import UnsafeCall
-from tenon.capture.collect_results import Left
+from tenon.capture.collect_results import CollectedResults
 from tenon.capture.conditional_gradients import goes_through_released, use
-from tenon.capture.convert.tensor_list import FirstRows, Several
-from tenon.capture.convert.union_value import Choice
+from tenon.capture.convert.tensor_list import FirstRows, TensorList
+from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guard_discovery import Reach
 from tenon.capture.guard_places import NUMBERS
@@ -26,12 +26,12 @@ from tenon.capture.result_leaves import (
     FromGraph,
     FromOutside,
     FromSize,
-    Nest,
     OneOf,
+    ResultNest,
     RowsOf,
     Written,
 )
-from tenon.capture.runtime_numbers import Number, one_kind
+from tenon.capture.runtime_numbers import RuntimeNumber, one_kind
 from tenon.capture.sightings import Sightings
 from tenon.capture.symbolic_numbers import SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
@@ -54,11 +54,11 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     `arguments` are the containers among them.  Raises UnsafeCall when the function leaves an object that is new in
     every call, and not among those `known` before.
     """
-    left = Left(known, (result, *(change.value for change in changes)) if changes else result)
+    left = CollectedResults(known, (result, *(change.value for change in changes)) if changes else result)
     if any(type(key) is SymNumber for key in [*(change.key for change in changes), *left.structure.all_labels()]):
         raise UnsafeCall("a number that changes is a key")
     leaves = _Leaves(capture, moving, left, known, arguments)
-    output = Nest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
+    output = ResultNest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
     effects = [(change, number) if (number := leaves.numbers.get(id(change.holder))) is not None else
                on_argument(change, leaves.roots) for change in changes]
     assigned, gradients = leaves.stores()
@@ -96,7 +96,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
 class _Leaves:
     """What the leaves of results and effects are to a call: results of the graph, tensors from outside, values."""
 
-    def __init__(self, capture: Capture, moving: Moving, left: Left, known: Container[int], arguments: Sequence[Any]):
+    def __init__(self, capture: Capture, moving: Moving, left: CollectedResults, known: Container[int],
+                 arguments: Sequence[Any]):
         self.capture, self.moving, self.left, self.known = capture, moving, left, known
         self.values: dict[Value, int] = {}      # the results of the graph
         self.tracked: list[Tensor] = []
@@ -111,7 +112,7 @@ class _Leaves:
         assert isinstance(payload, Value)
         return self.values.setdefault(payload, len(self.values))
 
-    def one_of(self, x: Choice) -> OneOf:
+    def one_of(self, x: UnionValue) -> OneOf:
         """A value that is one of several."""
         return OneOf(tuple((self.leaf(p), self.left.opened_later(y, self.leaf)) for p, y in x.options))
 
@@ -130,12 +131,12 @@ class _Leaves:
             return self._counted(x) if is_by_data(x) else FromSize(x)
         if type(x) is SymNumber:
             return x.value if x.numbers.is_settled(x) else self.result(x)
-        if type(x) in (Several, FirstRows):
-            rows = x.rows if type(x) is Several else (x.rows,)
-            return RowsOf(tuple(map(self.leaf, rows)), self.leaf(x.count), x.form if type(x) is Several else None)
+        if type(x) in (TensorList, FirstRows):
+            rows = x.rows if type(x) is TensorList else (x.rows,)
+            return RowsOf(tuple(map(self.leaf, rows)), self.leaf(x.count), x.form if type(x) is TensorList else None)
         if id(x) in self.left.shared:
             return self.left.share(x, self.leaf)
-        if type(x) is Choice:
+        if type(x) is UnionValue:
             return self.one_of(x)
         return self._made(x) if isinstance(x, Tensor) and isinstance(x.own.payload, Value) else self._plain(x)
 
@@ -160,9 +161,9 @@ class _Leaves:
         """What belongs into a text: a number or size, or a tensor as it was then."""
         if not isinstance(x, Tensor):
             return self.leaf(x)
-        number = type(x) is Number
+        number = type(x) is RuntimeNumber
         return FromGraph(self.index_of(x), x.own.requires_grad and not number, False, number=number,
-                         kind=None if type(x) in (Tensor, Number) else type(x), is_leaf=True)
+                         kind=None if type(x) in (Tensor, RuntimeNumber) else type(x), is_leaf=True)
 
     def _written(self, text: Text) -> Written:
         given: list[Any] = []
@@ -181,7 +182,7 @@ class _Leaves:
     def _made(self, x: Tensor) -> FromGraph:
         """A tensor that the function made."""
         self.tracked.append(one_kind(x))
-        node, own = x.own.node, type(x) not in (Tensor, Number)
+        node, own = x.own.node, type(x) not in (Tensor, RuntimeNumber)
         if own and getattr(x, "__dict__", None):
             raise UnsafeCall(f"the function makes a tensor of class {type(x).__name__}, which has attributes")
         return FromGraph(self.index_of(x), x.own.requires_grad, node is not None and not self.carries(x.own),
@@ -200,7 +201,7 @@ class _Leaves:
                 assigned.append((seen.source, index, self.carries(seen.state)))
             if seen.grad_changed:
                 kept: Any = seen.state.grad
-                gradients.append((seen.source, self.one_of(kept) if type(kept) is Choice else
+                gradients.append((seen.source, self.one_of(kept) if type(kept) is UnionValue else
                                   None if kept is None else self.index_of(kept)))
         return assigned, gradients
 

@@ -37,7 +37,7 @@ LEAST_ELEMENTS = 100_000    # that a call touches in the mean; below it recordin
 MOST_PROGRAMS = 32          # of one function; beyond them its parts differ from call to call, and it runs eagerly
 
 
-class Parts:
+class FunctionParts:
     """What is known of one function that runs by part: its programs, and whether they are worth it."""
 
     def __init__(self, name: str):
@@ -51,7 +51,7 @@ class Parts:
         self.calls += 1
         if self.eager or self.calls == 1:
             return function()
-        run = Run(self)
+        run = RunByPart(self)
         try:
             with using(run):
                 return function()
@@ -70,7 +70,7 @@ class Parts:
         return self.graphs.setdefault(key, graph)
 
 
-class Part:
+class RecordedPart:
     """What is being recorded: the graph, the arrays of its parameters, and the payloads that wait for it."""
 
     def __init__(self, name: str):
@@ -87,17 +87,17 @@ class Part:
         return replace(graph, params=params), [self.arrays[p] for p in params]
 
 
-class Run(TensorInterpreter):
+class RunByPart(TensorInterpreter):
     """One call, and the part being recorded.
 
     A part is left when all that wait for it have their elements, at once: an interrupt before that leaves it as it is,
     to be run where somebody asks again.  So may a handler of signals, which may also record more.
     """
 
-    def __init__(self, parts: Parts):
+    def __init__(self, parts: FunctionParts):
         self.parts, self.worthwhile = parts, False
         self.lock = Lock()       # a tensor may be asked for its elements in another thread
-        self.part = Part(parts.name)
+        self.part = RecordedPart(parts.name)
 
     def opens(self, op: Op) -> bool:
         """Composites stay whole in the graph."""
@@ -114,7 +114,8 @@ class Run(TensorInterpreter):
                 if part is self.part or all(payload.array is not None for payload in made):
                     return made         # else a handler of signals ran the part, before this was in it
 
-    def record(self, part: Part, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Deferred, ...]:
+    def record(self, part: RecordedPart, op: Op, inputs: tuple[Any, ...],
+               attrs: Mapping[str, Any]) -> tuple[Deferred, ...]:
         """Put a call into the part; what waits for it."""
         values = tuple(self.value(part, x.payload) if isinstance(x, Tensor) else x for x in inputs)
         if op.elementwise:
@@ -122,12 +123,12 @@ class Run(TensorInterpreter):
         out = part.builder.emit(op, values, attrs)
         return tuple([self.defer(part, x) for x in (out if isinstance(out, tuple) else (out,))])
 
-    def defer(self, part: Part, value: Value) -> Deferred:
+    def defer(self, part: RecordedPart, value: Value) -> Deferred:
         payload = Deferred(value, self.flush)
         part.waiting.append(weakref.ref(payload))
         return payload
 
-    def value(self, part: Part, payload: Any) -> Value:
+    def value(self, part: RecordedPart, payload: Any) -> Value:
         """The edge of the part being recorded that holds this payload."""
         if isinstance(payload, Deferred):
             if payload.array is None:
@@ -160,7 +161,7 @@ class Run(TensorInterpreter):
             stores = [store for payload, array in zip(alive, results, strict=True) for store in payload.fill(array)]
             done_at_once(starmap(call, stores))
             # unless a handler of signals has recorded more, or run the part
-            done_at_once(later(setattr, self, "part", Part(self.parts.name)),
+            done_at_once(later(setattr, self, "part", RecordedPart(self.parts.name)),
                          unless=chain(map(ne, later(len, part.waiting), (count,)),
                                       map(is_not, later(getattr, self, "part"), (part,))))
 

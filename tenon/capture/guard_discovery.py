@@ -42,7 +42,7 @@ from tenon.capture.classes import (
     is_library,
     looks_at_its_own,
 )
-from tenon.capture.code_monitor import LIBRARIES, PACKAGE, Kept, UnsafeCall, follows
+from tenon.capture.code_monitor import LIBRARIES, PACKAGE, KeptThing, UnsafeCall, follows
 from tenon.capture.code_names import formatted, module_of, names_of, only_appends, only_counts, stored_keys
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.guard_places import Key, places_of, without
@@ -68,7 +68,7 @@ from tenon.capture.guard_readers import (
     slot_names,
     value_of,
 )
-from tenon.capture.guards import CLASS, Group, Guards, is_atom
+from tenon.capture.guards import CLASS, GuardGroup, Guards, is_atom
 from tenon.capture.symbolic_numbers import SymNumber
 from tenon.tensor import Tensor
 
@@ -91,11 +91,11 @@ class Reach:
         self._appended = frozenset(appended)    # identities of lists and queues that got longer
         self._stored = stored or {}             # identity of a dictionary -> the keys that were set, and nothing else
         self._moved = moved                     # places that are read anew in every call
-        self.groups: list[Group] = []
+        self.groups: list[GuardGroup] = []
         self.absent: list[tuple[Any, frozenset[str], str]] = []
         self.holders: dict[int, Any] = {}       # mutable containers and objects found, for effects
         self.cells: list[types.CellType] = []
-        self.kept: list[Kept] = []              # what only copies of can tell whether the function changed it
+        self.kept: list[KeptThing] = []              # what only copies of can tell whether the function changed it
         self.tensors: set[int] = set()          # identities of the tensors found
         self.arrays: list[tuple[np.ndarray, str]] = []
         self.opaque: list[str] = []
@@ -210,7 +210,7 @@ class Reach:
     def _items(self, read: Callable[[Any], Iterable[Any]], holder: Any, values: Sequence[Any], path: str,
                labels: Sequence[Any] = (), sized: bool = False, follow: bool = True, owner: Any = None) -> None:
         """Guard what `read(holder)` gives, and follow it, but for what stands there only now."""
-        group = Group(read, holder, tuple(values), path, labels, sized, owner)
+        group = GuardGroup(read, holder, tuple(values), path, labels, sized, owner)
         self.groups.append(group)
         if follow:
             moved = {k for k, place in enumerate(places_of(group)) if place.name in self._moved} if self._moved else ()
@@ -363,7 +363,7 @@ class Reach:
         if isinstance(value, defaultdict):
             self._items(default_factory, value, default_factory(value), path, [".default_factory"])
             if self.codes is None:
-                self.kept.append(Kept(value, default_factory, set_default_factory, f"{path}.default_factory"))
+                self.kept.append(KeptThing(value, default_factory, set_default_factory, f"{path}.default_factory"))
         self._own_attributes(value, path)
 
     def _add_stored(self, value: dict[Any, Any], keys: frozenset[Any], path: str) -> None:
@@ -401,14 +401,14 @@ class Reach:
             return
         self._items(all_bytes, value, all_bytes(value), path, follow=False)
         if self.codes is None and size <= MOST_KEPT and not getattr(value, "readonly", False):
-            self.kept.append(Kept(value, bytes, refill, path))
+            self.kept.append(KeptThing(value, bytes, refill, path))
 
     def _add_array(self, value: np.ndarray, path: str) -> None:
         self.arrays.append((value, path))
         for item in value.flat if value.dtype == object else ():
             self.add(item, f"an item of {path}")
         if self.codes is None and value.nbytes <= MOST_KEPT and value.flags.writeable and value.dtype != object:
-            self.kept.append(Kept(value, np.copy, np.copyto, path))
+            self.kept.append(KeptThing(value, np.copy, np.copyto, path))
 
     def compare_arrays(self, used: Sequence[Any]) -> None:
         """Guard the elements of the arrays found, but for those that the graph reads at every call."""
@@ -435,7 +435,7 @@ class Reach:
             read, put_back = (random.Random.getstate, random.Random.setstate) if isinstance(value, random.Random) else \
                 (generator_state, set_generator_state) if isinstance(value, Generator) else \
                 (partial(RandomState.get_state, legacy=False), RandomState.set_state)
-            self.kept.append(Kept(value, read, put_back, path))
+            self.kept.append(KeptThing(value, read, put_back, path))
 
     def _add_reference(self, value: Any, path: str) -> None:
         if self.codes is None:

@@ -23,7 +23,7 @@ from tenon.capture.guard_readers import (
     read_slots,
     slot_of,
 )
-from tenon.capture.guards import Group, same_atom
+from tenon.capture.guards import GuardGroup, same_atom
 from tenon.records import dataclass
 from tenon.tensor import Tensor
 
@@ -36,7 +36,7 @@ Key = tuple[str, int, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class GuardPlace:
     """Where a value stands; of an argument, `key` is the number of the leaf."""
 
     kind: str
@@ -73,7 +73,7 @@ class Place:
             self.holder[self.key] = value
 
 
-def places_of(group: Group) -> Sequence[Place]:
+def places_of(group: GuardGroup) -> Sequence[GuardPlace]:
     """The places that a group reads, in order; none for what is read in another way."""
     group = direct(group)
     holder, read = group.holder, group.read
@@ -95,10 +95,10 @@ def places_of(group: Group) -> Sequence[Place]:
         kind, keys = RELIED[read.func], read.args
         if read.func is attribute_of:
             kind, holder = (CLASS, holder) if isinstance(holder, type) else (ENTRY, vars(holder))
-    return [Place(kind, holder, key, group.path) for key in keys] if len(keys) == len(group.expected) else []
+    return [GuardPlace(kind, holder, key, group.path) for key in keys] if len(keys) == len(group.expected) else []
 
 
-def changed(groups: Sequence[Group]) -> Iterator[tuple[Place, Any]]:
+def changed(groups: Sequence[GuardGroup]) -> Iterator[tuple[GuardPlace, Any]]:
     """The places where another number, or another tensor, stands than when the guards were made, and which that was.
     """
     for group in groups:
@@ -113,7 +113,7 @@ def changed(groups: Sequence[Group]) -> Iterator[tuple[Place, Any]]:
                 yield place, expected
 
 
-def swapped(groups: Sequence[Group]) -> Iterator[tuple[Place, Any]]:
+def swapped(groups: Sequence[GuardGroup]) -> Iterator[tuple[GuardPlace, Any]]:
     """The places where another object of the same class stands than when the guards were made, and which that was."""
     for group in groups:
         for place, expected in zip(places_of(group), group.expected, strict=False):
@@ -126,30 +126,30 @@ def swapped(groups: Sequence[Group]) -> Iterator[tuple[Place, Any]]:
                     yield place, expected
 
 
-def group_at(place: Place, value: Any) -> Group:
+def group_at(place: GuardPlace, value: Any) -> GuardGroup:
     """The condition that this object stands in a place."""
     if place.kind == CELL:
-        return Group(cell_contents, place.holder, (value,), place.path)
+        return GuardGroup(cell_contents, place.holder, (value,), place.path)
     if place.kind == SLOT:
-        return Group(partial(read_slots, (place.key,)), place.holder, (value,), place.path)
+        return GuardGroup(partial(read_slots, (place.key,)), place.holder, (value,), place.path)
     owner = place.holder if place.kind == CLASS else None
-    return Group(itemgetter(place.key, place.key), place.holder if owner is None else vars(owner), (value, value),
+    return GuardGroup(itemgetter(place.key, place.key), place.holder if owner is None else vars(owner), (value, value),
                  place.path, owner=owner)
 
 
-def without(groups: Sequence[Group], moved: Collection[Key]) -> list[Group]:
+def without(groups: Sequence[GuardGroup], moved: Collection[Key]) -> list[GuardGroup]:
     """Conditions, but for those on what stands in the places `moved`."""
     tables = {holder for _, holder, _ in moved}
     found = []
     for group in groups:
         if group.read is dict.keys and id(group.holder) in tables:      # whose items are set all the time
-            found.append(Group(keys_of, group.holder, group.expected, group.path, sized=True))
+            found.append(GuardGroup(keys_of, group.holder, group.expected, group.path, sized=True))
         else:
             found += _without(group, moved)
     return found
 
 
-def _without(group: Group, moved: Collection[Key]) -> list[Group]:
+def _without(group: GuardGroup, moved: Collection[Key]) -> list[GuardGroup]:
     places = places_of(group)
     kept = [k for k, place in enumerate(places) if place.name not in moved]
     if len(kept) == len(places):
@@ -157,13 +157,13 @@ def _without(group: Group, moved: Collection[Key]) -> list[Group]:
     keys = tuple(places[k].key for k in kept)
     expected = tuple(group.expected[k] for k in kept)
     labels = tuple(group.labels[min(k, len(group.labels) - 1)] for k in kept) if group.labels else ()
-    found: list[Group] = []
+    found: list[GuardGroup] = []
     if group.sized:
-        found.append(Group(length, group.holder, length(group.holder), f"length of {group.path}"))
+        found.append(GuardGroup(length, group.holder, length(group.holder), f"length of {group.path}"))
     if keys and isinstance(group.read, partial) and group.read.func is read_slots:
-        found.append(Group(partial(read_slots, keys), group.holder, expected, group.path, labels))
+        found.append(GuardGroup(partial(read_slots, keys), group.holder, expected, group.path, labels))
     elif keys:
         read = itemgetter(*keys) if len(keys) > 1 else itemgetter(keys[0], keys[0])
-        found.append(Group(read, group.holder, expected if len(keys) > 1 else expected * 2, group.path, labels,
+        found.append(GuardGroup(read, group.holder, expected if len(keys) > 1 else expected * 2, group.path, labels,
                            owner=group.owner))
     return found

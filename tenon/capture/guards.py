@@ -1,7 +1,7 @@
 """What a captured function read from Python -> conditions that a later call checks before it reuses the capture.
 
-A `Group` is a holder (an object's attributes, a list, the closure of a function), what reads it, and what was read:
-immutable values are compared by equality, everything else by identity.  `Guards` checks all groups in one pass of
+A `GuardGroup` is a holder (an object's attributes, a list, the closure of a function), what reads it, and what was
+read: immutable values are compared by equality, everything else by identity.  `Guards` checks all groups in one pass of
 C code and looks at them one by one only where that fails.  `tenon.capture.guard_discovery` finds the groups.
 """
 
@@ -44,7 +44,7 @@ def same_atom(value: Any, expected: Any) -> bool:
 
 
 @dataclass(eq=False)
-class Group:
+class GuardGroup:
     """`read(holder)` must give `expected`, item by item."""
 
     read: Callable[[Any], Iterable[Any]]
@@ -84,7 +84,7 @@ def short(value: Any) -> str:
 class Guards:
     """All conditions of a capture on Python values."""
 
-    def __init__(self, groups: Sequence[Group], absent: Sequence[tuple[Any, frozenset[str], str]] = ()):
+    def __init__(self, groups: Sequence[GuardGroup], absent: Sequence[tuple[Any, frozenset[str], str]] = ()):
         self.groups, self.absent = list(groups), list(absent)
         self._objects = [g for g in self.groups if g.read is CLASS]
         self._others = [g for g in self.groups if g.read is not CLASS and (g.expected or not g.sized)]

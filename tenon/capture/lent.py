@@ -13,7 +13,7 @@ from typing import Any
 
 from tenon.atomic import ignored, later
 from tenon.capture.captured import KEPT, Captured, Change, holder_of
-from tenon.capture.settle import Results
+from tenon.capture.settle import RunResults
 from tenon.records import replace
 from tenon.tensor_state import TensorState
 
@@ -36,7 +36,7 @@ class Lending:
         return change.result is not None and self.lenders[change.result] is change.source
 
 
-class Lent(Results):
+class Lent(RunResults):
     """The results of one run, of which `new` are in memory of their own; the others are looked for when it is over."""
 
     def __init__(self, lending: Lending, new: Sequence[Any], leaves: Sequence[Any]):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tenon.capture.classes import has_own
-from tenon.capture.guard_places import ARGUMENT, LENGTH, NUMBERS, PART, Key, Place
+from tenon.capture.guard_places import ARGUMENT, LENGTH, NUMBERS, PART, GuardPlace, Key
 from tenon.capture.prologue import Further
 from tenon.capture.symbolic_numbers import Numbers, SymNumber
 from tenon.tensor import Tensor
@@ -20,22 +20,22 @@ from tenon.tensor import Tensor
 class Moving:
     """The inputs of one capture that stand in places, behind the `leaves` of the call's own arguments."""
 
-    def __init__(self, places: Iterable[Place], leaves: Sequence[Any]):
+    def __init__(self, places: Iterable[GuardPlace], leaves: Sequence[Any]):
         self.numbers, self.leaves = Numbers(), list(leaves)
-        self.tensors: list[tuple[Place, Tensor]] = []
-        self.found: list[tuple[Place, SymNumber]] = []
+        self.tensors: list[tuple[GuardPlace, Tensor]] = []
+        self.found: list[tuple[GuardPlace, SymNumber]] = []
         self.results: list[SymNumber] = []
-        self.fixed: list[tuple[Place, Any]] = []        # what else stands in tuples that change
-        self.tuples: list[tuple[Place, int]] = []
+        self.fixed: list[tuple[GuardPlace, Any]] = []        # what else stands in tuples that change
+        self.tuples: list[tuple[GuardPlace, int]] = []
         self.made: list[Any] = []                       # that stand in for these
-        self._put_in: list[tuple[Place, Any, Any]] = []
+        self._put_in: list[tuple[GuardPlace, Any, Any]] = []
         for place in places:
             value = value_in(place, leaves)
             other = self._stand_in(place, value)
             if other is not value:
                 self._put_in.append((place, other, value))
 
-    def _stand_in(self, place: Place, value: Any) -> Any:
+    def _stand_in(self, place: GuardPlace, value: Any) -> Any:
         """What stands in a place for the time of the capture."""
         if type(value) in NUMBERS:
             self.found.append((place, self.numbers.input(value, place)))
@@ -44,7 +44,7 @@ class Moving:
             self.tensors.append((place, value))
         elif type(value) is tuple:
             self.tuples.append((place, len(value)))
-            made = tuple([self._stand_in(Place(PART, place, k), x) for k, x in enumerate(value)])
+            made = tuple([self._stand_in(GuardPlace(PART, place, k), x) for k, x in enumerate(value)])
             self.made.append(made)
             return made
         elif place.kind == PART:
@@ -71,7 +71,7 @@ class Moving:
             if self.numbers.is_settled(x) and place.kind != PART:
                 self._put(place, x.value)
 
-    def _put(self, place: Place, value: Any) -> None:
+    def _put(self, place: GuardPlace, value: Any) -> None:
         if place.kind == ARGUMENT:
             self.leaves[place.key] = value
         elif place.kind == LENGTH:
@@ -103,7 +103,7 @@ class Moving:
                        self.tuples, self.fixed)
 
 
-def value_in(place: Place, leaves: Sequence[Any]) -> Any:
+def value_in(place: GuardPlace, leaves: Sequence[Any]) -> Any:
     """What stands in a place in this call; None where that is gone."""
     try:
         return leaves[place.key] if place.kind == ARGUMENT else place.read()
@@ -111,7 +111,7 @@ def value_in(place: Place, leaves: Sequence[Any]) -> Any:
         return None
 
 
-def tensors_in(places: Iterable[Place], leaves: Sequence[Any]) -> list[tuple[Place, Tensor]]:
+def tensors_in(places: Iterable[GuardPlace], leaves: Sequence[Any]) -> list[tuple[GuardPlace, Tensor]]:
     """The tensors that calls read anew, in the order in which they are arguments."""
     return Moving(places, leaves).tensors
 

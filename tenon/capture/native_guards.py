@@ -19,7 +19,7 @@ import numpy as np
 
 from tenon.capture.argument_roots import direct
 from tenon.capture.guard_readers import FUNCTION, bases, cell_contents, default_factory
-from tenon.capture.guards import CLASS, MISSING, Group, Guards
+from tenon.capture.guards import CLASS, MISSING, GuardGroup, Guards
 from tenon.cpython import guard_table as native
 from tenon.cpython import object_layout
 
@@ -36,7 +36,7 @@ class GuardConditions:
         absent = [entry for entry in guards.absent if not self._add_absent(*entry)]
         self.rest = Guards(rest, absent) if rest or absent else None
 
-    def _add(self, group: Group) -> bool:
+    def _add(self, group: GuardGroup) -> bool:
         """Whether machine code checks this group; a root is an argument of the call, looked at before."""
         group = direct(group)
         if group.read is CLASS:
@@ -86,7 +86,7 @@ class GuardConditions:
         return all(offset > 0 and self._word(id(function) + offset, 0 if value is None else id(value))
                    for offset, value in zip(_function_offsets(), expected, strict=True))
 
-    def _part(self, group: Group, offset: int) -> bool:
+    def _part(self, group: GuardGroup, offset: int) -> bool:
         """The one thing that a holder keeps at an offset."""
         return offset > 0 and self._word(id(group.holder) + offset, id(group.expected[0]))
 
@@ -98,7 +98,7 @@ class GuardConditions:
         self.native.lists.append((id(holder) + object_layout.LIST_ITEMS, pointers.ctypes.data, len(expected)))
         return True
 
-    def _whole(self, group: Group) -> bool:
+    def _whole(self, group: GuardGroup) -> bool:
         """All keys or values of a dictionary: right while it is unchanged; else `Guards.hold` has to look."""
         offset = object_layout.dict_version_offset()
         if not offset:

@@ -1,7 +1,7 @@
 """What a captured function prints, logs or warns of -> text that is made anew after every run, of what that run gave.
 
 A *form* is a value as it was when the program used it: atoms, containers of forms, tensors and numbers of the graph,
-and `Text`, which stands for text with such values in it.  `closed` puts `Hole`s in the places of what a run gives,
+and `Text`, which stands for text with such values in it.  `closed` puts `TextHole`s in the places of what a run gives,
 `filled` puts in there what it gave.  Nothing is said before the run is over and has held the way of its call.
 """
 
@@ -34,7 +34,7 @@ ASKING = ("len", "iter", "contains", "getitem", "bool", "hash", "eq", "ne", "lt"
 
 
 @dataclass(frozen=True)
-class Hole:
+class TextHole:
     """The place of a value that every run gives anew."""
 
     number: int
@@ -133,14 +133,14 @@ def closed(form: Any, given: list[Any]) -> Any:
         if not is_given(x):
             return x
         given.append(x)
-        return Hole(len(given) - 1)
+        return TextHole(len(given) - 1)
     return rebuilt(form, close)
 
 
 def filled(form: Any, values: Sequence[Any]) -> Any:
     """The value that a form is, with these in its holes."""
     kind = type(form)
-    if kind is Hole:
+    if kind is TextHole:
         return values[form.number]
     if kind is Text:
         keywords = {k: filled(x, values) for k, x in form.keywords.items()}

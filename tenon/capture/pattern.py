@@ -16,8 +16,8 @@ from tenon.capture.alike import interchangeable
 from tenon.capture.argument_roots import direct, reference, roots_of, weakly
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.effects import MISSING
-from tenon.capture.guard_places import ARGUMENT, NUMBERS, Place, changed, group_at, swapped, without
-from tenon.capture.guards import CLASS, Group, Guards, is_atom, same_atom
+from tenon.capture.guard_places import ARGUMENT, NUMBERS, GuardPlace, changed, group_at, swapped, without
+from tenon.capture.guards import CLASS, GuardGroup, Guards, is_atom, same_atom
 from tenon.capture.prologue import Further
 from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside, FromSize, OneOf
 from tenon.capture.trace import GradientOf, Held
@@ -35,16 +35,16 @@ class Nth:
 
 
 @dataclass(frozen=True)
-class Read:
+class GuardedRead:
     """`read(holder)` gives `expected`, among it numbered objects; the group says how it is called."""
 
-    group: Group                # without its holder and what it expected
+    group: GuardGroup                # without its holder and what it expected
     holder: Nth
     expected: tuple[Any, ...]
     guarded: bool               # whether it is a condition, or only a way to further objects
 
 
-class Pattern:
+class CapturePattern:
     """A capture without the objects that it was made for."""
 
     def __init__(self, captured: Captured, leaves: Sequence[Any]):
@@ -91,7 +91,7 @@ class Pattern:
         return self._sources[id(source)]
 
     def bind(self, leaves: Sequence[Any], arguments: Sequence[Any] = (),
-             more: Sequence[Group] = ()) -> Captured | None:
+             more: Sequence[GuardGroup] = ()) -> Captured | None:
         """The capture for the objects among these leaves, under more conditions; None where they are of another
         structure."""
         objects = self._objects(leaves, lambda expected, value: False)
@@ -101,14 +101,14 @@ class Pattern:
         """Whether an argument is like no other, which nothing outside keeps alive: nor shall the pattern."""
         return any(type(x) is not Nth and id(x) not in self.strangers for x, _ in self.roots)
 
-    def changed(self, leaves: Sequence[Any]) -> list[Place]:
+    def changed(self, leaves: Sequence[Any]) -> list[GuardPlace]:
         """Where other numbers stand than in the objects before, if that is all that is different."""
         objects = self._objects(leaves, are_numbers)
         if objects is None:
             return []
         groups = [replace(r.group, holder=objects[r.holder.number], expected=r.expected)
                   for r in self.reads if r.guarded]
-        arguments = [Place(ARGUMENT, None, k) for k, value in self.base.values
+        arguments = [GuardPlace(ARGUMENT, None, k) for k, value in self.base.values
                      if type(leaves[k]) in NUMBERS and not same_atom(leaves[k], value)]
         return [*arguments, *(place for place, before in changed(groups) if type(before) in NUMBERS)]
 
@@ -153,9 +153,9 @@ class _Finder:
         groups, self._shared = list(map(direct, captured.guards.groups)), shared
         self.numbers: dict[int, int] = {}
         self.classes: list[type] = []
-        self.reads: list[Read] = []
+        self.reads: list[GuardedRead] = []
         self._objects: list[Any] = []
-        self._by_holder: dict[int, list[Group]] = {}
+        self._by_holder: dict[int, list[GuardGroup]] = {}
         further = captured.further
         places = [*further.tensors, *(place for place, _ in further.numbers)] if further else []
         self._tables = {id(table) for table, _, _ in captured.guards.absent if type(table) is dict}
@@ -195,20 +195,21 @@ class _Finder:
         if isinstance(x, types.FunctionType):
             table, *others = parts_of_function(x)
             looked = id(table) in self._by_holder or id(table) in self._tables
-            self.note(Group(parts_of_function, None, (), ""), nth, [table if looked else ANY, *others], False)
+            self.note(GuardGroup(parts_of_function, None, (), ""), nth, [table if looked else ANY, *others], False)
         elif isinstance(x, (tuple, types.MethodType)):
             read: Callable[[Any], Any] = tuple if isinstance(x, tuple) else parts_of_method
-            self.note(Group(read, None, (), ""), nth, read(x), False)
+            self.note(GuardGroup(read, None, (), ""), nth, read(x), False)
 
-    def note(self, group: Group, nth: Nth, expected: Sequence[Any], guarded: bool) -> None:
+    def note(self, group: GuardGroup, nth: Nth, expected: Sequence[Any], guarded: bool) -> None:
         bare = replace(group, holder=None, expected=())
-        self.reads.append(Read(bare, nth, tuple(map(self.named, expected)), guarded))
+        self.reads.append(GuardedRead(bare, nth, tuple(map(self.named, expected)), guarded))
 
 
 class _Binding:
     """A pattern with objects in the place of numbers."""
 
-    def __init__(self, pattern: Pattern, objects: Sequence[Any], leaves: Sequence[Any], more: Sequence[Group]):
+    def __init__(self, pattern: CapturePattern, objects: Sequence[Any], leaves: Sequence[Any],
+                 more: Sequence[GuardGroup]):
         self.pattern, self.objects, self.leaves, self.more = pattern, objects, leaves, more
         self._sources: dict[int, Any] = {}
 
@@ -255,7 +256,7 @@ class _Binding:
             prologue=further and further.prologue())
 
 
-def pattern_of(captured: Captured, leaves: Sequence[Any]) -> Pattern | None:
+def pattern_of(captured: Captured, leaves: Sequence[Any]) -> CapturePattern | None:
     """The pattern of a capture; None where it belongs to these arguments alone."""
     if not roots_of(leaves):
         return None
@@ -265,7 +266,7 @@ def pattern_of(captured: Captured, leaves: Sequence[Any]) -> Pattern | None:
         type(k) is OneOf for _, k in captured.gradients)
     tuples = captured.further is not None and captured.further.tuples
     told = captured.output_effects is not None and captured.output_effects.objects
-    pattern = Pattern(captured, leaves) if simple and not chosen and not tuples and not told else None
+    pattern = CapturePattern(captured, leaves) if simple and not chosen and not tuples and not told else None
     return None if pattern is None or pattern.keeps_argument() else pattern
 
 
@@ -292,7 +293,7 @@ def is_plain(x: Any) -> bool:
     return all(map(is_plain, x)) if type(x) is tuple else is_atom(x)
 
 
-def _place(place: Place, named: Callable[[Any], Any]) -> Place:
+def _place(place: GuardPlace, named: Callable[[Any], Any]) -> GuardPlace:
     return replace(place, holder=named(place.holder))
 
 

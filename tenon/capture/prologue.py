@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT, Place
+from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT, GuardPlace
 from tenon.capture.guards import same_atom
 from tenon.capture.symbolic_numbers import Asked, Computed, Numbers, SymNumber, scalar
 from tenon.graph.build import LARGEST
@@ -35,13 +35,13 @@ SYMBOLS = {
 class Further:
     """What is read anew in every call: tensors in places, numbers in places, and what is computed from these."""
 
-    tensors: Sequence[Place]
-    numbers: Sequence[tuple[Place, SymNumber]]
+    tensors: Sequence[GuardPlace]
+    numbers: Sequence[tuple[GuardPlace, SymNumber]]
     scalars: Sequence[tuple[SymNumber, DType]]      # that the graph reads
     results: Sequence[SymNumber]                    # that the call leaves
     program: Numbers                                # how they are computed
-    tuples: Sequence[tuple[Place, int]]             # that hold some of them, and their lengths
-    fixed: Sequence[tuple[Place, Any]]              # what else they hold
+    tuples: Sequence[tuple[GuardPlace, int]]             # that hold some of them, and their lengths
+    fixed: Sequence[tuple[GuardPlace, Any]]              # what else they hold
 
     @property
     def types(self) -> list[TensorType]:
@@ -52,10 +52,10 @@ class Further:
         """The function of a call's leaves; None where there is nothing to do."""
         moving = [x for _, x in self.numbers if not self.program.is_settled(x)]
         needed = self.tensors or self.tuples or self.scalars or self.results or moving
-        return _Writer(self).function() if needed else None
+        return _PrologueWriter(self).function() if needed else None
 
 
-class _Writer:
+class _PrologueWriter:
     """Writes the source text of a prologue; `scope` holds what it names."""
 
     def __init__(self, further: Further):
@@ -82,7 +82,7 @@ class _Writer:
         made: Prologue = self.scope["prologue"]
         return made
 
-    def read(self, place: Place) -> str:
+    def read(self, place: GuardPlace) -> str:
         """The expression that reads a place."""
         if place.kind == ARGUMENT:
             return f"leaves[{place.key}]"
@@ -94,7 +94,7 @@ class _Writer:
         if place.kind == CELL:
             return f"{holder}.cell_contents"
         if place.kind == SLOT:
-            return f"{self.name(partial(Place.read, place))}()"
+            return f"{self.name(partial(GuardPlace.read, place))}()"
         return f"{holder}.__dict__[{place.key!r}]" if place.kind == CLASS else f"{holder}[{self.constant(place.key)}]"
 
     def steps(self) -> list[str]:

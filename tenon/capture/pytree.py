@@ -39,7 +39,7 @@ class Structure:
 
     def kinds(self) -> set[type]:
         """The classes of the containers."""
-        own = set() if self.kind in (None, Again) else {self.kind}
+        own = set() if self.kind in (None, SeenContainer) else {self.kind}
         return own.union(*(child.kinds() for child in self.children))
 
     def all_labels(self) -> Iterator[Any]:
@@ -51,14 +51,14 @@ class Structure:
     @property
     def repeats(self) -> bool:
         """Whether a container stands in the nest that stood before."""
-        return self.kind is Again or any(child.repeats for child in self.children)
+        return self.kind is SeenContainer or any(child.repeats for child in self.children)
 
     def build(self, leaves: Iterable[Any], change: Change | None = None) -> Any:
         """The nest of this structure with these leaves; `change` may change what is in a container."""
         return _build(self, iter(leaves), [], change)
 
 
-class Again:
+class SeenContainer:
     """The kind of a container that stood in the nest before; its label is its number."""
 
 
@@ -110,7 +110,7 @@ def _flatten(tree: Any, leaves: list[Any], above: tuple[int, ...], whole: Callab
         raise ArgumentError(f"a {type(tree).__name__} contains itself; it has no finite structure")
     if opened is not None and not isinstance(tree, tuple):
         if id(tree) in opened:
-            return Structure(Again, (list(opened).index(id(tree)),))
+            return Structure(SeenContainer, (list(opened).index(id(tree)),))
         opened[id(tree)] = tree
     labels, children = parts
     inner = (*above, id(tree))
@@ -137,7 +137,7 @@ def _build(structure: Structure, leaves: Iterator[Any], made: list[Any], change:
     """The nest; `made` collects what can be changed, in the order of `unfold`."""
     if structure.kind is None:
         return next(leaves)
-    if structure.kind is Again:
+    if structure.kind is SeenContainer:
         return made[structure.labels[0]]
     number = len(made)
     if not issubclass(structure.kind, tuple):
@@ -164,7 +164,7 @@ def _container(structure: Structure, children: list[Any]) -> Any:
 
 def form(structure: Structure) -> str:
     """A nest in words: `(*, [*, *])`."""
-    if structure.kind is None or structure.kind is Again:
+    if structure.kind is None or structure.kind is SeenContainer:
         return "*" if structure.kind is None else "the same"
     inner = [form(child) for child in structure.children]
     if structure.kind in (list, tuple):

@@ -15,7 +15,7 @@ from tenon.capture.captured import Captured, holder_of
 from tenon.capture.donation import are_alone, move_to_lines
 from tenon.capture.guards import same_atom
 from tenon.capture.residuals import recorded_call
-from tenon.capture.settle import OnTape, Results, Settlement, Stopped, fits
+from tenon.capture.settle import OnTape, RunResults, Settlement, Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Source
 from tenon.config import ConfigError
 from tenon.eager.grad_mode import is_grad_enabled
@@ -23,7 +23,7 @@ from tenon.errors import CompilerDefect, OverBudget, TenonError
 from tenon.graph.ir import Value
 from tenon.in_place import Loans
 from tenon.ops.say import hearing
-from tenon.runtime.forks import FORKING, Phase
+from tenon.runtime.forks import FORKING, RunPhase
 from tenon.tensor import Tensor
 from tenon.tensor_state import last_change
 
@@ -97,7 +97,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
             with hearing() as settlement.heard:
                 out = call(*holders, body=captured.graph) if parts is None else \
                     recorded_call(captured.graph, parts, holders, captured.by_data)
-            results: Results = OnTape(out if isinstance(out, tuple) else (out,))
+            results: RunResults = OnTape(out if isinstance(out, tuple) else (out,))
         else:
             arrays: Any = [x.own.payload for x in holders]
             given = captured.donations
@@ -109,7 +109,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
                     captured.program.run(arrays, given, partial(_stores, settlement, loans))
             else:
                 with hearing() as settlement.heard:
-                    results = Results(captured.program.run(arrays))
+                    results = RunResults(captured.program.run(arrays))
     except (ConfigError, CompilerDefect, OverBudget, Stopped):
         raise
     except Exception as error:
@@ -124,7 +124,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     return settlement.value()
 
 
-def _stores(settlement: Settlement, loans: Loans, made: list[np.ndarray], phase: Phase) -> Iterator[Any]:
+def _stores(settlement: Settlement, loans: Loans, made: list[np.ndarray], phase: RunPhase) -> Iterator[Any]:
     """What is done where a run ends that updates tensors in their memory; until then others see loans of them."""
-    stores = settlement.stores(Results(made)) or ()
+    stores = settlement.stores(RunResults(made)) or ()
     return chain(loans.begin(phase), stores)

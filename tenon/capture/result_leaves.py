@@ -32,15 +32,15 @@ class FromGraph:
 class OneOf:
     """A leaf that is one of several things: the first whose condition, a result of the graph, holds."""
 
-    options: tuple[tuple[Any, Nest], ...]
+    options: tuple[tuple[Any, ResultNest], ...]
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedLeaf:
     """A leaf that is a container left in several places, one of them only where the data decide so."""
 
     name: int
-    nest: Nest
+    nest: ResultNest
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Nest:
+class ResultNest:
     """A nest of leaves that are filled in after a run."""
 
     structure: Structure
@@ -112,17 +112,17 @@ class Nest:
         labels = structure.labels
         if len(labels) == len(children):
             labels = tuple([label for label, x in zip(labels, children, strict=True) if x is not MISSING])
-        children[:] = [y for x in children if x is not MISSING for y in (x if type(x) is Rows else (x,))]
+        children[:] = [y for x in children if x is not MISSING for y in (x if type(x) is ListRows else (x,))]
         return Structure(structure.kind, labels)
 
 
-class Rows(list[Any]):
+class ListRows(list[Any]):
     """Elements of the list around it."""
 
 
 def is_decided_by_data(leaf: Any) -> bool:
     """Whether a leaf cannot be made before the elements of results are known."""
-    if isinstance(leaf, Shared):
+    if isinstance(leaf, SharedLeaf):
         return any(map(is_decided_by_data, leaf.nest.leaves))
     return isinstance(leaf, (OneOf, RowsOf, Written)) or (isinstance(leaf, FromGraph) and leaf.number)
 
@@ -134,7 +134,7 @@ def results_in(leaf: Any) -> Iterator[int]:
     elif isinstance(leaf, FromGraph):
         yield leaf.index
         yield from results_in(leaf.grad)
-    elif isinstance(leaf, Shared):
+    elif isinstance(leaf, SharedLeaf):
         yield from (result for x in leaf.nest.leaves for result in results_in(x))
     elif isinstance(leaf, OneOf):
         yield from (result for p, nest in leaf.options for x in (p, *nest.leaves) for result in results_in(x))

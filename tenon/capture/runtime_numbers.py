@@ -1,7 +1,7 @@
 """Python numbers that are known only when the graph runs: `k = 1` in one branch and `k = 2` in the other.
 
-A `Number` is a scalar of the graph that behaves as Python's own: it does not decide the type of a tensor that it meets,
-and arithmetic among numbers is Python's; where an integer grows beyond 64 bits, the call runs eagerly.
+A `RuntimeNumber` is a scalar of the graph that behaves as Python's own: it does not decide the type of a tensor that it
+meets, and arithmetic among numbers is Python's; where an integer grows beyond 64 bits, the call runs eagerly.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ORDER = (bool, int, float, complex)
 LARGEST = 2.0**62       # of an integer in the graph, beyond which float64 does not tell what fits 64 bits
 
 
-class Number(Tensor):
+class RuntimeNumber(Tensor):
     """A Python bool, int, float or complex that the graph computes."""
 
     __slots__ = ("kinds", "weak")
@@ -60,29 +60,29 @@ class Number(Tensor):
 
     def __round__(self, digits: int | None = None) -> Any:
         if digits is not None:
-            return Number(strong(self).round(decimals=digits))
+            return RuntimeNumber(strong(self).round(decimals=digits))
         return number_of(strong(self).round(), int)
 
-    def __floor__(self) -> Number:
+    def __floor__(self) -> RuntimeNumber:
         return number_of(strong(self).floor(), int)
 
-    def __ceil__(self) -> Number:
+    def __ceil__(self) -> RuntimeNumber:
         return number_of(strong(self).ceil(), int)
 
-    def __trunc__(self) -> Number:
+    def __trunc__(self) -> RuntimeNumber:
         return number_of(strong(self).trunc(), int)
 
-    def __invert__(self) -> Number:
-        return Number(subtract(-1, _as(self, int)))
+    def __invert__(self) -> RuntimeNumber:
+        return RuntimeNumber(subtract(-1, _as(self, int)))
 
-    def __neg__(self) -> Number:
-        return Number(negative(_as(self, int if self.weak is bool else self.weak)))
+    def __neg__(self) -> RuntimeNumber:
+        return RuntimeNumber(negative(_as(self, int if self.weak is bool else self.weak)))
 
-    def __pos__(self) -> Number:
+    def __pos__(self) -> RuntimeNumber:
         return self
 
-    def __abs__(self) -> Number:
-        return Number(abs(_as(self, int if self.weak is bool else self.weak)))
+    def __abs__(self) -> RuntimeNumber:
+        return RuntimeNumber(abs(_as(self, int if self.weak is bool else self.weak)))
 
     def __hash__(self) -> int:
         return hash(self._concrete("a hash").item())
@@ -93,7 +93,7 @@ class Number(Tensor):
 
 def strong(x: Tensor) -> Tensor:
     """The same scalar as an ordinary tensor of its type."""
-    if type(x) is not Number:
+    if type(x) is not RuntimeNumber:
         return x
     tensor = Tensor.__new__(Tensor)
     tensor.own = x.own
@@ -102,12 +102,12 @@ def strong(x: Tensor) -> Tensor:
 
 def is_number(x: Any) -> bool:
     """Whether this is a Python number, known now or when the graph runs."""
-    return type(x) in ORDER or type(x) in (Number, SymNumber)
+    return type(x) in ORDER or type(x) in (RuntimeNumber, SymNumber)
 
 
 def kind_of(x: Any) -> type:
     """Which of Python's numbers it is."""
-    return x.weak if type(x) is Number else x.kind if type(x) is SymNumber else type(x)
+    return x.weak if type(x) is RuntimeNumber else x.kind if type(x) is SymNumber else type(x)
 
 
 def as_tensor(x: Any, kind: type | None = None) -> Tensor:
@@ -115,7 +115,7 @@ def as_tensor(x: Any, kind: type | None = None) -> Tensor:
     kind = kind or kind_of(x)
     if type(x) is SymNumber:
         return _as(in_graph(x), kind)
-    if type(x) is Number:
+    if type(x) is RuntimeNumber:
         return _as(x, kind)
     tensor: Tensor = full((), kind(x), dtype=DTYPE_OF[kind])
     return tensor
@@ -123,10 +123,10 @@ def as_tensor(x: Any, kind: type | None = None) -> Tensor:
 
 def in_graph(x: Any) -> Any:
     """A number that changes from call to call as one that the graph reads; any other value itself."""
-    return Number(x.numbers.scalar(x, DTYPE_OF[x.kind])) if type(x) is SymNumber else x
+    return RuntimeNumber(x.numbers.scalar(x, DTYPE_OF[x.kind])) if type(x) is SymNumber else x
 
 
-def _as(x: Number, kind: type) -> Tensor:
+def _as(x: RuntimeNumber, kind: type) -> Tensor:
     found: Tensor = strong(x) if x.weak is kind else cast(strong(x), dtype=DTYPE_OF[kind])
     return found
 
@@ -160,14 +160,14 @@ def _fail_where_new(found: Tensor, *given: Any) -> None:
         capture.fail_if(failed)
 
 
-def function_of(name: str, x: Number) -> Number:
+def function_of(name: str, x: RuntimeNumber) -> RuntimeNumber:
     """A function of `math`, which raises where the result is infinite or none and the number is not."""
     given = as_tensor(x)
     found = getattr(given, name)()
     if found.dtype.kind == "f" and (capture := recorder.get()) is not None:
         capture.fail_if(logical_or(logical_and(isnan(found), logical_not(isnan(given))),
                                    logical_and(logical_not(isfinite(found)), isfinite(given))))
-    return Number(found)
+    return RuntimeNumber(found)
 
 
 def _shifted(of: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -213,7 +213,7 @@ def _kind(name: str, kinds: tuple[type, type], right: Any) -> type:
     if name in ("and", "or", "xor"):
         return kind
     if name == "pow" and kind is int:
-        if type(right) is Number:
+        if type(right) is RuntimeNumber:
             raise DTypeError("an integer to the power of an integer that is only known when the graph runs")
         return int if right >= 0 else float
     return int if kind is bool else kind
@@ -230,7 +230,7 @@ def _kinds(name: str, left: Any, right: Any) -> frozenset[type]:
 
 def one_kind(x: Any) -> Any:
     """A number that is of one kind whatever the data are; where the program would notice that, others are refused."""
-    if type(x) is Number and x.kinds:
+    if type(x) is RuntimeNumber and x.kinds:
         words = " or ".join(sorted(kind.__name__ for kind in x.kinds))
         raise UnsafeCall(f"a number is {words}, as the data decide", where=user_location(),
                          hint="give it the same type in all branches")
@@ -239,14 +239,14 @@ def one_kind(x: Any) -> Any:
 
 def may_grow(name: str, left: Any, right: Any) -> bool:
     """Whether a few repetitions may leave 64 bits: counting does not."""
-    steps = [abs(x) for x in (left, right) if type(x) is not Number]
+    steps = [abs(x) for x in (left, right) if type(x) is not RuntimeNumber]
     return name in ("mul", "pow", "lshift") or (name in ("add", "sub") and not any(x < 2**31 for x in steps))
 
 
 def refuse_past_64_bits(name: str, left: Any, right: Any) -> None:
     """Let the call run eagerly where an integer would need more than 64 bits, which Python's have."""
     if (capture := recorder.get()) is not None:
-        x, y = (as_tensor(x, float) if type(x) is Number else literal(float(x), float64) for x in (left, right))
+        x, y = (as_tensor(x, float) if type(x) is RuntimeNumber else literal(float(x), float64) for x in (left, right))
         size: Any = abs(x * (literal(2.0, float64)**y) if name == "lshift" else ARITHMETIC[name](x, y))
         capture.fail_if(logical_not(size < LARGEST))
 
@@ -256,29 +256,30 @@ def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
         kind = _kind(name, (kind_of(left), kind_of(right)), right)
         if kind is int and may_grow(name, left, right):
             refuse_past_64_bits(name, left, right)
-        pair = [as_tensor(x, kind) if type(x) is Number else literal(kind(x), DTYPE_OF[kind]) for x in (left, right)]
-        return Number(compute(*pair), kinds=_kinds(name, left, right))
+        pair = [as_tensor(x, kind) if type(x) is RuntimeNumber else literal(kind(x), DTYPE_OF[kind])
+                for x in (left, right)]
+        return RuntimeNumber(compute(*pair), kinds=_kinds(name, left, right))
 
-    def forward(self: Number, other: Any) -> Any:
+    def forward(self: RuntimeNumber, other: Any) -> Any:
         if is_number(other):
             return plain(self, in_graph(other))
         return getattr(Tensor, f"__{name}__")(self, other)
 
-    def backward(self: Number, other: Any) -> Any:
+    def backward(self: RuntimeNumber, other: Any) -> Any:
         if is_number(other):
             return plain(in_graph(other), self)
         return getattr(Tensor, f"__r{name}__")(self, other)
-    setattr(Number, f"__{name}__", forward)
+    setattr(RuntimeNumber, f"__{name}__", forward)
     if name not in COMPARISONS:
-        setattr(Number, f"__i{name}__", forward)        # a number does not change, unlike a tensor
-        setattr(Number, f"__r{name}__", backward)
+        setattr(RuntimeNumber, f"__i{name}__", forward)        # a number does not change, unlike a tensor
+        setattr(RuntimeNumber, f"__r{name}__", backward)
 
 
 for _name, _compute in (ARITHMETIC | COMPARISONS).items():
     _install(_name, _compute)
 
 
-def number_of(x: Tensor, kind: type | None = None) -> Number:
+def number_of(x: Tensor, kind: type | None = None) -> RuntimeNumber:
     """The one element of a captured tensor as the Python number that `.item()` gives."""
     if kind is not None:
         one_kind(x)
@@ -287,7 +288,7 @@ def number_of(x: Tensor, kind: type | None = None) -> Number:
     if (kind or KIND_OF[x.dtype.kind]) is int and (capture := recorder.get()) is not None and not is_small(x):
         size: Any = abs(cast(x, dtype=float64))
         capture.fail_if(logical_not(size < LARGEST))        # which nan is not
-    return Number(x, kind)
+    return RuntimeNumber(x, kind)
 
 
 def is_small(x: Tensor) -> bool:
@@ -302,4 +303,4 @@ def is_small(x: Tensor) -> bool:
         and node.inputs[0].dtype.kind in "biu"))
 
 
-__all__ = ["Number", "TensorState", "as_tensor", "is_number", "kind_of", "number_of", "strong", "truth"]
+__all__ = ["RuntimeNumber", "TensorState", "as_tensor", "is_number", "kind_of", "number_of", "strong", "truth"]

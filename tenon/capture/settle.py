@@ -26,10 +26,10 @@ from tenon.capture.result_leaves import (
     FromGraph,
     FromOutside,
     FromSize,
+    ListRows,
     OneOf,
-    Rows,
     RowsOf,
-    Shared,
+    SharedLeaf,
     Written,
 )
 from tenon.capture.trace import GradientOf, Held, Source
@@ -57,7 +57,7 @@ class Stopped(Exception):
 
 # ---------------------------------------------------------------- what a program returned
 
-class Results:
+class RunResults:
     """The arrays that a program returned; a tensor is made of one only where somebody asks."""
 
     def __init__(self, arrays: Sequence[Any]):
@@ -91,7 +91,7 @@ class Results:
         return TensorState(payload, requires_grad, grad)
 
 
-class OnTape(Results):
+class OnTape(RunResults):
     """The same of a call that is recorded: tensors."""
 
     def __init__(self, tensors: Sequence[Tensor]):
@@ -118,7 +118,7 @@ class Settlement:
         self.captured, self.leaves, self.changes, self.containers = captured, leaves, changes, containers
         self.heard: Heard = []      # what the run said in its branches and loops
 
-    def stores(self, results: Results) -> Iterator[Any] | None:
+    def stores(self, results: RunResults) -> Iterator[Any] | None:
         """All that the call changes, to be done at once; nothing is changed yet.
 
         Raises Stopped where the graph does not hold the way of this call.
@@ -144,7 +144,7 @@ class Settlement:
             return captured.output.build(self.fill)
         return self.returned if captured.split is None else captured.split[0].build(self.fill)
 
-    def _states(self, results: Results) -> list[tuple[Tensor, TensorState]]:
+    def _states(self, results: RunResults) -> list[tuple[Tensor, TensorState]]:
         """The tensors from outside that change, and how."""
         self.replaced: list[TensorState] = []
         states = []
@@ -190,7 +190,7 @@ class Fill:
     """Leaves of a nest -> what they stand for after a run.  An object, since a nested function that calls itself would
     keep the results until Python looks for cycles."""
 
-    def __init__(self, captured: Captured, leaves: Sequence[Any], results: Results, containers: Sequence[Any]):
+    def __init__(self, captured: Captured, leaves: Sequence[Any], results: RunResults, containers: Sequence[Any]):
         self.captured, self.leaves, self.results, self.containers = captured, leaves, results, containers
         self.made: dict[int, Any] = {}
         self.gradients: dict[int, Any] = {}     # that tensors from outside will have, by the identities of these
@@ -204,7 +204,7 @@ class Fill:
             return self.made[leaf.name]
         if isinstance(leaf, OneOf):
             return next(nest for p, nest in leaf.options if p is True or (p and self(p))).build(self)
-        if isinstance(leaf, Shared):
+        if isinstance(leaf, SharedLeaf):
             if leaf.name not in self.made:
                 self.made[leaf.name] = leaf.nest.build(self)
             return self.made[leaf.name]
@@ -213,7 +213,7 @@ class Fill:
         if isinstance(leaf, RowsOf):
             count = self(leaf.count)
             rows = [self(x)[:count] for x in leaf.rows]
-            return rows[0] if leaf.form is None else Rows(
+            return rows[0] if leaf.form is None else ListRows(
                 [element(leaf.form, iter(row)) for row in zip(*rows, strict=True)])
         if isinstance(leaf, FromSize):
             return evaluate(leaf.size, sizes_of(self.captured.types, self.leaves))

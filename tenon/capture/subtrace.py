@@ -19,7 +19,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tenon.capture.code_monitor import UnsafeCall, unwatched
-from tenon.capture.convert.converting_capture import Session
+from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.effects import Snapshot
 from tenon.capture.guard_discovery import Reach
@@ -33,17 +33,18 @@ from tenon.tensor_state import Examples, Payload, TensorState, recorder
 from tenon.types import TensorType
 
 
-class Branch(Session):
+class Branch(ConvertingCapture):
     """The capture of a function that becomes one graph of a control-flow operator."""
 
     says = False
 
     def __init__(self, name: str):
         around = recorder.get()
-        super().__init__(name, around.world if isinstance(around, Session) else World([], [], Snapshot([], [])))
+        super().__init__(name, around.world if isinstance(around, ConvertingCapture)
+                         else World([], [], Snapshot([], [])))
         self.around, self.first = around, next(NUMBERS)
         self.numbers = around.numbers if isinstance(around, Capture) else None
-        self.converting = isinstance(around, Session) and around.converting
+        self.converting = isinstance(around, ConvertingCapture) and around.converting
         self.sized = isinstance(around, Capture) and around.sized
         known = _surroundings.get(self.around) if self.around is not None else None
         self.surroundings = known or Surroundings()

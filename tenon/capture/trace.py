@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tenon.autocast import autocasting
-from tenon.capture.code_monitor import UnsafeCall, Watch, unwatched
+from tenon.capture.code_monitor import CodeWatch, UnsafeCall, unwatched
 from tenon.capture.conditional_gradients import reached_by_data
 from tenon.capture.may_raise import unread
 from tenon.capture.output_effects import OutputEffect
@@ -119,7 +119,7 @@ class Capture(TensorInterpreter):
         if self.numbers is not None:
             attrs = nest_known(attrs)
         watching: Any = sys.getprofile() if op.is_own else None
-        if type(watching) is not MethodType or watching.__func__ is not Watch._event:
+        if type(watching) is not MethodType or watching.__func__ is not CodeWatch._event:
             return self._apply(op, inputs, attrs)
         sys.setprofile(None)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.capture.cond_switch import Traced, rewritten, type_of
+from tenon.capture.cond_switch import TracedFunction, rewritten, type_of
 from tenon.capture.loop_carried import Carried
 from tenon.capture.pytree import Structure, flatten
 from tenon.capture.subtrace import Branch
@@ -143,7 +143,7 @@ def traced_while(cond_fn: Function, body_fn: Function, carried: Carried) -> Any:
     if condition.assigned:
         return with_condition_carried(cond_fn, body_fn, carried)
     carried, verdict = settled, condition.value(holds)
-    loop = Loop(carried, body, [condition])
+    loop = TracedLoop(carried, body, [condition])
     out = all_of(while_op(*loop.inputs, constants=len(loop.constants), body=loop.body(),
                           condition=condition.graph(loop.params(condition), [verdict])))
     return loop.finish(out)
@@ -175,7 +175,7 @@ def traced_scan(f: Function, carried: Carried, sequences: Sequence[Any], structu
     body, carried = traced_body(carried, types, function)
     leaves, form_of_y = ys
     stacked = [body.branch.value(y) for y in leaves if isinstance(y, Tensor)]
-    loop = Loop(carried, body)
+    loop = TracedLoop(carried, body)
     graph = loop.body(stacked)
     count = len(carried.tensors) + len(loop.assigned)
     out = all_of(scan_op(*loop.inputs, *tensors, constants=len(loop.constants), carried=count, length=length,
@@ -184,7 +184,7 @@ def traced_scan(f: Function, carried: Carried, sequences: Sequence[Any], structu
     return loop.finish(out[:count]), form_of_y.build(next(found) if isinstance(y, Tensor) else y for y in leaves)
 
 
-def traced_body(carried: Carried, more: Sequence[TensorType], function: Function) -> tuple[Traced, Carried]:
+def traced_body(carried: Carried, more: Sequence[TensorType], function: Function) -> tuple[TracedFunction, Carried]:
     """The body of a loop, and what is carried, with weak types settled."""
     while True:
         branch = Branch("body")
@@ -198,14 +198,14 @@ def traced_body(carried: Carried, more: Sequence[TensorType], function: Function
         if [x.type for x in settled.tensors] == [x.type for x in carried.tensors]:
             with branch.tracing():
                 leaves = [as_tensor(x, t) for x, t in zip(leaves, types, strict=True)]
-            return Traced(branch, leaves, structure), carried
+            return TracedFunction(branch, leaves, structure), carried
         carried = settled
 
 
-class Loop:
+class TracedLoop:
     """The inputs of a loop's node: constants that its graphs read, what is carried, and outside tensors assigned."""
 
-    def __init__(self, carried: Carried, body: Traced, others: Sequence[Branch] = ()):
+    def __init__(self, carried: Carried, body: TracedFunction, others: Sequence[Branch] = ()):
         self.carried, self.branch = carried, body.branch
         self.assigned = {id(seen.tensor): seen.tensor for seen in body.branch.assigned}
         self.leaves: set[int] = {id(seen.tensor) for seen in body.branch.assigned if seen.state.node is None}

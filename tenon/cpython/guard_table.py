@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tenon.cpython import object_layout
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import BOOLEAN, BYTES, POINTER, WORD, Pointer, Word
 from tenon.records import dataclass, field, fields
 
@@ -86,7 +86,7 @@ class Slots:
 
 # ---------------------------------------------------------------- the native functions
 
-def define_conditions(module: Module, slots: Slots) -> None:
+def define_conditions(module: NativeModule, slots: Slots) -> None:
     """`holds(table, leaves)`: whether all conditions hold and every input is what it must be, and lies in its place."""
     module.define("same", _same, BOOLEAN, POINTER, WORD)
     module.define("lists", _lists, BOOLEAN, POINTER, WORD)
@@ -100,7 +100,7 @@ def define_conditions(module: Module, slots: Slots) -> None:
     module.define("holds", _holds, BOOLEAN, POINTER, POINTER)
 
 
-def _same(f: Function, rows: Pointer, count: Word) -> None:
+def _same(f: NativeFunction, rows: Pointer, count: Word) -> None:
     """Whether all words are what they were; without branches, since nearly always all are."""
     differ = f.variable(0)
     with f.each(count) as k:
@@ -109,7 +109,7 @@ def _same(f: Function, rows: Pointer, count: Word) -> None:
     f.give(differ() == 0)
 
 
-def _lists(f: Function, rows: Pointer, count: Word) -> None:
+def _lists(f: NativeFunction, rows: Pointer, count: Word) -> None:
     with f.each(count) as k:
         row = rows.at(k * LIST_WORDS)
         these, those = row.pointer().pointer(), row.pointer(1)
@@ -118,7 +118,7 @@ def _lists(f: Function, rows: Pointer, count: Word) -> None:
     f.give(1)
 
 
-def _entries(f: Function, table: Pointer) -> None:
+def _entries(f: NativeFunction, table: Pointer) -> None:
     k = f.variable(0)
     with f.loop(lambda: k() < table.word(ENTRY_COUNT)):
         row = table.pointer(ENTRIES).at(k() * ENTRY_WORDS)
@@ -133,7 +133,7 @@ def _entries(f: Function, table: Pointer) -> None:
     f.give(1)
 
 
-def _conditions(f: Function, table: Pointer) -> None:
+def _conditions(f: NativeFunction, table: Pointer) -> None:
     f.require(f.call("same", table.pointer(WORDS), table.word(WORD_COUNT)))
     f.require(f.call("lists", table.pointer(LISTS), table.word(LIST_COUNT)))
     versions, count = table.pointer(VERSIONS), table.word(VERSION_COUNT)
@@ -146,7 +146,7 @@ def _conditions(f: Function, table: Pointer) -> None:
     f.give(1)
 
 
-def _array(f: Function, array: Pointer, row: Pointer, table: Pointer) -> None:
+def _array(f: NativeFunction, array: Pointer, row: Pointer, table: Pointer) -> None:
     """Whether an object is the array that the row asks for."""
     f.require(array.field(object_layout.TYPE) == table.pointer(ARRAY))
     f.require(array.field(object_layout.DTYPE) == row.pointer(_AT["dtype"]))
@@ -165,7 +165,7 @@ def _array(f: Function, array: Pointer, row: Pointer, table: Pointer) -> None:
     f.give(1)
 
 
-def _elements(f: Function, elements: Pointer, row: Pointer, table: Pointer) -> None:
+def _elements(f: NativeFunction, elements: Pointer, row: Pointer, table: Pointer) -> None:
     """The same, and put it where the frame looks."""
     wanted, place = row.pointer(_AT["array"]), row.word(_AT["place"])
     f.require(wanted.is_null() | (elements == wanted))
@@ -175,7 +175,7 @@ def _elements(f: Function, elements: Pointer, row: Pointer, table: Pointer) -> N
     f.give(1)
 
 
-def _plain(f: Function, item: Pointer, row: Pointer, table: Pointer) -> None:
+def _plain(f: NativeFunction, item: Pointer, row: Pointer, table: Pointer) -> None:
     """Whether an object is the one that the row asks for, or the array."""
     wanted = row.pointer(_AT["value"])
     f.require(wanted.is_null() | (item == wanted))
@@ -184,8 +184,8 @@ def _plain(f: Function, item: Pointer, row: Pointer, table: Pointer) -> None:
     f.give(f.call("elements", item, row, table))
 
 
-def _tensor_with(slots: Slots) -> Callable[[Function, Pointer, Pointer, Pointer], None]:
-    def tensor(f: Function, item: Pointer, row: Pointer, table: Pointer) -> None:
+def _tensor_with(slots: Slots) -> Callable[[NativeFunction, Pointer, Pointer, Pointer], None]:
+    def tensor(f: NativeFunction, item: Pointer, row: Pointer, table: Pointer) -> None:
         """Whether a tensor, or its gradient, is what the row asks for."""
         state, wanted, has_grad = item.field(slots.own), row.pointer(_AT["value"]), row.word(_AT["has_grad"])
         grad = state.field(slots.grad)
@@ -205,7 +205,7 @@ def _tensor_with(slots: Slots) -> Callable[[Function, Pointer, Pointer, Pointer]
     return tensor
 
 
-def _inputs(f: Function, table: Pointer, leaves: Pointer) -> None:
+def _inputs(f: NativeFunction, table: Pointer, leaves: Pointer) -> None:
     with f.each(table.word(INPUT_COUNT)) as k:
         row = table.pointer(INPUTS).at(k * INPUT_WORDS)
         item = f.variable(row.pointer(_AT["holder"]))
@@ -220,7 +220,7 @@ def _inputs(f: Function, table: Pointer, leaves: Pointer) -> None:
     f.give(1)
 
 
-def _holds(f: Function, table: Pointer, leaves: Pointer) -> None:
+def _holds(f: NativeFunction, table: Pointer, leaves: Pointer) -> None:
     f.require(f.call("inputs", table, leaves))
     f.give(f.call("conditions", table))
 

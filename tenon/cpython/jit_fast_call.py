@@ -43,7 +43,7 @@ from tenon.cpython.guard_table import (
 from tenon.cpython.guard_table import DICTIONARY as DICTIONARY_ENTRY
 from tenon.cpython.python_builtin import builtin
 from tenon.llvm import function_builder
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import BOOLEAN, HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.llvm.machine_code import Library
 from tenon.llvm.safepoints import RAISE, interrupts
@@ -60,7 +60,7 @@ TABLE_WORDS = CONDITION_WORDS + 32
 
 
 @dataclass(frozen=True)
-class Run:
+class ProgramRun:
     """How the program is run: what its frame reads, and on which threads."""
 
     objects_at: int                     # where the frame looks for arguments and results
@@ -88,11 +88,11 @@ class Answer:
     miss: object
 
 
-class Calls:
+class FastCalls:
     """Conditions, inputs and, for those that run a program, its frame; the builtins keep what they point to."""
 
     def __init__(self, slots: Slots, conditions: Conditions, inputs: Sequence[Input], lease: type, kept: Any = None,
-                 run: Run | None = None):
+                 run: ProgramRun | None = None):
         self.library, self.table = library(slots), np.zeros(TABLE_WORDS, np.int64)
         self.versions = _words(conditions.versions, 2)
         entries = _words(conditions.entries, ENTRY_WORDS)
@@ -164,8 +164,8 @@ _making = Lock()
 
 # ---------------------------------------------------------------- the native functions
 
-def _module(slots: Slots) -> Module:
-    module = Module()
+def _module(slots: Slots) -> NativeModule:
+    module = NativeModule()
     module.declare(RAISE, HALF)
     define_conditions(module, slots)
     module.define("ready", _ready, BOOLEAN, POINTER, POINTER)
@@ -182,20 +182,20 @@ def _module(slots: Slots) -> Module:
     return module
 
 
-def _ready(f: Function, table: Pointer, leaves: Pointer) -> None:
+def _ready(f: NativeFunction, table: Pointer, leaves: Pointer) -> None:
     """Whether the frame is free, and all conditions hold."""
     f.require(table.word(BUSY) == 0)
     f.give(f.call("holds", table, leaves))
 
 
-def _each(f: Function, table: Pointer, function: Word) -> None:
+def _each(f: NativeFunction, table: Pointer, function: Word) -> None:
     """The function of the table with every argument and result."""
     with f.each(table.word(OBJECT_COUNT)) as k:
         f.through(table.at(function), NOTHING, table.pointer(OBJECTS).pointer(k))
     f.give()
 
 
-def _succeeded(f: Function, table: Pointer) -> None:
+def _succeeded(f: NativeFunction, table: Pointer) -> None:
     """Whether no failure is noted, which is then forgotten."""
     found, statuses = f.variable(0), table.pointer(STATUSES)
     with f.each(table.word(STATUS_COUNT)) as k:
@@ -204,7 +204,7 @@ def _succeeded(f: Function, table: Pointer) -> None:
     f.give(found() == 0)
 
 
-def _execute(f: Function, table: Pointer) -> None:
+def _execute(f: NativeFunction, table: Pointer) -> None:
     """Whether the run met no index out of range."""
     context, pool = table.pointer(CONTEXT), table.pointer(POOL)
     with f.where(table.word(RELEASE) == 0):
@@ -229,8 +229,8 @@ def _execute(f: Function, table: Pointer) -> None:
     f.give(good)
 
 
-def _lend(slots: Slots) -> Callable[[Function, Pointer], None]:
-    def lend(f: Function, table: Pointer) -> None:
+def _lend(slots: Slots) -> Callable[[NativeFunction, Pointer], None]:
+    def lend(f: NativeFunction, table: Pointer) -> None:
         """Let the states of tensors that are updated hold loans, which take their arrays."""
         f.require(table.word(LOAN_COUNT) != 0)
         table.pointer(CONTEXT).put(0, RUNNER)           # not yet known
@@ -246,8 +246,8 @@ def _lend(slots: Slots) -> Callable[[Function, Pointer], None]:
     return lend
 
 
-def _take_back(slots: Slots) -> Callable[[Function, Pointer], None]:
-    def take_back(f: Function, table: Pointer) -> None:
+def _take_back(slots: Slots) -> Callable[[NativeFunction, Pointer], None]:
+    def take_back(f: NativeFunction, table: Pointer) -> None:
         """Let all hold their arrays again; then only let go of anything, since that may run Python."""
         with f.each(table.word(LOAN_COUNT)) as k:
             state, loan = _loan(table, k)
@@ -270,29 +270,29 @@ def _loan(table: Pointer, k: Word) -> tuple[Pointer, Pointer]:
     return row.pointer(), row.pointer(1)
 
 
-def _new(f: Function, table: Pointer, place: int) -> Pointer:
+def _new(f: NativeFunction, table: Pointer, place: int) -> Pointer:
     """A reference of one's own to an object of the table."""
     found = table.pointer(place)
     f.through(table.at(INCREF), NOTHING, found)
     return found
 
 
-def _drop(f: Function, table: Pointer, object: Pointer) -> None:
+def _drop(f: NativeFunction, table: Pointer, object: Pointer) -> None:
     f.through(table.at(DECREF), NOTHING, object)
 
 
-def _boolean(f: Function, table: Pointer, answer: Word) -> None:
+def _boolean(f: NativeFunction, table: Pointer, answer: Word) -> None:
     with f.where(answer):
         f.give(_new(f, table, TRUE))
     f.give(_new(f, table, FALSE))
 
 
-def _check(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+def _check(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     table = owner.field(object_layout.DATA)
     f.give(f.call("boolean", table, f.call("holds", table, arguments.pointer())))
 
 
-def _call(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+def _call(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     table, results = owner.field(object_layout.DATA), arguments.pointer(1).behind(object_layout.ITEMS)
     with f.unless(f.call("ready", table, arguments.pointer())):
         f.give(_new(f, table, FALSE))
@@ -303,7 +303,7 @@ def _call(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
     f.give(f.call("boolean", table, ran))
 
 
-def _distinct(f: Function, leaves: Pointer, count: Word) -> None:
+def _distinct(f: NativeFunction, leaves: Pointer, count: Word) -> None:
     """Whether no two leaves are the same object."""
     items = leaves.behind(object_layout.ITEMS)
     with f.each(count) as k, f.each(k) as n:
@@ -311,10 +311,10 @@ def _distinct(f: Function, leaves: Pointer, count: Word) -> None:
     f.give(1)
 
 
-def _tensor_of(slots: Slots) -> Callable[[Function, Pointer, Pointer], None]:
+def _tensor_of(slots: Slots) -> Callable[[NativeFunction, Pointer, Pointer], None]:
     fields = {slots.requires_grad: FALSE, slots.grad: NONE, slots.node: NONE, slots.index: ZERO}
 
-    def tensor_of(f: Function, table: Pointer, array: Pointer) -> None:
+    def tensor_of(f: NativeFunction, table: Pointer, array: Pointer) -> None:
         """A tensor that has this array and no history; null after an error."""
         nothing = f.word(0)
         state = f.through(table.at(ALLOCATE), POINTER, table.pointer(STATE), nothing)
@@ -331,7 +331,7 @@ def _tensor_of(slots: Slots) -> Callable[[Function, Pointer, Pointer], None]:
     return tensor_of
 
 
-def _answer(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+def _answer(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     table, leaves = owner.field(object_layout.DATA), arguments.pointer()
     named = f.through(table.at(DICT_SIZE), WORD, arguments.pointer(1))
     with f.unless((named == 0) & (leaves.behind(object_layout.LENGTH).word() == table.word(LEAVES))):

@@ -56,7 +56,7 @@ def dict_offset(holder: Any) -> int:
 @cache
 def dict_version_offset() -> int:
     """Where a dictionary keeps a word that is new after every change of it; 0 where none is, as from Python 3.13."""
-    offset, probe, holder = object.__basicsize__ + WORD, {"a": 0, "b": 0}, _Holder()
+    offset, probe, holder = object.__basicsize__ + WORD, {"a": 0, "b": 0}, _SlotHolder()
     for table, changes in (
             (probe, (lambda: probe.update(a=1), lambda: probe.pop("b"), lambda: probe.update(c=1),
                      lambda: probe.__setitem__("a", 2), lambda: probe.update(d=1) or probe.pop("d"), probe.clear)),
@@ -71,7 +71,7 @@ def dict_version_offset() -> int:
     return offset
 
 
-class _Holder:
+class _SlotHolder:
     """What keeps its attributes in a dictionary, or beside it, as in Python 3.13: changing one changes no version."""
 
     def __init__(self) -> None:

@@ -42,11 +42,11 @@ class Arrived:
 class Iteration:
     """One pass through a loop's body, or what stands outside of all loops."""
 
-    frame: Frame
+    frame: TokenFrame
     number: int
     arrived: dict[Vertex, Arrived] = field(default_factory=dict)
     running: int = 0                                # vertices ready or running, and loops within
-    inner: dict[str, Frame] = field(default_factory=dict)
+    inner: dict[str, TokenFrame] = field(default_factory=dict)
 
     def __str__(self) -> str:
         around = self.frame.around
@@ -54,7 +54,7 @@ class Iteration:
 
 
 @dataclass(eq=False)
-class Frame:
+class TokenFrame:
     """One run of a loop."""
 
     name: str
@@ -115,7 +115,7 @@ class Executor:
         self.results: dict[Edge, Any] = {}
 
     def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        top = Frame("", None).start(0)
+        top = TokenFrame("", None).start(0)
         top.running = 1                                         # never done
         for vertex, array in zip(self.flow.params, arrays, strict=True):
             self.send(vertex, [np.asarray(array)], top)
@@ -244,7 +244,7 @@ class Executor:
         name = vertex.attrs["frame"]
         frame = iteration.inner.get(name)
         if frame is None:
-            frame = iteration.inner[name] = Frame(name, iteration, self.enters[name], token is DEAD)
+            frame = iteration.inner[name] = TokenFrame(name, iteration, self.enters[name], token is DEAD)
             iteration.running += 1
             frame.start(0)
         frame.enters -= 1
@@ -273,7 +273,7 @@ class Executor:
         iteration.running -= 1
         self.settle(iteration.frame)
 
-    def settle(self, frame: Frame) -> None:
+    def settle(self, frame: TokenFrame) -> None:
         """Forget iterations that are over, start those that waited for that, and end the loop after the last."""
         while frame.around is not None and not frame.enters and frame.iterations:
             first = min(frame.iterations)
@@ -289,7 +289,7 @@ class Executor:
                 del frame.around.inner[frame.name]
                 self.finished(frame.around)
 
-    def admit(self, frame: Frame, over: int) -> None:
+    def admit(self, frame: TokenFrame, over: int) -> None:
         """Let in the tokens of iterations that there is room for now."""
         waiting, frame.waiting = frame.waiting, deque()
         if not frame.iterations:

@@ -29,14 +29,14 @@ def to_dataflow(graph: Graph) -> Dataflow:
 
     Raises GraphError where an operator with sub-graphs is not control flow.
     """
-    graph, lowering = lower_scan(graph), _Lowering()
+    graph, lowering = lower_scan(graph), _DataflowLowering()
     params = tuple(lowering.vertex(Primitive.PARAMETER, [], [p.type], {"name": p.name or f"p{k}"})
                    for k, p in enumerate(graph.params))
     results = lowering.graph(graph, [p[0] for p in params])
     return verify(Dataflow(graph.name, params, tuple(lowering.vertices), tuple(map(lowering.edge, results))))
 
 
-class _Lowering:
+class _DataflowLowering:
     """The vertices so far, and where new ones stand."""
 
     def __init__(self) -> None:
@@ -153,5 +153,5 @@ class _Lowering:
         return [e[0] for e in exits[:len(state)]]
 
 
-CONTROL: dict[str, Callable[[_Lowering, Node, list[Source]], Sequence[Source]]] = {
-    "cond": _Lowering.cond, "switch": _Lowering.switch, "while_loop": _Lowering.while_loop}
+CONTROL: dict[str, Callable[[_DataflowLowering, Node, list[Source]], Sequence[Source]]] = {
+    "cond": _DataflowLowering.cond, "switch": _DataflowLowering.switch, "while_loop": _DataflowLowering.while_loop}

@@ -24,7 +24,7 @@ from tenon.ops.call import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep, Storage
 from tenon.records import dataclass, field
 from tenon.runtime.frame import Frame
-from tenon.runtime.looking import Again, Halted, inputs_of, outputs_of
+from tenon.runtime.looking import Halted, RunAgain, inputs_of, outputs_of
 
 Array = np.ndarray[Any, Any]
 LONGEST_CHAIN = 6
@@ -124,7 +124,7 @@ class _Checker:
             shared = _overwritten(step)
             if shared and step is not self.suspect:
                 self.suspect = step
-                raise Again
+                raise RunAgain
             error = self._within(step, frame, self.kept if shared else inputs_of(frame, step))
         else:
             given = [None if x is None else frame.argument(x, place)

@@ -32,7 +32,7 @@ COLUMNS = ("", "primal", "value", "", "adjoint", "value")
 
 
 @dataclass(frozen=True)
-class Row:
+class TraceRow:
     """One line of a column: a variable, the formula it is computed by, and its value."""
 
     name: str
@@ -44,8 +44,8 @@ class Row:
 class EvaluationTrace:
     """Both columns, in the order in which they are computed."""
 
-    primals: tuple[Row, ...]
-    adjoints: tuple[Row, ...]
+    primals: tuple[TraceRow, ...]
+    adjoints: tuple[TraceRow, ...]
     inputs: tuple[str, ...]
 
     @property
@@ -98,12 +98,12 @@ def evaluation_trace(f: Callable[..., Any], *inputs: Any) -> EvaluationTrace:
     forks = [node for node, _ in run.slots]
     nodes = by_depth([check_operator(node) for node in run.tape([run.result]) if node not in forks])
     names = {slot: f"v{k + 1 - len(leaves)}" for k, slot in enumerate(run.slots)}
-    primals = [Row(names[slot], f"x{k + 1}", check_scalar(x))
+    primals = [TraceRow(names[slot], f"x{k + 1}", check_scalar(x))
                for k, (slot, x) in enumerate(zip(run.slots, leaves, strict=True))]
     for k, node in enumerate(nodes):
         names[node.slots[0]] = f"v{k + 1}"
         formula = simplified_text(node, names)
-        primals.append(Row(f"v{k + 1}", formula, check_scalar(node.outputs[0], node)))
+        primals.append(TraceRow(f"v{k + 1}", formula, check_scalar(node.outputs[0], node)))
     result_name = names.get(run.result.slot)
     adjoints = adjoint_rows(nodes, names, run.result) if result_name else []
     return EvaluationTrace(tuple(primals), tuple(adjoints), tuple(names[slot] for slot in run.slots))
@@ -118,10 +118,10 @@ def by_depth(nodes: list[TapeNode]) -> list[TapeNode]:
     return sorted(nodes, key=lambda node: (depth[node], node.number))
 
 
-def adjoint_rows(nodes: list[TapeNode], names: dict[Any, str], result: Tensor) -> list[Row]:
+def adjoint_rows(nodes: list[TapeNode], names: dict[Any, str], result: Tensor) -> list[TraceRow]:
     """The reverse column: each line adds what one use of a variable gives to its adjoint."""
     adjoints: dict[Any, Tensor] = {result.slot: ones_like(result)}
-    rows = [Row(names[result.slot] + "'", "1", 1.0)]
+    rows = [TraceRow(names[result.slot] + "'", "1", 1.0)]
     with no_grad():
         for node in reversed(nodes):
             slot = node.slots[0]
@@ -135,7 +135,8 @@ def adjoint_rows(nodes: list[TapeNode], names: dict[Any, str], result: Tensor) -
                 gradient = gradient if isinstance(gradient, Tensor) else gradient()
                 name, before = names[x.slot] + "'", adjoints.get(x.slot)
                 adjoints[x.slot] = gradient if before is None else before + gradient
-                rows.append(Row(name, formula if before is None else joined(name, formula), float(adjoints[x.slot])))
+                rows.append(TraceRow(name, formula if before is None else joined(name, formula),
+                                     float(adjoints[x.slot])))
     return rows
 
 

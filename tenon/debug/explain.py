@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from tenon.capture.capture_cache import Reason, Record, argument_names
+from tenon.capture.capture_cache import CaptureRecord, Reason, argument_names
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import late_program
 from tenon.capture.effects import Effect
@@ -156,7 +156,7 @@ def _count(number: int, what: str) -> str:
 
 def _of_call(jitted: Jitted, args: tuple[Any, ...], keywords: dict[str, Any]) -> Explanation:
     """What one call would use."""
-    record: Record | None = None
+    record: CaptureRecord | None = None
     try:
         record, captured = jitted.look(*args, **keywords)
     except CaptureError as error:       # of fullgraph=True

@@ -14,7 +14,7 @@ from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import zeros_like
 from tenon.tensor import Tensor, asarray, tensor
-from tenon.transforms.differentiate import Nest
+from tenon.transforms.differentiate import LeafNest
 from tenon.transforms.gradients import vjp
 from tenon.types import complex128, float64
 
@@ -31,19 +31,19 @@ def gradcheck(f: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: float
     True
     """
     primals = in_float64(inputs)
-    inputs_nest = Nest.of(primals)
+    inputs_nest = LeafNest.of(primals)
     if not inputs_nest.tensors:
         raise ArgumentError("gradcheck: no input has floating elements")
     result, pullback = vjp(f, *primals)
-    outputs = Nest.of(result)
+    outputs = LeafNest.of(result)
     if not outputs.tensors:
         raise ArgumentError("gradcheck: the function returned nothing with floating elements")
 
     def values(tensors: Sequence[Tensor]) -> list[Array]:
         with no_grad():
-            return [y.numpy() for y in Nest.of(f(*inputs_nest.replace(tensors))).tensors]
+            return [y.numpy() for y in LeafNest.of(f(*inputs_nest.replace(tensors))).tensors]
     numeric = differences(values, inputs_nest.tensors, eps)
-    analytic = rows(lambda seeds: [x for x in Nest.of(pullback(outputs.fill(seeds))).leaves if x is not None],
+    analytic = rows(lambda seeds: [x for x in LeafNest.of(pullback(outputs.fill(seeds))).leaves if x is not None],
                     outputs.tensors, inputs_nest.tensors)
     compare(analytic, numeric, outputs.tensors, inputs_nest.tensors, atol, rtol)
     return True
@@ -57,18 +57,18 @@ def gradgradcheck(f: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: f
     True
     """
     primals = in_float64(inputs)
-    outputs = Nest.of(f(*primals))
+    outputs = LeafNest.of(f(*primals))
     rng = np.random.default_rng(0)
     seeds = [tensor(rng.standard_normal(y.shape).astype(y.dtype.numpy)) for y in outputs.tensors]
 
     def gradients(args: Any, seeds: Any) -> Any:
-        return [x for x in Nest.of(vjp(f, *args)[1](outputs.fill(seeds))).leaves if x is not None]
+        return [x for x in LeafNest.of(vjp(f, *args)[1](outputs.fill(seeds))).leaves if x is not None]
     return gradcheck(gradients, (primals, seeds), eps, atol, rtol)
 
 
 def in_float64(inputs: Any) -> tuple[Any, ...]:
     """The inputs with floating elements as float64 (complex ones as complex128)."""
-    nest = Nest.of(tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,))
+    nest = LeafNest.of(tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,))
     wide: tuple[Any, ...] = nest.replace(
         tensor(x.numpy(), dtype=complex128 if x.dtype.kind == "c" else float64) for x in nest.tensors)
     return wide

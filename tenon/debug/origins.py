@@ -47,7 +47,7 @@ class Origin(Location):
     number: int = -1
 
 
-def captured_with_origins(jitted: Jitted, captured: Captured, args: Any, keywords: Any) -> tuple[Captured, Names]:
+def captured_with_origins(jitted: Jitted, captured: Captured, args: Any, keywords: Any) -> tuple[Captured, ModuleNames]:
     """The same capture with an `Origin` at each node, and the names of what it met; `captured` itself where the
     function is no longer the same.
 
@@ -58,7 +58,7 @@ def captured_with_origins(jitted: Jitted, captured: Captured, args: Any, keyword
     places = () if further is None else (*further.tensors, *(place for place, _ in further.numbers))
     types = captured.types[:len(captured.types) - (0 if further is None else len(further.scalars))]
     again = Attempt(jitted.function, jitted.__name__, jitted.converting, leaves, structure, types, places)
-    names = Names()
+    names = ModuleNames()
     with _told_origins(names):
         try:
             found = again.capture()
@@ -112,7 +112,7 @@ def _attribute(value: Any, place: Callable[[Node], Location]) -> Any:
     return value
 
 
-class Names:
+class ModuleNames:
     """What modules and tensors are called in the outermost modules and optimizers that a capture met."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ class Names:
 # ---------------------------------------------------------------- while a node is recorded
 
 @contextmanager
-def _told_origins(names: Names) -> Iterator[None]:
+def _told_origins(names: ModuleNames) -> Iterator[None]:
     """A block in which each node that is recorded gets an `Origin`."""
     def hear(event: Event) -> None:
         node = event.fields.get("node")
@@ -160,7 +160,7 @@ def _told_origins(names: Names) -> Iterator[None]:
         stop()
 
 
-def _origin(node: Node, names: Names) -> Location | None:
+def _origin(node: Node, names: ModuleNames) -> Location | None:
     if isinstance(node.loc, Origin):       # of the node that it is copied from
         return node.loc
     frames = list(_frames())
@@ -202,7 +202,7 @@ def _differentiated(frames: list[FrameType]) -> Origin | None:
     return None
 
 
-def _scope(frames: list[FrameType], names: Names) -> tuple[str, str, str]:
+def _scope(frames: list[FrameType], names: ModuleNames) -> tuple[str, str, str]:
     """(module path, class of the innermost module, phase) of these frames, outermost first."""
     path: list[str] = []
     inner: Module | None = None

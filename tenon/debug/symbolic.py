@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.autodiff import open_composites
-from tenon.capture.result_leaves import FromGraph, FromOutside, Nest, OneOf
+from tenon.capture.result_leaves import FromGraph, FromOutside, OneOf, ResultNest
 from tenon.capture.trace import Argument, Held, Source
 from tenon.errors import ArgumentError, GradientError
 from tenon.graph.build import trace
@@ -94,7 +94,7 @@ def expression(f: Callable[..., Any]) -> Expression:
     return returned(captured.output, symbols, results)
 
 
-def returned(nest: Nest, symbols: Sequence[Expression], results: Sequence[Expression]) -> Expression:
+def returned(nest: ResultNest, symbols: Sequence[Expression], results: Sequence[Expression]) -> Expression:
     """What a captured function returns."""
     match nest.leaves:
         case (FromGraph() as leaf,):

@@ -13,7 +13,7 @@ import numpy as np
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants
 from tenon.capture.pytree import unfold
-from tenon.debug.origins import Names, captured_with_origins, number_of, numbered
+from tenon.debug.origins import ModuleNames, captured_with_origins, number_of, numbered
 from tenon.graph.interpret import bind_sizes
 from tenon.graph.ir import Graph, Node
 from tenon.graph.size_stages import is_sized_by_data
@@ -30,7 +30,7 @@ class Twin:
 
     captured: Captured
     graph: Graph
-    names: Names
+    names: ModuleNames
     sizes: Mapping[str, int]
 
     @property

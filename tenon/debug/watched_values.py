@@ -78,7 +78,7 @@ class WatchedValue:
 
 
 @dataclass(frozen=True, repr=False)
-class Branch:
+class TakenBranch:
     """A branch that a call took, or a loop that it left: `taken` is the condition or index, or how many turns."""
 
     where: Location | None
@@ -90,7 +90,7 @@ class Branch:
 
 
 @dataclass(eq=False)
-class Call:
+class WatchedCall:
     """What one call was given, and what its program stored."""
 
     captured: Captured
@@ -106,7 +106,7 @@ class Watched:
 
     def __init__(self, jitted: Jitted, patterns: Sequence[str], line: str | None, keep: int):
         self.jitted, self.patterns, self.line, self.keep = jitted, tuple(patterns), line, keep
-        self.calls: list[Call] = []
+        self.calls: list[WatchedCall] = []
         self.summaries: dict[str, Summary] = {}
 
     # ------------------------------------------------------------ asking
@@ -134,9 +134,9 @@ class Watched:
         return list(self._of_values(call, named))
 
     @property
-    def branches(self) -> list[Branch]:
+    def branches(self) -> list[TakenBranch]:
         """The branches taken and the turns of loops, in the order in which the last call came to them."""
-        call, found = self._call(), list[Branch]()
+        call, found = self._call(), list[TakenBranch]()
         turns: dict[Node, int] = {}
         firsts = {node.attrs["body"].nodes[0]: node for node in all_nodes(call.captured.graph)
                   if node.op.name in ("while_loop", "scan") and node.attrs["body"].nodes}
@@ -146,9 +146,9 @@ class Watched:
                 turns[firsts[node]] = turns.get(firsts[node], 0) + 1
             if node.op.name in ("cond", "switch"):
                 taken = bool(given[0]) if node.op.name == "cond" else int(given[0])
-                found.append(Branch(node.loc, "if" if node.op.name == "cond" else "switch", taken))
+                found.append(TakenBranch(node.loc, "if" if node.op.name == "cond" else "switch", taken))
             elif node.op.name in ("while_loop", "scan"):
-                found.append(Branch(node.loc, "loop", turns.pop(node, 0)))
+                found.append(TakenBranch(node.loc, "loop", turns.pop(node, 0)))
         with witnessed(see):
             interpret(_quiet(call.captured.graph, {x for n in call.captured.graph.nodes for x in n.outputs}),
                       call.arrays)
@@ -158,7 +158,7 @@ class Watched:
         found = [x for pattern in self.patterns for x in self.all(pattern)] + (self.lines() if self.line else [])
         return "\n".join(map(repr, found)) or f"nothing of {self.jitted.__name__} is watched"
 
-    def _call(self) -> Call:
+    def _call(self) -> WatchedCall:
         if self.calls:
             return self.calls[-1]
         reasons = [str(r.eager or r.full) for r in self.jitted.records.values() if r.eager or r.full]
@@ -169,7 +169,7 @@ class Watched:
 
     # ------------------------------------------------------------ finding values
 
-    def _of_values(self, call: Call, chosen: Sequence[Named]) -> Iterator[WatchedValue]:
+    def _of_values(self, call: WatchedCall, chosen: Sequence[Named]) -> Iterator[WatchedValue]:
         derived = call.captured.derived
         wanted = {x.value for x in chosen} | {derived[x.value] for x in chosen if x.value in derived}
         made = _values(call.captured.graph, wanted, call.arrays)
@@ -182,7 +182,7 @@ class Watched:
             grad = made.get(derived[x.value], [None])[-1] if x.value in derived else outside.get(x.value)
             yield WatchedValue(x.full, loc, tuple(kept or turns), KEPT if kept else COMPUTED, grad)
 
-    def _gradients_outside(self, call: Call, values: Sequence[Value]) -> dict[Value, Array]:
+    def _gradients_outside(self, call: WatchedCall, values: Sequence[Value]) -> dict[Value, Array]:
         """The gradients of values where `backward()` was called outside of the function."""
         if not call.gradients or not values:
             return {}
@@ -192,7 +192,7 @@ class Watched:
         found = interpret(graph, [*call.arrays, *seeds])
         return dict(zip(values, found, strict=True))
 
-    def _of_tensors(self, call: Call, pattern: str) -> Iterator[WatchedValue]:
+    def _of_tensors(self, call: WatchedCall, pattern: str) -> Iterator[WatchedValue]:
         """Parameters, buffers, optimizer state and arguments."""
         gradients = {id(source): position for source, position in call.captured.gradients}
         for k, name in call.names.tensors.items():
@@ -295,9 +295,9 @@ class _Keeper:
         self.watched, self.summaries, self.keeps = watched, summaries, False
         self.names: dict[Captured, Names] = {}
         self.places: dict[Any, list[Named]] = {}
-        self.call: Call | None = None
+        self.call: WatchedCall | None = None
 
-    def begin(self, captured: Captured, leaves: Sequence[Any]) -> Call:
+    def begin(self, captured: Captured, leaves: Sequence[Any]) -> WatchedCall:
         """A call is about to run."""
         if captured not in self.names:
             self.names[captured] = names = Names(self.watched.jitted, captured)
@@ -305,12 +305,12 @@ class _Keeper:
             for named in names.values:
                 if any(_fits(named, p) for p in self.watched.patterns) and (key := _place_of(named.value)) is not None:
                     self.places.setdefault(key, []).append(named)
-        self.call = Call(captured, self.names[captured], [] if self.summaries else _given(captured, leaves))
+        self.call = WatchedCall(captured, self.names[captured], [] if self.summaries else _given(captured, leaves))
         if self.summaries:
             self.watched.summaries = {}
         return self.call
 
-    def end(self, call: Call, leaves: Sequence[Any]) -> None:
+    def end(self, call: WatchedCall, leaves: Sequence[Any]) -> None:
         """The call is over, and has done what it does."""
         if not self.summaries:
             call.after = [np.asarray(x.own.payload) for x in call.captured.inputs.holders(leaves)]

@@ -51,7 +51,7 @@ def release(tape: Sequence[Any], one: Callable[[Any], None]) -> None:
         one(node)
 
 
-class Ways:
+class BackwardEngine:
     """How a tape is gone through: in Python, or by machine code (`native.py`), which calls it for what is not usual."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Ways:
         self.release: Callable[..., None] = release
 
 
-ways = Ways()
+ways = BackwardEngine()
 
 
 class Sums(dict[Any, Any]):

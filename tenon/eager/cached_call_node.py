@@ -13,7 +13,7 @@ import numpy as np
 from tenon.autodiff import backward
 from tenon.eager.grad_mode import recording, recording_is
 from tenon.eager.split_backward import Derived
-from tenon.eager.tape import Fork, TapeNode, fork, saved_as
+from tenon.eager.tape import TapeFork, TapeNode, fork, saved_as
 from tenon.graph.op import Op, current
 from tenon.records import dataclass
 from tenon.tensor import Tensor, fresh
@@ -21,7 +21,7 @@ from tenon.tensor_state import recorder
 
 
 @dataclass(eq=False, slots=True)
-class Rule:
+class CachedRule:
     """What recorded calls that are equal have in common; on the tape of a call of several operators, the operator."""
 
     name: str
@@ -61,7 +61,7 @@ class CallNode(TapeNode):
 
     __slots__ = ("arrays", "kept", "rule")
 
-    def __init__(self, rule: Rule, inputs: tuple[Any, ...], payloads: tuple[Any, ...], arrays: tuple[Any, ...],
+    def __init__(self, rule: CachedRule, inputs: tuple[Any, ...], payloads: tuple[Any, ...], arrays: tuple[Any, ...],
                  kept: tuple[Any, ...]):
         if rule.op is None:
             TapeNode.__init__(self, rule, inputs, {"kept": kept}, payloads)
@@ -89,7 +89,7 @@ class CallNode(TapeNode):
         return [(inputs[k], array) for k, array in zip(self.rule.wanted, found, strict=True)]
 
 
-def _replayed(rule: Rule, seeds: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor | None]:
+def _replayed(rule: CachedRule, seeds: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor | None]:
     """The gradients as the operators of the call make them, one by one, on a tape of its own."""
     forks = [fork(x) if x.requires_grad else x for x in inputs]
     own = {x.node for x in forks if x.node is not None}
@@ -98,7 +98,7 @@ def _replayed(rule: Rule, seeds: Sequence[Tensor], inputs: Sequence[Tensor]) -> 
             out = rule.again(forks)
     finally:
         for node in own:
-            if isinstance(node, Fork):
+            if isinstance(node, TapeFork):
                 node.active = False
     results = [x for x in (out if isinstance(out, (tuple, list)) else [out]) if not any(x is y for y in forks)]
     gradients: dict[Any, Any] = {}

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tenon.autocast import autocasting
-from tenon.eager.cached_call_node import CallNode, Rule
+from tenon.eager.cached_call_node import CachedRule, CallNode
 from tenon.eager.errstate import quiet
 from tenon.eager.grad_mode import recording
 from tenon.eager.record_call import Remembered, remember
@@ -37,7 +37,7 @@ TIMES = {True: 3, False: 2}     # the call that is recorded: of an operator, whi
 _calls: dict[tuple[Any, ...], Remembered | int] = {}      # how often it was seen; 0: has to be made in full
 
 
-class Ready:
+class ReadyCall:
     """What machine code needs of a call: of one tensor, a new one, or of several of which none has a gradient."""
 
     __slots__ = ("attrs", "called", "function", "held", "kind", "places", "quiet", "rule", "several")
@@ -56,7 +56,7 @@ class ReadyCalls:
     """The calls that machine code makes (`native.py`), by what it knows them by."""
 
     def __init__(self) -> None:
-        self.known: dict[bytes, Ready] = {}
+        self.known: dict[bytes, ReadyCall] = {}
         self.key: Callable[[Any, Any, Any], bytes | None] | None = None     # where there is machine code
         self.count: Callable[[], None] | None = None            # where somebody counts the calls in Python
 
@@ -69,7 +69,7 @@ class ReadyCalls:
         if self.key is not None and usual and (key := self.key(call[0], args, keywords)) is not None:
             if len(self.known) >= MOST_CALLS:
                 self.known.clear()
-            self.known[key] = Ready(known, call, tensors)
+            self.known[key] = ReadyCall(known, call, tensors)
 
 
 ready_calls = ReadyCalls()
@@ -112,7 +112,7 @@ def _plain(known: Remembered, row: tuple[Any, ...], tensors: list[Tensor]) -> li
     return [fresh(a) if k is None else tensors[k] for a, k in zip(row, known.given, strict=True)]
 
 
-def _recorded(known: Remembered, rule: Rule, row: tuple[Any, ...], tensors: list[Tensor],
+def _recorded(known: Remembered, rule: CachedRule, row: tuple[Any, ...], tensors: list[Tensor],
               arrays: list[Any]) -> list[Tensor]:
     """The results of a call, its node on the tape."""
     count = len(known.given)

@@ -25,7 +25,7 @@ from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.interpret import as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal
 from tenon.graph.kernels import KERNELS, kernel_for
-from tenon.graph.op import Op, call_by, set_default_interpreter
+from tenon.graph.op import Op, set_call_cache, set_default_interpreter
 from tenon.locks import unforked
 from tenon.ops import shape as shape_ops
 from tenon.ops.loops import while_gradient
@@ -96,7 +96,7 @@ class TensorInterpreter:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class CallPlan:
     """All that calls with the same types and attributes have in common."""
 
     run: Callable[..., Any]                 # arrays -> what the reference returns
@@ -120,7 +120,7 @@ class Eager(TensorInterpreter):
     """
 
     def __init__(self) -> None:
-        self._plans: dict[tuple[Any, ...] | None, Plan | None] = {}
+        self._plans: dict[tuple[Any, ...] | None, CallPlan | None] = {}
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The output tensors of `op`."""
@@ -212,7 +212,7 @@ def _key(op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], arrays: list
     return tuple(key)
 
 
-def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) -> Plan | None:
+def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) -> CallPlan | None:
     """The plan for calls like this one, which went well; None where every call is to be made in full."""
     composite = op.expand is not None
     whole = not composite or (op.vjp is not None if record else op.is_own)
@@ -233,7 +233,7 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     if run is None and not record:
         return None
     run = run or partial(_run_reference, op, canonical, outputs)
-    return Plan(run, canonical, outputs, () if None not in given else tuple(dtypes), len(outputs) > 1,
+    return CallPlan(run, canonical, outputs, () if None not in given else tuple(dtypes), len(outputs) > 1,
                 outputs[0].dtype.numpy)
 
 
@@ -303,5 +303,5 @@ def program_of(graph: Graph) -> Executable:
 
 eager = Eager()
 give_quick_calls()
-call_by(remembered_call)
+set_call_cache(remembered_call)
 set_default_interpreter(eager)

@@ -18,7 +18,7 @@ from tenon.records import dataclass
 from tenon.types import TensorType
 
 if TYPE_CHECKING:
-    from tenon.cpython.eager.eager_library import Machine
+    from tenon.cpython.eager.eager_library import EagerLibrary
 
 Step = tuple[Callable[..., Any], Sequence[tuple[str, Any]], tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
 MOST_ELEMENTS = 1 << 14
@@ -29,7 +29,7 @@ CHOSEN = frozenset((4, 8))          # bytes of an element that is chosen
 class Fuser:
     """What steps are made one with: machine code, and the loops of ufuncs by the element type of what they read."""
 
-    machine: Machine
+    machine: EagerLibrary
     loops: Mapping[tuple[Any, np.dtype[Any]], tuple[tuple[int, int], np.dtype[Any]]]
 
     def fused(self, steps: Sequence[Step], types: Sequence[TensorType], results: set[int],

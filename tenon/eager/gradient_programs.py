@@ -11,7 +11,7 @@ from tenon.eager.vjp_cache import Formula, elementwise
 from tenon.graph.op import Op
 
 if TYPE_CHECKING:
-    from tenon.cpython.eager.gradient_interpreter import Program
+    from tenon.cpython.eager.gradient_interpreter import GradientProgram
 
 MOST = 16               # programs of an operator: one for each number that it is called with
 
@@ -21,7 +21,7 @@ class Programs:
 
     def __init__(self) -> None:
         self.words: dict[Op, np.ndarray] = {}
-        self._found: dict[Op, list[Program]] = {}
+        self._found: dict[Op, list[GradientProgram]] = {}
 
     def follow(self) -> None:
         """Take note of every rule that is asked for from now on."""

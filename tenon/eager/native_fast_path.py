@@ -18,8 +18,8 @@ from tenon.autocast import narrowing
 from tenon.config import config
 from tenon.cpython import object_layout
 from tenon.eager.backward_arrays import ways
-from tenon.eager.cached_call_node import CallNode, Rule
-from tenon.eager.call_cache import Ready, ready_calls, remembered_call
+from tenon.eager.cached_call_node import CachedRule, CallNode
+from tenon.eager.call_cache import ReadyCall, ready_calls, remembered_call
 from tenon.eager.errstate import quiet
 from tenon.eager.fuse_steps import Fuser
 from tenon.eager.grad_mode import recording_variable
@@ -29,7 +29,7 @@ from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
 from tenon.errors import OF_NUMPY
 from tenon.gc_control import COLLECTOR
 from tenon.graph.kernels import KERNELS
-from tenon.graph.op import Op, call_by, current, innermost
+from tenon.graph.op import Op, current, innermost, set_call_cache
 from tenon.graph.operators import install
 from tenon.locks import unforked
 from tenon.ops.methods import called_methods, reflected_methods, short_methods
@@ -38,8 +38,8 @@ from tenon.tensor_state import TensorState, recorder
 from tenon.types import DType
 
 if TYPE_CHECKING:
-    from tenon.cpython.eager.eager_library import Machine
-    from tenon.cpython.eager.elementwise_calls import Row
+    from tenon.cpython.eager.eager_library import EagerLibrary
+    from tenon.cpython.eager.elementwise_calls import LoopRow
 
 _OP_CALL, _METHODS = Op.__call__, called_methods()
 FEW = 5000              # calls, after which it is worth while
@@ -53,11 +53,11 @@ MOVED = *TYPES, *WHOLE, np.dtype(np.int32)
 SLOTS: tuple[tuple[type, tuple[str, ...]], ...] = (     # as `Offsets` has them
     (Tensor, ("own",)), (Saved, ("leaf",)), (TensorState, ("payload", "requires_grad", "grad", "node", "index")),
     (TapeNode, ("attrs", "inputs", "number", "op", "payloads", "root")), (CallNode, ("rule", "arrays", "kept")),
-    (Op, ("quick", "arity")), (Rule, ("late", "wanted")),
-    (Ready, ("function", "quiet", "several", "kind", "rule", "called", "places", "attrs")))
+    (Op, ("quick", "arity")), (CachedRule, ("late", "wanted")),
+    (ReadyCall, ("function", "quiet", "several", "kind", "rule", "called", "places", "attrs")))
 
 
-class Short:
+class FastPath:
     """An operator's short way in Python, and what machine code needs for the same."""
 
     __slots__ = ("call", "find", "op", "results", "ufunc")
@@ -67,19 +67,19 @@ class Short:
         self.op, self.ufunc, self.call = op, ufunc, call
         self.results, self.find = results, find     # element types by that of the inputs; numbers beside a tensor
 
-    def rows(self, machine: Machine) -> Iterator[Row]:
+    def rows(self, machine: EagerLibrary) -> Iterator[LoopRow]:
         """How it is computed, for the element types whose loop is found."""
-        from tenon.cpython.eager.elementwise_calls import Row  # local: LLVM is slow to load, and not always needed
+        from tenon.cpython.eager.elementwise_calls import LoopRow  # local: LLVM is slow to load, and not always needed
         from tenon.cpython.eager.ufunc_loops import inner_loop  # local: as above
 
         for dtype in (*TYPES, *(WHOLE if self.ufunc in ON_WHOLE else ())):
             result = self.results[dtype]
             loop = result and inner_loop(self.ufunc, dtype.char * self.ufunc.nin + result.char)
             if loop:
-                yield Row(dtype, machine.beside(self.ufunc, dtype, loop), result, self.ufunc not in CHOOSING)
+                yield LoopRow(dtype, machine.beside(self.ufunc, dtype, loop), result, self.ufunc not in CHOOSING)
 
 
-def give(shorts: Sequence[Short], product: Short) -> None:
+def give(shorts: Sequence[FastPath], product: FastPath) -> None:
     """Let operators go the short way, and `x @ y`: in Python, and natively when many calls were made."""
     left, once = iter(range(FEW)), iter((True,))      # functions that somebody holds go on to ask
 
@@ -99,7 +99,7 @@ def give(shorts: Sequence[Short], product: Short) -> None:
     ready_calls.count = count
 
 
-def _begin(shorts: Sequence[Short], product: Short) -> None:
+def _begin(shorts: Sequence[FastPath], product: FastPath) -> None:
     """Let another thread make machine code; none where the system has no more threads, or Python is about to end."""
     def work() -> None:
         with COLLECTOR:     # a finalizer that compiles would wait for what is locked here
@@ -114,18 +114,18 @@ def _nothing_watches() -> bool:
     return current() is None and recorder.get() is None
 
 
-def give_python(shorts: Sequence[Short], product: Short,
+def give_python(shorts: Sequence[FastPath], product: FastPath,
                 around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda call: call) -> None:
     """Let operators, and Python's, be functions in Python."""
     for short in shorts:
         short.op.quick = around(short.call)
     install({name: op.quick for name, op in short_methods().items() if op.quick is not None}
             | {"__matmul__": around(product.call)} | {name: method for name, (_, method) in _METHODS.items()})
-    call_by(remembered_call)
+    set_call_cache(remembered_call)
     ready_calls.key = ready_calls.count = None
 
 
-def give_native(shorts: Sequence[Short], product: Short) -> None:
+def give_native(shorts: Sequence[FastPath], product: FastPath) -> None:
     """Let operators, and Python's, be builtins, where there is a loop for them; as they are where there is no code."""
     with unforked:
         import tenon.cpython.eager.eager_library  # noqa: F401  # local: as above
@@ -147,21 +147,21 @@ def give_native(shorts: Sequence[Short], product: Short) -> None:
         install({name: machine.called(name, target, method, isinstance(target, Op))
                  for name, (target, method) in _METHODS.items()})
         ready_calls.key = machine.function("key")
-        call_by(machine.function("again"))
+        set_call_cache(machine.function("again"))
         if Op.__call__ is _OP_CALL:             # and not what somebody put in its place
             Op.__call__ = machine.op_call(Op)   # type: ignore[method-assign]
         programs.follow()
         ways.above, ways.down, ways.release = map(machine.function, ("above", "down", "release"))
 
 
-def _loops(shorts: Sequence[Short], machine: Machine) -> Iterator[tuple[Any, Any]]:
+def _loops(shorts: Sequence[FastPath], machine: EagerLibrary) -> Iterator[tuple[Any, Any]]:
     """(ufunc, element type of what it reads), and its loop and the type of what that writes."""
     for short in shorts:
         for row in short.rows(machine):
             yield (short.ufunc, row.dtype), (row.loop, row.result)
 
 
-def _on_axes(machine: Machine) -> Iterator[tuple[Any, Any]]:
+def _on_axes(machine: EagerLibrary) -> Iterator[tuple[Any, Any]]:
     """`reduce` of ufuncs, and its machine code for the types where that has been seen to give the same."""
     from tenon.cpython.eager.reductions import Total  # local: as above
     from tenon.cpython.eager.ufunc_loops import inner_loop  # local: as above
@@ -187,21 +187,23 @@ def _reduces_alike(call: Callable[..., Any], ufunc: np.ufunc, dtype: np.dtype[An
 
 
 @cache
-def _machine() -> Machine:
-    from tenon.cpython.eager.eager_library import Machine  # local: as above
-    from tenon.cpython.eager.tensor_objects import Offsets, Place  # local: as above
+def _machine() -> EagerLibrary:
+    from tenon.cpython.eager.eager_library import EagerLibrary  # local: as above
+    from tenon.cpython.eager.tensor_objects import Offsets, SharedObject  # local: as above
     from tenon.cpython.eager.ufunc_loops import new_array  # local: as above
 
     offsets = Offsets(*[object_layout.slot_offset(kind, name) for kind, names in SLOTS for name in names])
-    return Machine(offsets, {
-        Place.ARRAY: np.ndarray, Place.TENSOR: Tensor, Place.SAVED: Saved, Place.STATE: TensorState,
-        Place.NODE: TapeNode, Place.CALL_NODE: CallNode, Place.FLOAT: float, Place.INT: int, Place.BOOL: bool,
-        Place.STRING: str, Place.TUPLE: tuple, Place.LIST: list, Place.DICT: dict, Place.SLICE: slice,
-        Place.NONE_TYPE: type(None), Place.ELLIPSIS_TYPE: type(Ellipsis), Place.ELEMENT_TYPE: DType,
-        Place.BUILTIN: type(len), Place.NONE: None,
-        Place.TRUE: True, Place.FALSE: False, Place.ZERO: 0, Place.ONE: 1, Place.TWO: 2, Place.NO_ATTRS: NO_ATTRS,
-        Place.INTERPRETER: innermost, Place.RECORDING: recording_variable, Place.KERNELS: KERNELS,
-        Place.NUMBERS: NUMBERS, Place.NEW_ARRAY: new_array(), Place.CALL: _OP_CALL,
-        Place.NARROW: narrowing, Place.EMPTY: (), Place.PROGRAMS: programs.words, Place.KNOWN_CALLS: ready_calls.known,
-        Place.REMEMBERED_CALL: remembered_call, Place.QUIET: quiet, Place.RUN: "run", Place.KEPT: "kept",
-        Place.OF_NUMPY: OF_NUMPY})
+    return EagerLibrary(offsets, {
+        SharedObject.ARRAY: np.ndarray, SharedObject.TENSOR: Tensor, SharedObject.SAVED: Saved,
+        SharedObject.STATE: TensorState, SharedObject.NODE: TapeNode, SharedObject.CALL_NODE: CallNode,
+        SharedObject.FLOAT: float, SharedObject.INT: int, SharedObject.BOOL: bool, SharedObject.STRING: str,
+        SharedObject.TUPLE: tuple, SharedObject.LIST: list, SharedObject.DICT: dict, SharedObject.SLICE: slice,
+        SharedObject.NONE_TYPE: type(None), SharedObject.ELLIPSIS_TYPE: type(Ellipsis),
+        SharedObject.ELEMENT_TYPE: DType, SharedObject.BUILTIN: type(len), SharedObject.NONE: None,
+        SharedObject.TRUE: True, SharedObject.FALSE: False, SharedObject.ZERO: 0, SharedObject.ONE: 1,
+        SharedObject.TWO: 2, SharedObject.NO_ATTRS: NO_ATTRS, SharedObject.INTERPRETER: innermost,
+        SharedObject.RECORDING: recording_variable, SharedObject.KERNELS: KERNELS, SharedObject.NUMBERS: NUMBERS,
+        SharedObject.NEW_ARRAY: new_array(), SharedObject.CALL: _OP_CALL, SharedObject.NARROW: narrowing,
+        SharedObject.EMPTY: (), SharedObject.PROGRAMS: programs.words, SharedObject.KNOWN_CALLS: ready_calls.known,
+        SharedObject.REMEMBERED_CALL: remembered_call, SharedObject.QUIET: quiet, SharedObject.RUN: "run",
+        SharedObject.KEPT: "kept", SharedObject.OF_NUMPY: OF_NUMPY})

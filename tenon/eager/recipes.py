@@ -23,7 +23,7 @@ from tenon.eager.errstate import quiet
 from tenon.eager.fuse_steps import Fuser
 from tenon.eager.specialized_calls import prepared
 from tenon.eager.tier_up import warming
-from tenon.eager.trace_reference import Steps, steps_of
+from tenon.eager.trace_reference import ReferenceSteps, steps_of
 from tenon.graph.build import expansion, types_of
 from tenon.graph.interpret import NARROW, as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal, Node, Value
@@ -46,7 +46,7 @@ _recipes: WeakValueDictionary[int, Recipe] = WeakValueDictionary()      # by ide
 class Recipe:
     """The steps; `run` may be called by several threads at once."""
 
-    def __init__(self, writer: _Writer, results: Sequence[int], name: str):
+    def __init__(self, writer: _RecipeWriter, results: Sequence[int], name: str):
         self.programs = writer.programs         # whether some steps are machine code
         self.steps = _with_deaths(writer, set(results))
         self.several = len(results) != 1
@@ -91,7 +91,8 @@ class Recipe:
 class _Unfused:
     """Steps that machine code makes as one, where an array does not lie as is usual: written when they are called."""
 
-    def __init__(self, writer: _Writer, name: str, steps: Sequence[Step], given: Sequence[int], outs: Sequence[int]):
+    def __init__(self, writer: _RecipeWriter, name: str, steps: Sequence[Step], given: Sequence[int],
+                 outs: Sequence[int]):
         self.fixed = writer, steps, outs, name, given
         self.function: Callable[..., Any] | None = None
 
@@ -101,7 +102,7 @@ class _Unfused:
         return self.function(*arrays)
 
 
-def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], name: str,
+def _as_python(writer: _RecipeWriter, steps: Sequence[Step], results: Sequence[int], name: str,
                params: Sequence[int] | None = None, mark: str = "") -> Callable[..., Any]:
     """The steps as one Python function, a line each: names take less time than places in a list."""
     params = range(writer.params) if params is None else params
@@ -154,7 +155,7 @@ class CannotWrite(Exception):
 
 def recipe_of(graph: Graph) -> Recipe | None:
     """The recipe of a graph of known sizes; None where it has none."""
-    writer = _Writer()
+    writer = _RecipeWriter()
     try:
         places = {p: writer.place(p.type) for p in graph.params}
         writer.params = len(places)
@@ -164,7 +165,7 @@ def recipe_of(graph: Graph) -> Recipe | None:
         return None
 
 
-class _Writer:
+class _RecipeWriter:
     """Steps and the places of their values, as a graph is gone through."""
 
     def __init__(self) -> None:
@@ -254,7 +255,7 @@ class _Writer:
         self.steps.append((function, attrs, tuple(given), tuple(outs)))
         return outs
 
-    def _stepped(self, steps: Steps, given: Sequence[int]) -> int:
+    def _stepped(self, steps: ReferenceSteps, given: Sequence[int]) -> int:
         """The place of what steps give; the results of ufuncs are new memory."""
         places = list(given)
         for row in steps.rows:
@@ -296,14 +297,14 @@ def _evaluated(node: Node, missing: Sequence[bool], types: Sequence[TensorType],
     return out if len(out) > 1 else out[0]
 
 
-def _fills_large(writer: _Writer, places: Sequence[int], outs: Sequence[int]) -> bool:
+def _fills_large(writer: _RecipeWriter, places: Sequence[int], outs: Sequence[int]) -> bool:
     """Whether a ufunc fills so much memory that it should be some that was used before."""
     type = writer.types[outs[0]]
     return outs[0] in writer.fresh and int(type.size) * type.dtype.itemsize >= LARGE_MEMORY \
         and all(writer.types[k].dtype is type.dtype for k in places)
 
 
-def _with_deaths(writer: _Writer, results: set[int]) -> list[Step]:
+def _with_deaths(writer: _RecipeWriter, results: set[int]) -> list[Step]:
     """The steps, each with the place that it may write over and with those that nobody reads after it."""
     last = {k: n for n, (_, _, places, _) in enumerate(writer.steps) for k in places}
     seen = {k for _, _, places, outs in writer.steps if outs[0] not in writer.fresh for k in places}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import repeat
 from typing import Any
 
-from tenon.eager.cached_call_node import Rule
+from tenon.eager.cached_call_node import CachedRule
 from tenon.eager.recipes import Recipe, recipe_of
 from tenon.eager.split_backward import derive
 from tenon.graph.build import Builder
@@ -29,7 +29,7 @@ class Remembered:
     given: tuple[int | None, ...]       # the tensor that a result is, where it is one of those given
     kind: type | None                   # of the sequence of results; None for one tensor
     simple: bool                        # one tensor, a new one; with a gradient, where there is a rule
-    rule: Rule | None                   # what the tape holds
+    rule: CachedRule | None                   # what the tape holds
 
 
 def remember(target: Any, full: Full, args: tuple[Any, ...], keywords: Mapping[str, Any], tensors: list[Tensor],
@@ -62,11 +62,12 @@ def remember(target: Any, full: Full, args: tuple[Any, ...], keywords: Mapping[s
         return full(_with(blank[0], rest), dict(_with(blank[1], rest)))
     op, inputs, attrs = _one_operator(graph)
     wanted = tuple(k if op is None else inputs.index(k) for k in derived.inputs)
-    rule = Rule(graph.name, derived, derived.late.function, op, inputs, attrs, wanted, ends, again)
+    rule = CachedRule(graph.name, derived, derived.late.function, op, inputs, attrs, wanted, ends, again)
     return _made(derived.forward, given, kind, rule)
 
 
-def _made(recipe: Recipe, given: tuple[int | None, ...], kind: type | None, rule: Rule | None = None) -> Remembered:
+def _made(recipe: Recipe, given: tuple[int | None, ...], kind: type | None,
+          rule: CachedRule | None = None) -> Remembered:
     simple = kind is None and given == (None,)
     return Remembered(recipe, None if recipe.programs else recipe.function, recipe.several, given, kind, simple, rule)
 

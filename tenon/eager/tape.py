@@ -163,7 +163,7 @@ RELEASED.release()
 
 # ---------------------------------------------------------------- who still wants a gradient
 
-class Fork(TapeNode):
+class TapeFork(TapeNode):
     """Where a tensor gets a place of its own on the tape, so that gradients are accumulated there and not in it."""
 
     __slots__ = ("active",)
@@ -180,7 +180,7 @@ def fork(x: Tensor) -> Tensor:
     """
     capture = recorder.get()
     payload = x.payload if capture is None else capture.forked(x.payload)
-    return linked(payload, Fork(x, payload), 0)
+    return linked(payload, TapeFork(x, payload), 0)
 
 
 def carries(x: Tensor) -> bool:
@@ -201,9 +201,9 @@ def _root(start: TapeNode) -> Any:
         node: TapeNode | None = pending.pop()
         assert node is not None
         known = node.root
-        if known is not None and (known is not DEAD) and not (isinstance(known, Fork) and not known.active):
+        if known is not None and (known is not DEAD) and not (isinstance(known, TapeFork) and not known.active):
             root = known
-        elif (isinstance(node, Fork) and node.active) or getattr(node.op, "is_edge", False):
+        elif (isinstance(node, TapeFork) and node.active) or getattr(node.op, "is_edge", False):
             root = node
         elif known is not DEAD:
             for x in node.inputs:

@@ -45,7 +45,7 @@ TRIALS = 5          # calls of machine code that may be slower before the refere
 
 
 def warming(op: Op, types: Sequence[TensorType | None], outputs: Sequence[TensorType],
-            attrs: Mapping[str, Any]) -> Warming | None:
+            attrs: Mapping[str, Any]) -> TieredCall | None:
     """What computes the operator on arrays of these types; None where the reference is as good."""
     plain = all(t is not None and t.dtype.kind in "buif" for t in types)
     exact = EXACT_WHERE[op](attrs) if op in EXACT_WHERE else op in EXACT
@@ -56,10 +56,10 @@ def warming(op: Op, types: Sequence[TensorType | None], outputs: Sequence[Tensor
     if (WORK[op](types, outputs) if op in WORK else most) <= FEW:
         return None
     function, more = prepared(op, types, attrs) or (partial(op.ref, **attrs), ())
-    return None if more else Warming(function, lambda: program_of_call(op, types, attrs))
+    return None if more else TieredCall(function, lambda: program_of_call(op, types, attrs))
 
 
-class Warming:
+class TieredCall:
     """The reference, until it has taken long enough; then machine code, if that is faster."""
 
     def __init__(self, reference: Callable[..., Any], make: Callable[[], Runs]):

@@ -26,7 +26,7 @@ ASKED = frozenset((np.iscomplexobj, np.ndim, np.shape, np.size))     # functions
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class ReferenceStep:
     """A call of NumPy's: on values, which are counted, and constants; and what stands behind them, with its names."""
 
     function: Callable[..., Any]
@@ -36,10 +36,10 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class ReferenceSteps:
     """The calls in a row.  Values are the inputs, and then what each call gives; one of them is the result."""
 
-    rows: tuple[Step, ...]
+    rows: tuple[ReferenceStep, ...]
     result: int
     type: TensorType                    # of the result
 
@@ -53,27 +53,29 @@ class Steps:
         return values[self.result]
 
 
-def steps_of(ref: Callable[..., Any], types: Sequence[TensorType | None], attrs: Mapping[str, Any]) -> Steps | None:
+def steps_of(ref: Callable[..., Any], types: Sequence[TensorType | None],
+             attrs: Mapping[str, Any]) -> ReferenceSteps | None:
     """The steps of a reference; None where it does more than call what is known here."""
-    writer = _Writer(len(types))
+    writer = _TraceWriter(len(types))
     inputs = [None if type is None else Unknown(writer, k, _like(type.shape, type.dtype.numpy))
               for k, type in enumerate(types)]
     try:
         out = ref(*inputs, **attrs)
     except Exception:           # whatever it is: the reference itself is called then
         return None
-    return Steps(tuple(writer.rows), out.place, out.type) if type(out) is Unknown and not writer.failed else None
+    return ReferenceSteps(tuple(writer.rows), out.place,
+                          out.type) if type(out) is Unknown and not writer.failed else None
 
 
 class CannotRecord(Exception):
     """The reference asks for what types do not tell."""
 
 
-class _Writer:
+class _TraceWriter:
     """The steps so far."""
 
     def __init__(self, inputs: int):
-        self.rows: list[Step] = []
+        self.rows: list[ReferenceStep] = []
         self.inputs, self.failed = inputs, False
 
     def add(self, function: Callable[..., Any], given: Sequence[Any], behind: Mapping[str, Any] | Sequence[Any],
@@ -82,7 +84,7 @@ class _Writer:
         named = behind.items() if isinstance(behind, Mapping) else [("", x) for x in behind]
         out = Unknown(self, self.inputs + len(self.rows), like)
         places = tuple([x.place if type(x) is Unknown else x for x in given])
-        self.rows.append(Step(function, places, tuple(named), out.type))
+        self.rows.append(ReferenceStep(function, places, tuple(named), out.type))
         return out
 
     def fail(self, *asked: Any, **more: Any) -> Any:
@@ -101,7 +103,7 @@ class Unknown(np.lib.mixins.NDArrayOperatorsMixin):
 
     __slots__ = ("like", "place", "type", "writer")
 
-    def __init__(self, writer: _Writer, place: int, like: Array):
+    def __init__(self, writer: _TraceWriter, place: int, like: Array):
         self.writer, self.place, self.like = writer, place, like
         self.type = TensorType(as_dtype(like.dtype), like.shape)
 

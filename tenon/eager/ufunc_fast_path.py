@@ -15,7 +15,7 @@ import numpy as np
 from tenon.autocast import autocasting
 from tenon.eager.errstate import quiet
 from tenon.eager.grad_mode import recording
-from tenon.eager.native_fast_path import Short, give
+from tenon.eager.native_fast_path import FastPath, give
 from tenon.eager.tape import recorded
 from tenon.errors import OF_NUMPY, TenonError
 from tenon.graph.build import agree, literal
@@ -31,7 +31,7 @@ NUMBERS = frozenset((bool, int, float))
 MOST_NUMBERS = 1024
 PRODUCTS = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 NOT_ONE = None, np.zeros((), object)        # a number that is none of a tensor's type: no operator takes such elements
-SHORTS: list[Short] = []
+SHORTS: list[FastPath] = []
 
 
 def give_quick_calls() -> None:
@@ -41,7 +41,7 @@ def give_quick_calls() -> None:
     give(SHORTS, PRODUCT)
 
 
-def _product(op: Op, full: Callable[[Any, Any], Any]) -> Short:
+def _product(op: Op, full: Callable[[Any, Any], Any]) -> FastPath:
     """`x @ y` of two matrices of one floating type, which NumPy's product is; all else is for `full`."""
     def quick(x: Any, y: Any) -> Any:
         if isinstance(x, Tensor) and isinstance(y, Tensor) and current() is None and not KERNELS:
@@ -58,10 +58,10 @@ def _product(op: Op, full: Callable[[Any, Any], Any]) -> Short:
                 return recorded(op, (x, y), out) if wanted else fresh(out)
         return full(x, y)
     quick.__name__, quick.__doc__ = "__matmul__", full.__doc__
-    return Short(op, np.matmul, quick, {dtype: dtype for dtype in PRODUCTS})
+    return FastPath(op, np.matmul, quick, {dtype: dtype for dtype in PRODUCTS})
 
 
-def _unary(op: Op, ufunc: np.ufunc) -> Short:
+def _unary(op: Op, ufunc: np.ufunc) -> FastPath:
     results, full = _Results(op), op.full
 
     def quick(x: Any) -> Any:
@@ -80,11 +80,11 @@ def _unary(op: Op, ufunc: np.ufunc) -> Short:
                     pass
         return full((x,), {})
     quick.__name__, quick.__doc__ = op.name, op.doc
-    return Short(op, ufunc, quick, results)
+    return FastPath(op, ufunc, quick, results)
 
 
-def _binary(op: Op, ufunc: np.ufunc) -> Short:
-    results, numbers, full = _Results(op), _Numbers(op), op.full
+def _binary(op: Op, ufunc: np.ufunc) -> FastPath:
+    results, numbers, full = _Results(op), _NumbersBeside(op), op.full
 
     def quick(x: Any, y: Any) -> Any:
         if current() is None and not KERNELS:
@@ -118,7 +118,7 @@ def _binary(op: Op, ufunc: np.ufunc) -> Short:
                     pass
         return full((x, y), {})
     quick.__name__, quick.__doc__ = op.name, op.doc
-    return Short(op, ufunc, quick, results, numbers.find)
+    return FastPath(op, ufunc, quick, results, numbers.find)
 
 
 PRODUCT = _product(matmul_op, PUBLIC["matmul"])
@@ -150,7 +150,7 @@ class _Results(dict[Any, Any]):
         return inferred.dtype.numpy if isinstance(inferred, TensorType) else None
 
 
-class _Numbers(dict[Any, Any]):
+class _NumbersBeside(dict[Any, Any]):
     """(element type of the tensor, kind and value of the number beside it) -> the number as literal and as array."""
 
     def __init__(self, op: Op):

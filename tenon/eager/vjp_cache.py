@@ -127,7 +127,7 @@ def _formula(gradient: Any, places: Mapping[Value, int], first: int, dtype: Any)
 # ---------------------------------------------------------------- of all others
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class RecordedCall:
     """A recorded call whose values are those of a builder."""
 
     op: Op
@@ -204,7 +204,7 @@ def _recipe(node: Any, seeds: Sequence[Array | None]) -> Recipe | None:
     inputs = tuple(parameter(x.own.payload) if isinstance(x, Tensor) else x for x in node.inputs)
     try:
         with using(builder):
-            found = pullback(Call(op, inputs, outputs, node.attrs), gradients)
+            found = pullback(RecordedCall(op, inputs, outputs, node.attrs), gradients)
             results = [alike(g, value) for g, value, x in zip(found, inputs, node.inputs, strict=True) if _wants(x)]
     except Exception:           # it needs elements, or a state
         return None

@@ -13,7 +13,7 @@ from tenon.dims import SymbolicDim, evaluate
 from tenon.errors import DTypeError, GraphError, ShapeError
 from tenon.graph.build import expansion
 from tenon.graph.ir import Graph, Literal, Node, Value
-from tenon.graph.kernels import Kernel
+from tenon.graph.kernels import UserKernel
 from tenon.graph.op import Op
 from tenon.records import dataclass, field
 from tenon.size_assumptions import learn
@@ -38,21 +38,21 @@ def interpret_within(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndar
 
 
 @dataclass(frozen=True)
-class Run:
+class GraphRun:
     """What the graphs inside a running graph share with it: its sizes, and the cells of its stacks."""
 
     sizes: Mapping[str, int]
     cells: list[tuple[int, tuple[np.ndarray, ...]]] = field(default_factory=list)
 
 
-_run: ContextVar[Run | None] = ContextVar("run", default=None)
+_run: ContextVar[GraphRun | None] = ContextVar("run", default=None)
 
 
 @contextmanager
-def running(sizes: Mapping[str, int]) -> Iterator[Run]:
+def running(sizes: Mapping[str, int]) -> Iterator[GraphRun]:
     """The run that the graphs of this block belong to."""
     outer = _run.get()
-    run = Run(sizes) if outer is None else Run(sizes, outer.cells)
+    run = GraphRun(sizes) if outer is None else GraphRun(sizes, outer.cells)
     token = _run.set(run)
     try:
         yield run
@@ -60,7 +60,7 @@ def running(sizes: Mapping[str, int]) -> Iterator[Run]:
         _run.reset(token)
 
 
-def current_run() -> Run:
+def current_run() -> GraphRun:
     """The run that is going on."""
     run = _run.get()
     assert run is not None, "stacks live in the run of a graph"
@@ -148,7 +148,7 @@ def learn_shape(value: Value, array: np.ndarray, sizes: dict[str, int]) -> None:
 
 
 def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
-                types: Sequence[TensorType] | None = None, kernel: Kernel | None = None) -> tuple[Any, ...]:
+                types: Sequence[TensorType] | None = None, kernel: UserKernel | None = None) -> tuple[Any, ...]:
     """The outputs of one operator by its reference, or by a user's kernel.
 
     `types` are the output types, inferred where not given.

@@ -47,13 +47,13 @@ def record_of(graph: Graph, places: Sequence[Place]) -> Data:
 
     Raises GraphError where an attribute has no text form, and KeyError where a node comes from none of the places.
     """
-    writer = _Writer(places)
+    writer = _JsonWriter(places)
     _, of_nodes = writer.graph(graph)
     return {"types": list(writer.types), "attributes": list(writer.attributes), "graphs": writer.graphs,
             "keys": [writer.keys.get(number) for number in range(len(writer.graphs))], "places": of_nodes}
 
 
-class _Writer:
+class _JsonWriter:
     """Numbers what it writes, so that equal things are written once."""
 
     def __init__(self, places: Sequence[Place]):
@@ -105,10 +105,10 @@ class _Writer:
 
 def graph_of(record: Data, places: Sequence[Place]) -> Graph:
     """The graph that was recorded; its nodes come from these places."""
-    return _Reader(record, places).graph(len(record["graphs"]) - 1, record["places"])
+    return _JsonReader(record, places).graph(len(record["graphs"]) - 1, record["places"])
 
 
-class _Reader:
+class _JsonReader:
     def __init__(self, record: Data, places: Sequence[Place]):
         self.places, self.graphs, self.keys = places, record["graphs"], record["keys"]
         self.bodies: dict[tuple[int, str], Graph] = {}

@@ -17,7 +17,7 @@ from tenon.types import TensorType
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class UserKernel:
     """`run(*arrays, **attrs)` gives the outputs as arrays; `when(*types, **attrs)` says which calls it takes."""
 
     op: Op
@@ -26,15 +26,15 @@ class Kernel:
     when: Callable[..., bool]
 
 
-KERNELS: dict[tuple[Op, str], list[Kernel]] = {}
+KERNELS: dict[tuple[Op, str], list[UserKernel]] = {}
 
 
-def add_kernel(kernel: Kernel) -> None:
+def add_kernel(kernel: UserKernel) -> None:
     """Let this kernel claim nodes from now on."""
     KERNELS.setdefault((kernel.op, kernel.device), []).insert(0, kernel)
 
 
-def forget_kernel(kernel: Kernel) -> None:
+def forget_kernel(kernel: UserKernel) -> None:
     """Let it claim none any more."""
     found = KERNELS[kernel.op, kernel.device]
     found.remove(kernel)
@@ -42,13 +42,13 @@ def forget_kernel(kernel: Kernel) -> None:
         del KERNELS[kernel.op, kernel.device]
 
 
-def kernels_of(op: Op, device: str) -> tuple[Kernel, ...]:
+def kernels_of(op: Op, device: str) -> tuple[UserKernel, ...]:
     """The kernels registered for an operator, the last first."""
     return tuple(KERNELS.get((op, device), ()))
 
 
 def kernel_for(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, Any],
-               device: str = "cpu") -> Kernel | None:
+               device: str = "cpu") -> UserKernel | None:
     """The kernel that claims a call with these input types, None if there is none."""
     for kernel in KERNELS.get((op, device), ()):
         if kernel.when(*types, **attrs):

@@ -70,13 +70,13 @@ def in_full(target: Any, full: Full, args: tuple[Any, ...], keywords: Mapping[st
     return full(args, keywords)
 
 
-again: Shortcut = in_full
+cached_call: Shortcut = in_full
 
 
-def call_by(shortcut: Shortcut) -> None:
+def set_call_cache(shortcut: Shortcut) -> None:
     """Let `shortcut(target, full, args, keywords)` make the calls that no interpreter asks about."""
-    global again
-    again = shortcut
+    global cached_call
+    cached_call = shortcut
 
 
 @contextmanager
@@ -153,7 +153,7 @@ class Signature:
         return inputs, attrs
 
 
-class Called:
+class CallStart:
     """What a call of an operator looks at first, where machine code finds it too."""
 
     __slots__ = ("arity", "quick")
@@ -162,7 +162,7 @@ class Called:
 
 
 @dataclass(eq=False)
-class Op(Called):
+class Op(CallStart):
     """An operator; see the module's text for what the fields mean together."""
 
     name: str
@@ -230,7 +230,7 @@ class Op(Called):
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         if self.quick is not None and not attrs and len(args) == self.arity:
             return self.quick(*args)
-        return self.full(args, attrs) if current() is not None else again(self, self.full, args, attrs)
+        return self.full(args, attrs) if current() is not None else cached_call(self, self.full, args, attrs)
 
     def full(self, args: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
         """A call, as the innermost interpreter understands it."""

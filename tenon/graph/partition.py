@@ -90,7 +90,7 @@ def part(graph: Graph, name: str, params: Sequence[Value], results: Sequence[Val
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitGraph:
     """A graph in two: `early` computes `kept` from the first parameters, `late` the results from it and the others."""
 
     early: Graph
@@ -103,7 +103,7 @@ LIGHT = frozenset({"add", "subtract", "multiply", "negative", "square", "maximum
                    "logical_or"})       # an instruction or two for each element
 
 
-def split(graph: Graph, count: int, results: Sequence[Value], first: Sequence[Value] = ()) -> Split:
+def split(graph: Graph, count: int, results: Sequence[Value], first: Sequence[Value] = ()) -> SplitGraph:
     """Cut the part of a graph that makes `results` between its first `count` parameters and the others.
 
     `early` returns `first` and then what is kept; `late` takes what is kept and the other parameters.  What is as
@@ -115,7 +115,7 @@ def split(graph: Graph, count: int, results: Sequence[Value], first: Sequence[Va
     kept, late = _kept(graph, count, results, inside, later, again)
     if light := _from_kept(graph, kept, late):
         kept, late = _kept(graph, count, results, inside, later, again | light)
-    return Split(part(graph, graph.name + "_kept", graph.params[:count], [*first, *kept]),
+    return SplitGraph(part(graph, graph.name + "_kept", graph.params[:count], [*first, *kept]),
                  part(graph, graph.name + "_late", [*kept, *graph.params[count:]], results, late))
 
 

@@ -25,7 +25,7 @@ FEW = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class SampleInputs:
     """Arrays for the parameters of a graph."""
 
     kind: str
@@ -37,7 +37,7 @@ class Sample:
         return f"{self.kind} inputs" + (f" with {sizes}" if sizes else "")
 
 
-def sample_inputs(graph: Graph) -> Iterator[Sample]:
+def sample_inputs(graph: Graph) -> Iterator[SampleInputs]:
     """The inputs to try; the same for graphs of one name and type."""
     symbols = graph.symbols()
     for numbers in SIZES if symbols else SIZES[:1]:
@@ -45,7 +45,7 @@ def sample_inputs(graph: Graph) -> Iterator[Sample]:
         for kind in KINDS:
             text = f"{graph.name} {kind} {sizes} {[str(p.type) for p in graph.params]}"
             random = np.random.default_rng(zlib.crc32(text.encode()))
-            yield Sample(kind, sizes, tuple(sample_array(p.type, sizes, kind, random) for p in graph.params))
+            yield SampleInputs(kind, sizes, tuple(sample_array(p.type, sizes, kind, random) for p in graph.params))
 
 
 def sample_array(type: TensorType, sizes: Mapping[str, int], kind: str, random: np.random.Generator) -> np.ndarray:

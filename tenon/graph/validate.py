@@ -24,7 +24,7 @@ from tenon.graph.compare import difference
 from tenon.graph.interpret import OutOfPatience, interpret, with_patience
 from tenon.graph.ir import Graph
 from tenon.graph.partition import has_effect
-from tenon.graph.sample_inputs import Sample, sample_inputs
+from tenon.graph.sample_inputs import SampleInputs, sample_inputs
 from tenon.graph.text import parse_graph, print_graph
 from tenon.observe import emit
 
@@ -50,12 +50,12 @@ class ChangedValue(CompilerDefect):
     """A pass whose result computes something else."""
 
 
-class Watch:
+class PassWatch:
     """A graph that passes change, and what it computes."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.runs: list[tuple[Sample, list[np.ndarray]]] = []
+        self.runs: list[tuple[SampleInputs, list[np.ndarray]]] = []
         if any(map(has_effect, graph.nodes)) or _elements(graph) > MOST_ELEMENTS:
             emit("validate.skipped", graph=graph.name)
             return
@@ -94,7 +94,7 @@ def _differences(before: Sequence[np.ndarray], after: Sequence[np.ndarray], exac
     return None
 
 
-def results_of(graph: Graph, sample: Sample) -> list[np.ndarray] | None:
+def results_of(graph: Graph, sample: SampleInputs) -> list[np.ndarray] | None:
     """What the interpreter says, in a context where no capture asks about sizes; None where it raises."""
     def run() -> list[np.ndarray]:
         with with_patience(MOST_NODES):
@@ -113,7 +113,7 @@ def _elements(graph: Graph) -> int:
 
 # ---------------------------------------------------------------- to see it again
 
-def write_reproducer(name: str, before: Graph, after: Graph, sample: Sample) -> Path:
+def write_reproducer(name: str, before: Graph, after: Graph, sample: SampleInputs) -> Path:
     """A folder with both graphs as text, the inputs, and a program that compares them."""
     folder = Path(tempfile.mkdtemp(prefix=f"tenon-{name}-"))
     for stem, graph in ("before", before), ("after", after):

@@ -27,14 +27,14 @@ from tenon.llvm import optimization_level
 from tenon.llvm.code_cache import make_key
 from tenon.llvm.fingerprint import fingerprint
 from tenon.llvm.ir_printer import print_module
-from tenon.llvm.ir_values import HALF, POINTER, WORD, Pointer, V, Value, Variable, Word, raw, wrap
+from tenon.llvm.ir_values import HALF, POINTER, WORD, IrValue, Pointer, V, Variable, Word, raw, wrap
 from tenon.llvm.machine_code import Library, compile_object, environment, obtain, store, stored
 
 
-class Function:
+class NativeFunction:
     """The function being written, at the place where the next instruction goes."""
 
-    def __init__(self, module: Module, function: ir.Function) -> None:
+    def __init__(self, module: NativeModule, function: ir.Function) -> None:
         self.module, self.function = module, function
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
 
@@ -45,15 +45,15 @@ class Function:
     def variable(self, first: Any) -> Any:
         return Variable(self.word(first) if isinstance(first, int) else first)
 
-    def call(self, name: str, *given: Value | int) -> Any:
+    def call(self, name: str, *given: IrValue | int) -> Any:
         """Call a function of the module."""
         callee = self.module.functions[name]
         kinds = callee.function_type.args
-        further = [x.value for x in given[len(kinds):] if isinstance(x, Value)]
+        further = [x.value for x in given[len(kinds):] if isinstance(x, IrValue)]
         first = [raw(x, kind) for x, kind in zip(given, kinds, strict=not callee.function_type.var_arg)]
         return wrap(self.b, self.b.call(callee, first + further))
 
-    def through(self, place: Pointer, result: ir.Type, *given: Value) -> Any:
+    def through(self, place: Pointer, result: ir.Type, *given: IrValue) -> Any:
         """Call the function whose address is there."""
         kind = ir.FunctionType(result, [x.value.type for x in given])
         callee = self.b.load(place.value, typ=kind.as_pointer())
@@ -82,7 +82,7 @@ class Function:
     def null(self) -> Pointer:
         return Pointer(self.b, raw(None, POINTER))
 
-    def give(self, result: Value | int | None = None) -> None:
+    def give(self, result: IrValue | int | None = None) -> None:
         """Return this; None: zero, false, null or nothing."""
         kind = self.function.function_type.return_type
         if isinstance(kind, ir.VoidType):
@@ -150,7 +150,7 @@ class Function:
         self.b.position_at_end(block)
 
 
-class Module:
+class NativeModule:
     """Functions that call each other."""
 
     def __init__(self) -> None:
@@ -159,12 +159,12 @@ class Module:
 
     def define(self, name: str, write: Callable[..., None], result: ir.Type, *kinds: ir.Type,
                public: bool = False) -> None:
-        """The function of this name, by what writes it: given a `Function` and its arguments.
+        """The function of this name, by what writes it: given a `NativeFunction` and its arguments.
 
         It is declared before where another one calls it that it calls itself."""
         function = self.functions.get(name) or self.declare(name, result, *kinds)
         function.linkage = "" if public else "internal"
-        f = Function(self, function)
+        f = NativeFunction(self, function)
         write(f, *(wrap(f.b, x) for x in function.args))
 
     def declare(self, name: str, result: ir.Type, *kinds: ir.Type, more: bool = False) -> ir.Function:
@@ -183,7 +183,7 @@ class Module:
         return optimization_level.headed(defined, print_module(self.ir))
 
 
-def library(name: str, *constants: int, module_of: Callable[..., Module]) -> Library:
+def library(name: str, *constants: int, module_of: Callable[..., NativeModule]) -> Library:
     """The machine code of `module_of(*constants)`, which is only written where it is not on disk."""
     version = fingerprint()
     key = make_key("native", name, str(constants), version or "", *environment())

@@ -16,7 +16,7 @@ WORD, HALF, BOOLEAN, POINTER, NOTHING = ir.IntType(64), ir.IntType(32), ir.IntTy
 BYTES = 8               # of a word
 
 
-class Value:
+class IrValue:
     """One instruction's result."""
 
     __slots__ = ("b", "value")
@@ -36,7 +36,7 @@ class Value:
     __hash__ = None                                             # type: ignore[assignment]
 
 
-class Word(Value):
+class Word(IrValue):
     """An integer, or with one bit a truth value."""
 
     __slots__ = ()
@@ -90,7 +90,7 @@ class Word(Value):
         return Pointer(self.b, self.b.inttoptr(self.value, POINTER))
 
 
-class Pointer(Value):
+class Pointer(IrValue):
     """An address.  `place` counts words, `offset` bytes."""
 
     __slots__ = ()
@@ -121,9 +121,9 @@ class Pointer(Value):
         """The 32 bits there."""
         return Word(self.b, self.b.load(self.behind(offset).value, typ=HALF))
 
-    def shared(self, offset: Word | int = 0, kind: ir.Type = HALF) -> Shared:
+    def shared(self, offset: Word | int = 0, kind: ir.Type = HALF) -> SharedValue:
         """The 32 bits there, or the word, as what several threads may use at once."""
-        return Shared(self.b, self.behind(offset).value, kind)
+        return SharedValue(self.b, self.behind(offset).value, kind)
 
     def byte(self) -> Word:
         """The 8 bits there, as a whole word."""
@@ -137,7 +137,7 @@ class Pointer(Value):
         """The address so many bytes behind."""
         return self.behind(offset).pointer()
 
-    def put(self, value: Value | int, place: Word | int = 0) -> None:
+    def put(self, value: IrValue | int, place: Word | int = 0) -> None:
         """Write a word or an address there."""
         self.b.store(raw(value, WORD), self.at(place).value)
 
@@ -146,7 +146,7 @@ class Pointer(Value):
         return Word(self.b, self.b.ptrtoint(self.value, WORD))
 
 
-class Shared(Value):
+class SharedValue(IrValue):
     """What several threads read and write.  An order is one of LLVM's: what each sees of the other's memory."""
 
     __slots__ = ("kind",)
@@ -172,7 +172,7 @@ class Shared(Value):
         return Word(self.b, self.b.zext(self.b.extract_value(made, 1), HALF))
 
 
-V = TypeVar("V", bound=Value)
+V = TypeVar("V", bound=IrValue)
 
 
 class Variable(Generic[V]):
@@ -191,9 +191,9 @@ class Variable(Generic[V]):
         self.b.store(raw(value, self.place.allocated_type), self.place)
 
 
-def raw(value: Value | int | None, kind: ir.Type) -> ir.Value:
+def raw(value: IrValue | int | None, kind: ir.Type) -> ir.Value:
     """What LLVM takes as a value of this kind."""
-    if isinstance(value, Value):
+    if isinstance(value, IrValue):
         return value.value
     return ir.Constant(kind, value if isinstance(kind, ir.PointerType) else int(value or 0))
 

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any
 
 from tenon.llvm import function_builder
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.llvm.machine_code import Library
 from tenon.locks import Lock
@@ -38,7 +38,7 @@ STATE_BYTES = 448
 SLEEPERS = 4  # of a cell
 
 
-def meet(f: Function, pool: Pointer, threads: Word) -> None:
+def meet(f: NativeFunction, pool: Pointer, threads: Word) -> None:
     """Wait until all `threads` of the region are here.  With one thread `pool` may be null."""
     with f.where(threads > 1):
         f.through(pool.behind(BARRIER), NOTHING, pool, threads)
@@ -90,8 +90,8 @@ def default_sleep() -> str:
 # ---------------------------------------------------------------- the native functions
 
 
-def _module(sleep: str, machine: str) -> Module:
-    module = Module()
+def _module(sleep: str, machine: str) -> NativeModule:
+    module = NativeModule()
     SLEEP[sleep](module, machine)
     module.define("pause", lambda f: _pause(f, machine), NOTHING)
     module.define("wait_while", _wait_while, NOTHING, POINTER, POINTER, HALF)
@@ -103,7 +103,7 @@ def _module(sleep: str, machine: str) -> Module:
     return module
 
 
-def _parallel(f: Function, pool: Pointer, function: Pointer, argument: Pointer) -> None:
+def _parallel(f: NativeFunction, pool: Pointer, function: Pointer, argument: Pointer) -> None:
     threads, stop, busy = pool.narrow(THREADS), function.is_null(), pool.shared(BUSY)
     mine, given = f.variable(f.half(0)), f.words(1)
     given.put(function.word_of())
@@ -130,7 +130,7 @@ def _parallel(f: Function, pool: Pointer, function: Pointer, argument: Pointer) 
     f.give(1)
 
 
-def _work(f: Function, pool: Pointer, thread: Word) -> None:
+def _work(f: NativeFunction, pool: Pointer, thread: Word) -> None:
     region, more = f.variable(f.half(0)), f.variable(f.half(1))
     with f.loop(lambda: more() != 0):
         more.set(f.call("work_once", pool, thread, region()))
@@ -138,7 +138,7 @@ def _work(f: Function, pool: Pointer, thread: Word) -> None:
     f.give()
 
 
-def _work_once(f: Function, pool: Pointer, thread: Word, region: Word) -> None:
+def _work_once(f: NativeFunction, pool: Pointer, thread: Word, region: Word) -> None:
     f.call("wait_while", pool, pool.behind(START), region)
     more = f.variable(f.half(0))
     with f.unless(pool.field(FUNCTION).is_null()):
@@ -149,7 +149,7 @@ def _work_once(f: Function, pool: Pointer, thread: Word, region: Word) -> None:
     f.give(more())
 
 
-def _barrier(f: Function, pool: Pointer, threads: Word) -> None:
+def _barrier(f: NativeFunction, pool: Pointer, threads: Word) -> None:
     passed, arrived = pool.shared(PASSED), pool.shared(ARRIVED)
     count = passed.now()
     with f.where(arrived.add(1, "acq_rel") + 1 == threads):
@@ -161,7 +161,7 @@ def _barrier(f: Function, pool: Pointer, threads: Word) -> None:
     f.give()
 
 
-def _wait_while(f: Function, pool: Pointer, cell: Pointer, value: Word) -> None:
+def _wait_while(f: NativeFunction, pool: Pointer, cell: Pointer, value: Word) -> None:
     word, sleepers = cell.shared(), cell.shared(SLEEPERS)
     looks, most = f.variable(f.half(0)), pool.narrow(SPINS)
     with f.loop(lambda: looks() < most):
@@ -175,13 +175,13 @@ def _wait_while(f: Function, pool: Pointer, cell: Pointer, value: Word) -> None:
     f.give()
 
 
-def _wake(f: Function, cell: Pointer) -> None:
+def _wake(f: NativeFunction, cell: Pointer) -> None:
     with f.where(cell.shared(SLEEPERS).now("seq_cst") != 0):
         f.call("rouse", cell)
     f.give()
 
 
-def _pause(f: Function, machine: str) -> None:
+def _pause(f: NativeFunction, machine: str) -> None:
     """Leave the core's units to whoever shares them, for a moment."""
     if machine in PAUSE:
         name, *given = PAUSE[machine]
@@ -197,12 +197,12 @@ PAUSE: dict[str, tuple[Any, ...]] = {"x86_64": X86, "amd64": X86, "aarch64": ARM
 # ---------------------------------------------------------------- sleeping on a cell
 
 
-def _futex(module: Module, machine: str) -> None:
+def _futex(module: NativeModule, machine: str) -> None:
     """Linux: until somebody wakes who sleeps on the word."""
     module.declare("syscall", WORD, WORD, more=True)
     wait, wake, everyone = 128, 129, 0x7FFFFFFF  # of this process only
 
-    def call(f: Function, cell: Pointer, operation: int, value: Word) -> None:
+    def call(f: NativeFunction, cell: Pointer, operation: int, value: Word) -> None:
         nothing = f.null()
         f.call("syscall", FUTEX_CALL[machine], cell, f.half(operation), value, nothing, nothing, f.half(0))
         f.give()
@@ -210,18 +210,18 @@ def _futex(module: Module, machine: str) -> None:
     module.define("rouse", lambda f, cell: call(f, cell, wake, f.half(everyone)), NOTHING, POINTER)
 
 
-def _giving_way(module: Module, system_call: str) -> None:
+def _giving_way(module: NativeModule, system_call: str) -> None:
     """Until the other threads that are ready have had their turn; there is nobody to wake."""
     module.declare(system_call, HALF)
 
-    def sleep(f: Function, cell: Pointer, value: Word) -> None:
+    def sleep(f: NativeFunction, cell: Pointer, value: Word) -> None:
         f.call(system_call)
         f.give()
     module.define("sleep", sleep, NOTHING, POINTER, HALF)
     module.define("rouse", lambda f, cell: f.give(), NOTHING, POINTER)
 
 
-SLEEP: dict[str, Callable[[Module, str], None]] = {
+SLEEP: dict[str, Callable[[NativeModule, str], None]] = {
     "futex": _futex,
     "yield": lambda module, machine: _giving_way(module, "sched_yield"),
     "switch": lambda module, machine: _giving_way(module, "SwitchToThread"),

@@ -143,7 +143,7 @@ def _stays(x: ir.Instruction) -> bool:
 # ---------------------------------------------------------------- the text
 
 @dataclass(frozen=True)
-class Parts:
+class ModuleParts:
     """A module in two that call each other's functions; `hidden` are those that were internal."""
 
     others: str             # empty where all functions are plain
@@ -154,7 +154,7 @@ class Parts:
     inlined: tuple[str, ...]    # those of the others that LLVM may copy into the plain ones
 
 
-def cut(text: str) -> Parts | None:
+def cut(text: str) -> ModuleParts | None:
     """The plain functions of a module and the others; None where nobody says which they are."""
     if not text.startswith(HEAD):
         return None
@@ -173,7 +173,7 @@ def cut(text: str) -> Parts | None:
     plain, others = part(True), part(False)
     found = [x for x in _FIRST_LINE.finditer(text) if x["linkage"] and kinds[x["name"]] is not None]
     inlined = [x["name"] for x in found if not kinds[x["name"]] and " noinline" not in x["end"]]
-    return Parts(others if False in kinds.values() else "", plain, tuple(names), tuple(drivers),
+    return ModuleParts(others if False in kinds.values() else "", plain, tuple(names), tuple(drivers),
                  tuple(x["name"] for x in found), tuple(inlined))
 
 

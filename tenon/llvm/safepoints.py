@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import cache
 
 from tenon.llvm import function_builder
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, NOTHING, POINTER, WORD, Pointer
 from tenon.llvm.machine_code import Library, provide
 from tenon.locks import Lock
@@ -54,8 +54,8 @@ def _make() -> Interrupts:
 _making = Lock()
 
 
-def _module() -> Module:
-    module = Module()
+def _module() -> NativeModule:
+    module = NativeModule()
     module.memory(KEPT, 4)              # the state of the thread that is to raise, and type, value, traceback
     module.declare(CLOCK, WORD)
     module.declare("PyGILState_Ensure", HALF)
@@ -73,7 +73,7 @@ def _module() -> Module:
 KEPT, CLOCK = "kept", "llvm.readcyclecounter"
 
 
-def _interrupted(f: Function, last: Pointer) -> None:
+def _interrupted(f: NativeFunction, last: Pointer) -> None:
     kept = f.memory(KEPT)
     with f.where(kept.pointer().is_null()):
         now = f.call(CLOCK)
@@ -92,7 +92,7 @@ def _interrupted(f: Function, last: Pointer) -> None:
     f.give(answer())
 
 
-def _stopping(f: Function) -> None:
+def _stopping(f: NativeFunction) -> None:
     kept, answer = f.memory(KEPT), f.variable(f.half(0))
     f.require(~kept.pointer().is_null())
     state = f.call("PyGILState_Ensure")
@@ -102,7 +102,7 @@ def _stopping(f: Function) -> None:
     f.give(answer())
 
 
-def _raise(f: Function) -> None:
+def _raise(f: NativeFunction) -> None:
     kept = f.memory(KEPT)
     f.require(~kept.pointer().is_null())
     f.require(kept.pointer() == f.call("PyThreadState_Get"))

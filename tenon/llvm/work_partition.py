@@ -12,11 +12,11 @@ from __future__ import annotations
 from llvmlite import ir
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
-PARTS = 16
+PARTS_PER_THREAD = 16
 SHARE = [I32, I32, I32]         # the arguments that say it: first, until, threads
 
 
-class Share:
+class WorkShare:
     """The parts of a call, where code is written."""
 
     def __init__(self, b: ir.IRBuilder, first: ir.Value, until: ir.Value, threads: ir.Value) -> None:
@@ -25,11 +25,11 @@ class Share:
 
     def of(self, count: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Of so many tasks: the first one of the call, and the one behind its last."""
-        parts = self.b.mul(self.threads, ir.Constant(I64, PARTS), flags=("nuw",))
+        parts = self.b.mul(self.threads, ir.Constant(I64, PARTS_PER_THREAD), flags=("nuw",))
         start, stop = (self.b.udiv(self.b.mul(count, x, flags=("nuw",)), parts) for x in (self.first, self.until))
         return start, stop
 
 
 def whole() -> list[ir.Constant]:
     """The arguments of a call that does everything."""
-    return [ir.Constant(I32, x) for x in (0, PARTS, 1)]
+    return [ir.Constant(I32, x) for x in (0, PARTS_PER_THREAD, 1)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tenon.dims import Dim
 from tenon.dims import bounds as dim_bounds
-from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Index, Size, constant, size
+from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Index, SizeOf, constant, size
 from tenon.records import dataclass
 from tenon.types import int64
 
@@ -55,7 +55,7 @@ def _find_affine(x: Expr) -> Affine:
     match x:
         case Const(value=value):
             return Affine({}, int(value))
-        case Size(dim=dim):
+        case SizeOf(dim=dim):
             return Affine({}, dim)
         case Binary(op="+", left=left, right=right):
             return affine(left) + affine(right)
@@ -113,7 +113,7 @@ def _recombine(form: Affine) -> Affine:
     """c*n*(x // n) + c*(x % n) is c*x."""
     for atom, coefficient in form.terms.items():
         match atom:
-            case Binary(op="%", left=x, right=Const() | Size() as n):
+            case Binary(op="%", left=x, right=Const() | SizeOf() as n):
                 quotient = affine(floor_divide(x, dim_of(n)))
                 whole = quotient.scaled(coefficient * dim_of(n))
                 if whole.terms and all(is_same(form.terms.get(a, 0), c) for a, c in whole.terms.items()):
@@ -162,13 +162,13 @@ def _find_bounds(x: Expr) -> Bounds:
     match x:
         case Const(value=value):
             return int(value), int(value)
-        case Size(dim=dim):
+        case SizeOf(dim=dim):
             return dim, dim
         case Index(extent=extent) | CheckedIndex(size=extent):
             return 0, extent - 1
-        case Binary(op="%", right=Const() | Size() as n) if at_least(dim_of(n), 1):
+        case Binary(op="%", right=Const() | SizeOf() as n) if at_least(dim_of(n), 1):
             return 0, dim_of(n) - 1
-        case Binary(op="//", left=left, right=Const() | Size() as n) if at_least(dim_of(n), 1):
+        case Binary(op="//", left=left, right=Const() | SizeOf() as n) if at_least(dim_of(n), 1):
             low, high = bounds(left)
             return 0 if at_least(low, 0) else None, _floor(high, dim_of(n)) if high is not None else None
     form = affine(x)
@@ -240,7 +240,7 @@ def floor_divide(x: Expr, n: Dim) -> Expr:
     rest, n = _cancelled(rest, n)
     inner = from_affine(rest)
     match inner:
-        case Binary(op="//", left=left, right=Const() | Size() as by) if at_least(dim_of(by), 1):
+        case Binary(op="//", left=left, right=Const() | SizeOf() as by) if at_least(dim_of(by), 1):
             return from_affine(whole + affine(floor_divide(left, dim_of(by) * n)))
     return from_affine(whole + Affine({Binary("//", inner, size(n)): 1}, 0))
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from tenon.loops.cost import operations
 from tenon.loops.expressions import Buffer, Expr, Index, Reduce, size
 from tenon.loops.simplify_expressions import Substitution, substitute
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import walk
 from tenon.records import dataclass
 from tenon.types import TensorType, int64
@@ -24,7 +24,7 @@ STORE_AND_LOAD = 0.9        # of an element of a row, as tenon.loops.cost counts
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptElement:
     """What stands for an element of a row: `buffer[index]`, in a loop over the index."""
 
     buffer: Buffer
@@ -40,12 +40,12 @@ class _RowLoop:
     roots: tuple[Expr, ...]
 
 
-def kept_rows(targets: Sequence[Target], loops: Sequence[Index]) -> dict[Expr, Kept]:
+def kept_rows(targets: Sequence[StoreTarget], loops: Sequence[Index]) -> dict[Expr, KeptElement]:
     """The expressions that stand for elements of rows to be kept."""
     listed = sorted(_row_loops(targets, loops), key=lambda loop: loop.level)
     first: dict[Expr, _RowLoop] = {}
     rows: dict[Expr, Buffer] = {}
-    kept: dict[Expr, Kept] = {}
+    kept: dict[Expr, KeptElement] = {}
     for loop in listed:
         lane = Index("lane", loop.index.extent)
         in_row = Substitution({loop.index: lane})
@@ -63,11 +63,11 @@ def kept_rows(targets: Sequence[Target], loops: Sequence[Index]) -> dict[Expr, K
                 continue
             buffer = rows.setdefault(row, Buffer(f"row{len(rows)}", TensorType(x.dtype, (lane.extent,)), "local"))
             for index in (earlier.index, loop.index):
-                kept[substitute(row, {lane: index})] = Kept(buffer, index)
+                kept[substitute(row, {lane: index})] = KeptElement(buffer, index)
     return kept
 
 
-def _row_loops(targets: Sequence[Target], loops: Sequence[Index]) -> Iterator[_RowLoop]:
+def _row_loops(targets: Sequence[StoreTarget], loops: Sequence[Index]) -> Iterator[_RowLoop]:
     """The loops along whole rows inside of the outermost one: those of reductions, and the innermost of the targets."""
     values = [t.value for t in targets]
     levels: dict[Expr, int] = {}

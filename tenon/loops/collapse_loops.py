@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Expr, Index, Load, Reduce, size
 from tenon.loops.simplify_expressions import Substitution, simplify
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, walk
 from tenon.loops.validate_loops import validated
 from tenon.records import replace
 
 
 @validated
-def with_flat_loops(targets: Sequence[Target]) -> list[Target]:
+def with_flat_loops(targets: Sequence[StoreTarget]) -> list[StoreTarget]:
     """Targets of one nest, neighbouring loops merged; each has the loops of the longest list, or the outer ones."""
     targets = list(targets)
     place = max(len(t.indices) for t in targets) - 2
@@ -29,7 +29,7 @@ def with_flat_loops(targets: Sequence[Target]) -> list[Target]:
     return targets
 
 
-def _merged(target: Target, merging: Merging) -> Target | None:
+def _merged(target: StoreTarget, merging: Merging) -> StoreTarget | None:
     outer, inner = merging.outer, merging.inner
     if outer not in target.indices:
         return target
@@ -70,7 +70,7 @@ def _is_apart(x: Load, outer: Index, inner: Index) -> bool:
 
 
 @validated
-def with_flat_reductions(target: Target) -> Target:
+def with_flat_reductions(target: StoreTarget) -> StoreTarget:
     """Merge neighbouring indices of reductions in the same way."""
     if all(len(x.indices) == 1 for x in parts(target.value, Reduce)):
         return target

@@ -15,12 +15,12 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from tenon.loops.affine import affine, is_same
-from tenon.loops.compute_at import Placing, Scope
+from tenon.loops.compute_at import ComputeAt, LoopScope
 from tenon.loops.cost import count, known
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Cast, Expr, Index, Load, Reduce, identity, size
 from tenon.loops.loop_ir import Loop, Nest, Stmt, Store
 from tenon.loops.simplify_expressions import Substitution, simplify, substitute
-from tenon.loops.store_target import Target, grain_of
+from tenon.loops.store_target import StoreTarget, grain_of
 from tenon.loops.traversal import parts, replace, walk
 from tenon.types import TensorType, float32
 
@@ -32,7 +32,7 @@ MOST_ROWS = 1024    # of a tile that is gone through several times, in the secon
 SIMPLE = 24         # sub-expressions of a line that is worth repeating
 
 
-def column_nest(targets: Sequence[Target]) -> Nest | None:
+def column_nest(targets: Sequence[StoreTarget]) -> Nest | None:
     """The nest, if all targets have the same loops and their reductions run across the innermost one."""
     loops = targets[0].indices
     if not loops or any(t.indices != loops or t.combine or t.extents for t in targets):
@@ -43,7 +43,7 @@ def column_nest(targets: Sequence[Target]) -> Nest | None:
     return _tiled(targets, found)
 
 
-def in_columns(target: Target) -> frozenset[Index] | None:
+def in_columns(target: StoreTarget) -> frozenset[Index] | None:
     """The loops around the reductions of a target that stores whole columns of them; None for any other target."""
     found = parts(target.value, Reduce)
     if not found or not target.indices or target.extents or target.combine:
@@ -89,14 +89,14 @@ def lies_across(x: Reduce, index: Index) -> bool:
     return votes > 0
 
 
-def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
+def _tiled(targets: Sequence[StoreTarget], reductions: Sequence[Reduce]) -> Nest:
     """The nest; a reduction comes after those inside of it."""
     *others, column = targets[0].indices
     shared = in_columns(targets[0])
-    tile = _Tile(column)
+    tile = _ColumnTile(column)
     outer = [*(i for i in others if shared is None or i in shared), tile.index]
     rows = [i for i in others if i not in outer]
-    top = Scope()
+    top = LoopScope()
     scopes = _nested(top, outer)
     for x in reductions:
         tile.add_up(x, scopes[-1])
@@ -108,7 +108,7 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
     return Nest(tuple(top.body), tuple(tile.buffers))
 
 
-class _Tile:
+class _ColumnTile:
     """Some neighbouring columns: their sums, a row each of local memory, and what is stored of them."""
 
     def __init__(self, column: Index) -> None:
@@ -124,7 +124,7 @@ class _Tile:
         self.buffers: list[Buffer] = []
         self.sums: dict[Expr, Expr] = {}
 
-    def add_up(self, x: Reduce, body: Scope) -> None:
+    def add_up(self, x: Reduce, body: LoopScope) -> None:
         """The loops that make the row of sums."""
         wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
         buffer = Buffer(f"r{len(self.buffers)}", TensorType(wide, (self.width,)), "local")
@@ -136,39 +136,39 @@ class _Tile:
         for index, extent, positions in _groups(x):
             indices = (*x.indices[:-1], index)
             scopes = _nested(body, indices)
-            deepest = Scope(scopes[-1], self.lane)
+            deepest = LoopScope(scopes[-1], self.lane)
             value: Expr = so_far
             for at in positions:
                 line = substitute(moved, {x.indices[-1]: at})
                 value = Binary(OPERATION[x.kind], value, simplify(Cast(line, wide)))
-            placed = Placing(value, numbers=self.numbers).place(value, deepest)
+            placed = ComputeAt(value, numbers=self.numbers).place(value, deepest)
             self._along_lanes(scopes[-1], *deepest.body, Store(buffer, self.lane, placed))
             _close(scopes, indices, (*x.extents[:-1], extent))
 
-    def store(self, targets: Sequence[Target], rows: Sequence[Index], body: Scope) -> None:
+    def store(self, targets: Sequence[StoreTarget], rows: Sequence[Index], body: LoopScope) -> None:
         """The loops over rows that store what depends on the sums."""
         scopes = _nested(body, rows)
-        last = Scope(scopes[-1], self.lane)
+        last = LoopScope(scopes[-1], self.lane)
         values = [self.moved(replace(t.value, self.sums)) for t in targets]
-        moved = [Target(t.buffer, t.indices, self.moved(t.offset), value)
+        moved = [StoreTarget(t.buffer, t.indices, self.moved(t.offset), value)
                  for t, value in zip(targets, values, strict=True)]
-        Placing(*values, numbers=self.numbers).store(moved, last)
+        ComputeAt(*values, numbers=self.numbers).store(moved, last)
         self._along_lanes(scopes[-1], *last.body)
         _close(scopes, rows)
 
-    def _along_lanes(self, scope: Scope, *statements: Stmt) -> None:
+    def _along_lanes(self, scope: LoopScope, *statements: Stmt) -> None:
         scope.body.append(Loop(self.lane, self.lanes, statements, "vector"))
 
 
-def _nested(outermost: Scope, indices: Iterable[Index]) -> list[Scope]:
+def _nested(outermost: LoopScope, indices: Iterable[Index]) -> list[LoopScope]:
     """The scope, and those of loops one inside of the other in it."""
     scopes = [outermost]
     for index in indices:
-        scopes.append(Scope(scopes[-1], index))
+        scopes.append(LoopScope(scopes[-1], index))
     return scopes
 
 
-def _close(scopes: Sequence[Scope], indices: Sequence[Index], extents: Sequence[Expr] | None = None) -> None:
+def _close(scopes: Sequence[LoopScope], indices: Sequence[Index], extents: Sequence[Expr] | None = None) -> None:
     """Put the loops of nested scopes, which are filled, into each other."""
     turns = [size(i.extent) for i in indices] if extents is None else extents
     for index, extent, scope, around in reversed(list(zip(indices, turns, scopes[1:], scopes[:-1], strict=True))):

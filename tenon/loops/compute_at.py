@@ -11,47 +11,48 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
-from tenon.loops.cache_rows import Kept
-from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, Size, size
+from tenon.loops.cache_rows import KeptElement
+from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, SizeOf, size
 from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, walk
 from tenon.records import dataclass, field
 from tenon.types import int64
 
 
 @dataclass(eq=False)
-class Scope:
+class LoopScope:
     """The body of a loop that is being filled."""
 
-    outer: Scope | None = None
+    outer: LoopScope | None = None
     index: Index | None = None
     reduces: bool = False       # whether the loop is one of a reduction, over before anything else is placed around it
     whole: bool = False         # whether it has all turns that its index may have
     body: list[Stmt] = field(default_factory=list)
     known: dict[Expr, Expr] = field(default_factory=dict)    # what has been computed here, by the name it got
 
-    def chain(self) -> Iterator[Scope]:
+    def chain(self) -> Iterator[LoopScope]:
         """This scope and those around it."""
-        scope: Scope | None = self
+        scope: LoopScope | None = self
         while scope is not None:
             yield scope
             scope = scope.outer
 
 
-class Placing:
+class ComputeAt:
     """Puts the sub-expressions of some roots into scopes.  Those who fill the same scopes share `numbers`."""
 
-    def __init__(self, *roots: Expr, numbers: Iterator[int] | None = None, kept: Mapping[Expr, Kept] | None = None):
+    def __init__(self, *roots: Expr, numbers: Iterator[int] | None = None,
+                 kept: Mapping[Expr, KeptElement] | None = None):
         order = walk(*roots)
         self.uses = Counter(roots) + Counter(child for x in order for child in x.children())
         self.reductions = [x for x in order if isinstance(x, Reduce)]
         self.numbers = count() if numbers is None else numbers
         self.positions: dict[Expr, bool] = {}
         self.kept = kept or {}
-        self.filled: dict[Buffer, Scope] = {}       # where the loop stands that fills a row
+        self.filled: dict[Buffer, LoopScope] = {}       # where the loop stands that fills a row
 
-    def place(self, x: Expr, scope: Scope) -> Expr:
+    def place(self, x: Expr, scope: LoopScope) -> Expr:
         """`x` as it is written in `scope`, after what it needs has been computed there or further out."""
         if self.is_position(x):
             return x
@@ -71,7 +72,7 @@ class Placing:
         home.known[x] = value
         return value
 
-    def _value(self, x: Expr, home: Scope) -> tuple[Expr, Kept | None]:
+    def _value(self, x: Expr, home: LoopScope) -> tuple[Expr, KeptElement | None]:
         """(x as it is computed here, or loaded from a row; the row that is to be filled with it)."""
         kept = self.kept.get(x)
         if kept is not None and is_available(self.filled.get(kept.buffer), home):
@@ -83,7 +84,7 @@ class Placing:
             self.filled[kept.buffer] = home.outer
         return x if parts == x.children() else x.rebuilt(parts), kept
 
-    def store(self, targets: Sequence[Target], scope: Scope) -> None:
+    def store(self, targets: Sequence[StoreTarget], scope: LoopScope) -> None:
         """Write elements, all computed before the first is written: a result may lie in the memory of an input."""
         for x in walk(*(target.value for target in targets)):
             if isinstance(x, Reduce) and x.free <= {outer.index for outer in scope.chain()}:
@@ -97,7 +98,7 @@ class Placing:
                 value = Binary(OPERATION[target.combine], Load(target.buffer, place, None), value)
             scope.body.append(Store(target.buffer, place, value))
 
-    def _named(self, value: Expr, scope: Scope) -> Expr:
+    def _named(self, value: Expr, scope: LoopScope) -> Expr:
         """A value as `place` wrote it, computed here and now."""
         if isinstance(value, Local) or self.is_position(value):
             return value
@@ -108,18 +109,18 @@ class Placing:
     def is_position(self, x: Expr) -> bool:
         """Whether x is arithmetic on loop variables alone, which LLVM does best where it is used."""
         if x not in self.positions:
-            self.positions[x] = isinstance(x, (Const, Size, Index)) or (
+            self.positions[x] = isinstance(x, (Const, SizeOf, Index)) or (
                 isinstance(x, Binary) and x.dtype is int64 and all(self.is_position(child) for child in x.children()))
         return self.positions[x]
 
-    def _reduce(self, x: Reduce, home: Scope) -> None:
+    def _reduce(self, x: Reduce, home: LoopScope) -> None:
         """A loop for x, and for all that can be reduced along with it."""
         extents = [self.place(extent, home) for extent in x.extents]
         for needed in hoisted(x):
             self.place(needed, home)
         inner = [home]
         for index, extent in zip(x.indices, x.extents, strict=True):
-            inner.append(Scope(inner[-1], index, reduces=True, whole=extent is size(index.extent)))
+            inner.append(LoopScope(inner[-1], index, reduces=True, whole=extent is size(index.extent)))
         group = [x, *(y for y in self.reductions if y is not x and self._fits(y, x, home))]
         accumulators = []
         for y in group:
@@ -131,7 +132,7 @@ class Placing:
             around.body.append(Loop(index, extent, tuple(scope.body)))
         home.known.update((y, accumulator.local) for y, accumulator in zip(group, accumulators, strict=True))
 
-    def _fits(self, y: Reduce, x: Reduce, home: Scope) -> bool:
+    def _fits(self, y: Reduce, x: Reduce, home: LoopScope) -> bool:
         """Whether y can be computed in the loop for x: at the same place, over the same indices, all it needs known."""
         if y.indices != x.indices or y.extents != x.extents or home_of(y, home) is not home or y in home.known:
             return False
@@ -143,7 +144,7 @@ class Placing:
         return Local(f"{letter}{next(self.numbers)}", x.dtype)
 
 
-def is_available(filled: Scope | None, scope: Scope) -> bool:
+def is_available(filled: LoopScope | None, scope: LoopScope) -> bool:
     """Whether a row that was filled around there may be read here: its loop is over, in each turn of those around it.
 
     The loop dominates this place, and what it computed is an available expression here (Aho, Lam, Sethi and Ullman).
@@ -151,12 +152,12 @@ def is_available(filled: Scope | None, scope: Scope) -> bool:
     return any(outer is filled for outer in scope.chain())
 
 
-def fills_row(scope: Scope, index: Index) -> bool:
+def fills_row(scope: LoopScope, index: Index) -> bool:
     """Whether what is computed here, each turn of the index, is a row from end to end."""
     return scope.reduces and scope.whole and scope.index is index
 
 
-def home_of(x: Expr, scope: Scope) -> Scope:
+def home_of(x: Expr, scope: LoopScope) -> LoopScope:
     """The outermost scope around `scope` that has all indices that x depends on."""
     return next((s for s in scope.chain() if s.index is None or s.index in x.free), scope)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from tenon.dims import Dim
 from tenon.loops.affine import affine
-from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, Size
+from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, SizeOf
 from tenon.loops.loop_ir import Block, Contraction, Kernel, Let, Loop, Nest, Stmt, Store, roots
 from tenon.loops.traversal import walk
 from tenon.types import int64
@@ -102,7 +102,7 @@ def known(n: Dim) -> int:
 def operations(x: Expr) -> float:
     """What computing x of its parts costs, in moves of an element; arithmetic on positions is free."""
     match x:
-        case Const() | Size() | Index():
+        case Const() | SizeOf() | Index():
             return 0.0
         case Call(name=name):
             return OPERATION if name in SIMPLE_CALLS else FUNCTION

@@ -15,9 +15,9 @@ from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Buffer, Cast, Expr, Index, Load, Reduce
-from tenon.loops.match_contraction import Product
+from tenon.loops.match_contraction import MatchedProduct
 from tenon.loops.select_conv_schedule import sliding
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import replace
 from tenon.loops.validate_loops import validated
 from tenon.loops.window_access import windows_of
@@ -33,8 +33,8 @@ Copies = dict[tuple[Expr, tuple[Index, ...]], Buffer]      # those made so far, 
 
 
 @validated
-def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorType], Buffer],
-                    copies: Copies) -> list[Target]:
+def with_dense_rows(target: StoreTarget, found: MatchedProduct, temporary: Callable[[TensorType], Buffer],
+                    copies: Copies) -> list[StoreTarget]:
     """The target, after one for a dense copy of the rows if that is of use."""
     rows = (*found.batch, *found.rows)
     depth = found.sum.indices
@@ -52,10 +52,10 @@ def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorT
     body = replace(found.sum.body, {found.left: Load(buffer, place, None)})
     sum_ = Reduce("add", depth, body, found.sum.extents)
     changed = with_fields(target, value=replace(target.value, {found.sum: sum_}))
-    return [changed] if made else [Target(buffer, indices, place, found.left), changed]
+    return [changed] if made else [StoreTarget(buffer, indices, place, found.left), changed]
 
 
-def _slides(found: Product) -> bool:
+def _slides(found: MatchedProduct) -> bool:
     """Whether rows are windows that are not put together at all, as those of an image are not."""
     depth = found.sum.indices
     if sliding(found.left, found.right, found.batch, found.rows, found.columns, depth) is not None:
@@ -64,7 +64,7 @@ def _slides(found: Product) -> bool:
     return windows is not None and all(slide.taps <= slide.places for slide in windows.slides)
 
 
-def _lies_well(found: Product) -> bool:
+def _lies_well(found: MatchedProduct) -> bool:
     """Whether rows are dense already, or in long runs, or lie side by side as they are packed."""
     x, depth = found.left, found.sum.indices
     if isinstance(x, Cast) and x.dtype is bfloat16 and x.x.dtype is float32:

@@ -21,11 +21,11 @@ from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Local, Reduce, Select, constant, size
 from tenon.loops.fuse_row_reductions import CHUNKS
 from tenon.loops.loop_ir import Chunk
-from tenon.loops.match_contraction import Product
+from tenon.loops.match_contraction import MatchedProduct
 from tenon.loops.round_narrow_types import rounded
 from tenon.loops.simplify_expressions import simplify, substitute
 from tenon.loops.split_k import is_deep
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, replace
 from tenon.loops.validate_loops import validated
 from tenon.loops.window_access import windows_of
@@ -38,7 +38,7 @@ Temporary = Callable[[TensorType], Buffer]
 
 
 @validated
-def beside_products(targets: Sequence[Target], temporary: Temporary) -> list[Target]:
+def beside_products(targets: Sequence[StoreTarget], temporary: Temporary) -> list[StoreTarget]:
     """The targets, sums over the rows of a product added up where its results are stored."""
     result = list(targets)
     for target in targets:
@@ -48,7 +48,7 @@ def beside_products(targets: Sequence[Target], temporary: Temporary) -> list[Tar
     return result
 
 
-def _may_add_up(found: Product, target: Target) -> bool:
+def _may_add_up(found: MatchedProduct, target: StoreTarget) -> bool:
     """Whether the product goes through rows of known number, tile by tile."""
     rows, columns = (product(index.extent for index in axis) for axis in (found.rows, found.columns))
     if found.batch or not isinstance(rows, int) or not isinstance(columns, int):
@@ -61,7 +61,7 @@ def _may_add_up(found: Product, target: Target) -> bool:
     return plain and not slides and target.indices == found.rows + found.columns and not target.chunk
 
 
-def _with_sums(stored: Sequence[Target], others: Sequence[Target], temporary: Temporary) -> list[Target]:
+def _with_sums(stored: Sequence[StoreTarget], others: Sequence[StoreTarget], temporary: Temporary) -> list[StoreTarget]:
     """All targets, the sums among the others that are added up in the loops of those that are stored."""
     flat = with_flat_loops(stored)
     adding = _Adding(flat, temporary)
@@ -76,7 +76,7 @@ def _with_sums(stored: Sequence[Target], others: Sequence[Target], temporary: Te
 class _Adding:
     """Targets of one product, and those of the partial sums of what they store."""
 
-    def __init__(self, stored: Sequence[Target], temporary: Temporary):
+    def __init__(self, stored: Sequence[StoreTarget], temporary: Temporary):
         found = stored[0].product
         assert found is not None
         self.rows, self.columns, self.temporary = found.rows, found.columns, temporary
@@ -84,10 +84,10 @@ class _Adding:
         rows = product(index.extent for index in self.rows)
         assert isinstance(rows, int)
         self.chunk = Chunk(Index("chunk", min(rows // SHORTEST, CHUNKS)), Local("first", bool_))
-        self.parts: list[Target] = []
+        self.parts: list[StoreTarget] = []
         self.buffers: dict[Expr, Buffer] = {}       # of what is added up
 
-    def summed(self, target: Target) -> Target | None:
+    def summed(self, target: StoreTarget) -> StoreTarget | None:
         """The target in terms of partial sums, if it is made of sums over all rows."""
         target = with_flat_reductions(target)
         sums = parts(target.value, Reduce)
@@ -131,5 +131,5 @@ class _Adding:
         buffer = self.buffers[body] = self.temporary(TensorType(body.dtype, shape))
         place = offset(shape, (number, *self.columns))
         before = Select(first, constant(0, body.dtype), Load(buffer, place, None))
-        self.parts.append(Target(buffer, (*self.rows, *self.columns), place, Binary("+", before, body),
+        self.parts.append(StoreTarget(buffer, (*self.rows, *self.columns), place, Binary("+", before, body),
                                  chunk=self.chunk))

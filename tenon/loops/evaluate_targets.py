@@ -18,7 +18,7 @@ from tenon.dims import evaluate
 from tenon.errors import failed_check
 from tenon.loops.expressions import (
     Binary,
-    Bits,
+    BitsOf,
     Buffer,
     Call,
     Cast,
@@ -29,11 +29,11 @@ from tenon.loops.expressions import (
     Load,
     Reduce,
     Select,
-    Size,
+    SizeOf,
     identity,
 )
 from tenon.loops.loop_interpreter import COMBINE, ELEMENTWISE, FUNCTIONS, converted, wide
-from tenon.loops.store_target import Target, levels
+from tenon.loops.store_target import StoreTarget, levels
 from tenon.loops.traversal import walk
 from tenon.records import dataclass, field
 
@@ -44,7 +44,7 @@ class TooLarge(Exception):
     """The targets have more elements than are looked at."""
 
 
-def evaluate_targets(targets: Sequence[Target], memory: MutableMapping[Buffer, np.ndarray],
+def evaluate_targets(targets: Sequence[StoreTarget], memory: MutableMapping[Buffer, np.ndarray],
                      sizes: Mapping[str, int]) -> None:
     """Store what the targets say, after what they read of each other."""
     level = levels(targets)
@@ -53,7 +53,7 @@ def evaluate_targets(targets: Sequence[Target], memory: MutableMapping[Buffer, n
             _store(target, memory, sizes)
 
 
-def _store(target: Target, memory: MutableMapping[Buffer, np.ndarray], sizes: Mapping[str, int]) -> None:
+def _store(target: StoreTarget, memory: MutableMapping[Buffer, np.ndarray], sizes: Mapping[str, int]) -> None:
     if target.chunk is not None:
         raise TooLarge("sums along the rows of a product depend on how these are cut")
     if target.combine is None:
@@ -71,7 +71,7 @@ def _store(target: Target, memory: MutableMapping[Buffer, np.ndarray], sizes: Ma
 class _Points:
     """All values of the indices of a target."""
 
-    target: Target
+    target: StoreTarget
     memory: Mapping[Buffer, np.ndarray]
     sizes: Mapping[str, int]
     known: dict[Expr, Any] = field(default_factory=dict)
@@ -81,11 +81,11 @@ class _Points:
         inner = [k for part in walk(x.value, x.offset) if isinstance(part, Reduce) for k in part.indices]
         self.axes = {index: k for k, index in enumerate(dict.fromkeys((*x.indices, *inner)))}
 
-    def store(self, target: Target) -> None:
+    def store(self, target: StoreTarget) -> None:
         offsets, values = self.stored(target)
         self.memory[target.buffer][offsets] = values
 
-    def stored(self, target: Target) -> tuple[np.ndarray, np.ndarray]:
+    def stored(self, target: StoreTarget) -> tuple[np.ndarray, np.ndarray]:
         """(where, what) of all elements, in the order of the loops."""
         shape = [evaluate(i.extent, self.sizes) if i in target.indices else 1 for i in self.axes]
         if math.prod(shape) > MOST_ELEMENTS:
@@ -119,7 +119,7 @@ class _Points:
         match x:
             case Const(value=value, dtype=dtype):
                 return self.scalar(wide(dtype).type(value))
-            case Size(dim=dim):
+            case SizeOf(dim=dim):
                 return self.scalar(np.int64(evaluate(dim, self.sizes)))
             case Index(extent=extent):
                 shape = [1] * len(self.axes)
@@ -138,7 +138,7 @@ class _Points:
                 return np.where(*parts)
             case Cast(dtype=dtype):
                 return converted(parts[0], dtype)
-            case Bits(x=inner, dtype=dtype):
+            case BitsOf(x=inner, dtype=dtype):
                 return np.ascontiguousarray(parts[0].astype(inner.dtype.numpy)).view(dtype.numpy).astype(wide(dtype))
             case CheckedIndex():
                 return self.checked(x, *parts)

@@ -20,7 +20,7 @@ from tenon.loops.affine import Affine, affine, from_affine
 from tenon.loops.check_reads import made_as_told, within
 from tenon.loops.expressions import (
     Binary,
-    Bits,
+    BitsOf,
     Buffer,
     Call,
     Cast,
@@ -61,7 +61,7 @@ class Scalars:
         return simplify(Cast(lift(x, int64), dtype))
 
     def bits(self, x: Expr, dtype: DType) -> Expr:
-        return Bits(x, dtype)
+        return BitsOf(x, dtype)
 
     def select(self, condition: Any, x: Any, y: Any) -> Expr:
         dtype = x.dtype if isinstance(x, Expr) else y.dtype
@@ -171,7 +171,7 @@ class Scalars:
 
 
 @dataclass(eq=False, slots=True)
-class Read:
+class InputRead:
     """What a rule sees of an input: index -> scalar."""
 
     shape: Shape
@@ -249,14 +249,14 @@ class GraphExpressions:
             made_as_told(node, listed)
         return tuple(simplify(lift(x, out.dtype)) for x, out in zip(listed, node.outputs, strict=True))
 
-    def read(self, x: Value | Literal | None) -> Read | None:
+    def read(self, x: Value | Literal | None) -> InputRead | None:
         """What a rule sees of an input."""
         if x is None:
             return None
         if isinstance(x, Literal):
             number = constant(x.value, x.dtype)
-            return Read((), x.dtype, lambda index: number, literal=True)
-        return Read(x.shape, x.dtype, lambda index: self.at(x, index))
+            return InputRead((), x.dtype, lambda index: number, literal=True)
+        return InputRead(x.shape, x.dtype, lambda index: self.at(x, index))
 
     def _load(self, buffer: Buffer, index: Indices) -> Expr:
         mask = self.scalars.mask

@@ -159,7 +159,7 @@ class Const(Expr):
 
 
 @dataclass(eq=False, repr=False)
-class Size(Expr):
+class SizeOf(Expr):
     """A symbolic size, known when the kernel runs."""
 
     dim: SymbolicDim
@@ -305,7 +305,7 @@ class Cast(Expr):
 
 
 @dataclass(eq=False, repr=False)
-class Bits(Expr):
+class BitsOf(Expr):
     """The bits as another type of the same width."""
 
     x: Expr
@@ -315,7 +315,7 @@ class Bits(Expr):
         return (self.x,)
 
     def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
-        return Bits(children[0], self.dtype)
+        return BitsOf(children[0], self.dtype)
 
     def text(self) -> str:
         return f"bits_{self.dtype.short}({self.x})"
@@ -392,7 +392,7 @@ def constant(value: Any, dtype: DType) -> Const:
 
 def size(dim: Dim) -> Expr:
     """A size as an index expression."""
-    return _number(dim) if isinstance(dim, int) else Size(dim)
+    return _number(dim) if isinstance(dim, int) else SizeOf(dim)
 
 
 @lru_cache(maxsize=4096)
@@ -405,7 +405,7 @@ def lift(value: Any, dtype: DType) -> Expr:
     if isinstance(value, Expr):
         return value
     if isinstance(value, SymbolicDim):
-        return Size(value) if dtype is int64 else Cast(Size(value), dtype)
+        return SizeOf(value) if dtype is int64 else Cast(SizeOf(value), dtype)
     return constant(value, dtype)
 
 

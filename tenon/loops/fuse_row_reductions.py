@@ -23,7 +23,7 @@ from tenon.loops.cost import known
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
 from tenon.loops.simplify_expressions import Substitution, simplify, substitute
-from tenon.loops.store_target import Target, levels
+from tenon.loops.store_target import StoreTarget, levels
 from tenon.loops.traversal import parts, replace
 from tenon.loops.validate_loops import validated
 from tenon.records import dataclass
@@ -40,17 +40,17 @@ Space = tuple[Dim, ...]
 class Along:
     """Targets with the same loops, and those of sums that are computed in these loops too."""
 
-    rows: tuple[Target, ...]
-    sums: tuple[Target, ...]
+    rows: tuple[StoreTarget, ...]
+    sums: tuple[StoreTarget, ...]
 
 
-def opened(targets: Sequence[Target]) -> list[Target]:
+def opened(targets: Sequence[StoreTarget]) -> list[StoreTarget]:
     """The targets as they are computed: a sum that goes along with rows in their loops."""
     found = []
     sums = {t for along in _found(targets) for t in along.sums if may_go_along(t)}
     for target in targets:
         if target in sums:
-            found += [Target(target.buffer, (*x.indices, *target.indices), target.offset, x.body)
+            found += [StoreTarget(target.buffer, (*x.indices, *target.indices), target.offset, x.body)
                       for x in _outermost(target.value)]
         else:
             found.append(target)
@@ -58,7 +58,7 @@ def opened(targets: Sequence[Target]) -> list[Target]:
 
 
 @validated
-def along_rows(targets: Sequence[Target], temporary: Temporary) -> list[Target]:
+def along_rows(targets: Sequence[StoreTarget], temporary: Temporary) -> list[StoreTarget]:
     """The targets, rows and the sums along them cut into chunks of rows."""
     result = list(targets)
     for found in _found(targets):
@@ -72,7 +72,7 @@ def along_rows(targets: Sequence[Target], temporary: Temporary) -> list[Target]:
 
 # ---------------------------------------------------------------- which sums go along with which rows
 
-def _found(targets: Sequence[Target]) -> list[Along]:
+def _found(targets: Sequence[StoreTarget]) -> list[Along]:
     sums, level = {t: _space(t) for t in targets}, levels(targets)
     found = []
     for first, space in ((t, space) for t, space in sums.items() if space is not None):
@@ -86,7 +86,7 @@ def _found(targets: Sequence[Target]) -> list[Along]:
     return found
 
 
-def may_go_along(target: Target) -> bool:
+def may_go_along(target: StoreTarget) -> bool:
     """Whether every element that its sums add up is known once its row has been gone through.
 
     One that reads a reduction over all rows, as argmin reads the least, depends on later turns of the same loop: a
@@ -96,7 +96,7 @@ def may_go_along(target: Target) -> bool:
                for x in _outermost(target.value) for y in parts(x.body, Reduce))
 
 
-def _space(target: Target) -> Space | None:
+def _space(target: StoreTarget) -> Space | None:
     """The sizes of the loops over all that the sums in a target read, rows first; None if it is no sum over rows."""
     sums = _outermost(target.value)
     if not sums or not target.indices or any(x.free != frozenset(target.indices) for x in sums):
@@ -110,7 +110,7 @@ def _space(target: Target) -> Space | None:
     return space if rows >= 2 * SHORTEST else None
 
 
-def _shape(target: Target) -> Space:
+def _shape(target: StoreTarget) -> Space:
     return tuple(index.extent for index in target.indices)
 
 
@@ -123,7 +123,7 @@ def _outermost(value: Expr) -> list[Reduce]:
 
 # ---------------------------------------------------------------- one nest of them
 
-def _together(along: Along, temporary: Temporary) -> list[Target]:
+def _together(along: Along, temporary: Temporary) -> list[StoreTarget]:
     """The targets of both, in chunks of rows; then what the sums are in terms of their parts."""
     loops = max((t.indices for t in along.rows), key=len)
     sums = [(t, x) for t in along.sums for x in _outermost(t.value)]
@@ -138,13 +138,13 @@ def _together(along: Along, temporary: Temporary) -> list[Target]:
         turns = Binary("min", turns, simplify(size(first.extent) - chunk * size(length)))
     cut_up = Substitution({first: simplify(chunk * size(length) + within)})
 
-    def cut(t: Target) -> Target:
+    def cut(t: StoreTarget) -> StoreTarget:
         indices = (chunk, within, *t.indices[1:])
         extents = (size(chunk.extent), turns, *(size(index.extent) for index in indices[2:]))
         return changed(t, indices=indices, extents=extents, offset=cut_up(t.offset),
                        value=cut_up(t.value))
 
-    parts: dict[tuple[Target, Expr], Buffer] = {}
+    parts: dict[tuple[StoreTarget, Expr], Buffer] = {}
     for (t, x), p in zip(sums, partial, strict=True):
         parts[t, x] = temporary(TensorType(_wide(x), (chunk.extent, *_shape(t))))
         place = chunk * size(product(_shape(t))) + p.offset
@@ -156,14 +156,14 @@ def _wide(x: Expr) -> DType:
     return float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
 
 
-def _in_loops(target: Target, x: Reduce, loops: tuple[Index, ...]) -> Target:
+def _in_loops(target: StoreTarget, x: Reduce, loops: tuple[Index, ...]) -> StoreTarget:
     """What x sums up, combined in these loops; the offset is that of the result."""
     values: dict[Index, Expr] = dict(zip((*x.indices, *target.indices), loops, strict=True))
     position = offset(_shape(target), loops[len(x.indices):])
-    return Target(target.buffer, loops, position, simplify(Cast(substitute(x.body, values), _wide(x))), x.kind)
+    return StoreTarget(target.buffer, loops, position, simplify(Cast(substitute(x.body, values), _wide(x))), x.kind)
 
 
-def _summed(target: Target, chunk: Index, parts: dict[tuple[Target, Expr], Buffer]) -> Target:
+def _summed(target: StoreTarget, chunk: Index, parts: dict[tuple[StoreTarget, Expr], Buffer]) -> StoreTarget:
     """The target, computed of the partial sums."""
     values: dict[Expr, Expr] = {}
     for (of, x), buffer in parts.items():

@@ -18,7 +18,7 @@ from tenon.loops.affine import affine
 from tenon.loops.cost import count
 from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Reduce, size
 from tenon.loops.simplify_expressions import Substitution
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import walk
 from tenon.loops.validate_loops import validated
 from tenon.types import int64
@@ -31,12 +31,12 @@ FIRST_AFTER = {"<": 0, "<=": 1, ">": 1, ">=": 0}      # with `i op c`, the first
 
 
 @validated
-def in_intervals(targets: Sequence[Target], owner: MutableMapping[Expr, Value]) -> list[Target]:
+def in_intervals(targets: Sequence[StoreTarget], owner: MutableMapping[Expr, Value]) -> list[StoreTarget]:
     """The targets, cut into intervals; `owner` learns new names."""
     return [part for target in targets for part in _intervals(target, owner, MOST)]
 
 
-def _intervals(target: Target, owner: MutableMapping[Expr, Value], most: int) -> Iterator[Target]:
+def _intervals(target: StoreTarget, owner: MutableMapping[Expr, Value], most: int) -> Iterator[StoreTarget]:
     found = _cut(target, most)
     if found is None:
         yield target
@@ -50,11 +50,11 @@ def _intervals(target: Target, owner: MutableMapping[Expr, Value], most: int) ->
             if x in owner:
                 owner.setdefault(moved(x), owner[x])
         indices = tuple(inner if i is index else i for i in target.indices)
-        part = Target(target.buffer, indices, moved(target.offset), moved(target.value))
+        part = StoreTarget(target.buffer, indices, moved(target.offset), moved(target.value))
         yield from _intervals(part, owner, most // (len(ends) - 1))
 
 
-def _cut(target: Target, most: int) -> tuple[Index, list[int]] | None:
+def _cut(target: StoreTarget, most: int) -> tuple[Index, list[int]] | None:
     """(an index, where its intervals begin and the last one ends)."""
     inside = walk(target.value)
     if target.combine or target.extents or any(isinstance(x, (Reduce, CheckedIndex)) for x in inside):
@@ -69,7 +69,7 @@ def _cut(target: Target, most: int) -> tuple[Index, list[int]] | None:
     return None
 
 
-def _worthwhile(target: Target, index: Index, ends: Sequence[int]) -> bool:
+def _worthwhile(target: StoreTarget, index: Index, ends: Sequence[int]) -> bool:
     """Whether intervals of several lengths are better than one loop that chooses."""
     assert isinstance(index.extent, int)
     if count(*target.indices) < FEWEST:

@@ -17,7 +17,7 @@ from tenon.dims import evaluate
 from tenon.errors import failed_check
 from tenon.loops.expressions import (
     Binary,
-    Bits,
+    BitsOf,
     Buffer,
     Call,
     Cast,
@@ -28,7 +28,7 @@ from tenon.loops.expressions import (
     Load,
     Local,
     Select,
-    Size,
+    SizeOf,
     identity,
 )
 from tenon.loops.loop_ir import (
@@ -36,13 +36,13 @@ from tenon.loops.loop_ir import (
     Block,
     Chunk,
     Contraction,
-    Fetch,
     Kernel,
     Let,
     Loop,
     Nest,
+    Prefetch,
     Store,
-    Turn,
+    TransposeTile,
     Update,
 )
 from tenon.ops import special_reference
@@ -127,9 +127,9 @@ class _Run:
                     self.memory[buffer].copy(place, source, self.position(copied.buffer, copied.offset, env))
                 case Store(buffer=buffer, offset=offset, value=value):
                     self.memory[buffer].store(self.position(buffer, offset, env), self.value(value, env))
-                case Turn(buffer=buffer, lines=lines, columns=columns):
+                case TransposeTile(buffer=buffer, lines=lines, columns=columns):
                     self.memory[buffer].turn(buffer.type.shape, lines, columns)
-                case Fetch():
+                case Prefetch():
                     pass
                 case Accumulator(local=local, kind=kind):
                     env[local] = wide(local.dtype).type(identity(kind, local.dtype).value)
@@ -167,7 +167,7 @@ class _Run:
         match x:
             case Const(value=value, dtype=dtype):
                 return wide(dtype).type(value)
-            case Size(dim=dim):
+            case SizeOf(dim=dim):
                 return np.int64(evaluate(dim, self.sizes))
             case Index() | Local():
                 return env[x]
@@ -188,7 +188,7 @@ class _Run:
                 return a if holds else b
             case Cast(x=inner, dtype=dtype):
                 return converted(self.value(inner, env), dtype)[()]
-            case Bits(x=inner, dtype=dtype):
+            case BitsOf(x=inner, dtype=dtype):
                 exact = np.asarray(self.value(inner, env)).astype(inner.dtype.numpy)
                 return exact.view(dtype.numpy).astype(wide(dtype))[()]
             case CheckedIndex():

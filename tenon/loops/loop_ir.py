@@ -70,7 +70,7 @@ class Update(Stmt):
 
 
 @dataclass(frozen=True, eq=False)
-class Turn(Stmt):
+class TransposeTile(Stmt):
     """The lines of a square, which lies in memory of the thread, become its columns.
 
     Only the first `lines` of it are, and of the columns only so many are wanted: the others may be anything after.
@@ -82,7 +82,7 @@ class Turn(Stmt):
 
 
 @dataclass(frozen=True, eq=False)
-class Fetch(Stmt):
+class Prefetch(Stmt):
     """An element will be read soon, or written: a cache may ask for its line, wherever it is."""
 
     buffer: Buffer
@@ -122,7 +122,7 @@ class Contraction(Stmt):
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs(Stmt):
+class BlockedAttention(Stmt):
     """What attention and its gradient share: for all batch, a score for every pair of a query (row) and a key (column).
 
     `q` depends on batch, row and depth, `k` on batch, column and depth, `v` on batch, column and width, `mask` on
@@ -149,13 +149,13 @@ class Pairs(Stmt):
 
 
 @dataclass(frozen=True, eq=False)
-class Attention(Pairs):
+class Attention(BlockedAttention):
     """The weighted sums of values, by row and width; by row, the logarithms of the weights' divisors, and what rounding
     took from these."""
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionGradient(Pairs):
+class AttentionGradient(BlockedAttention):
     """The gradients of q, k and v, from those of the sums; `along` and `total` depend on batch and row."""
 
     g: Expr
@@ -197,7 +197,7 @@ def statements(body: Block) -> list[Stmt]:
             found += statements(statement.body)
         if isinstance(statement, Contraction):
             found += statements(statement.epilogue)
-        if isinstance(statement, Pairs):
+        if isinstance(statement, BlockedAttention):
             found += statements(statement.stores)
     return found
 
@@ -217,16 +217,16 @@ def roots(statement: Stmt) -> tuple[Expr, ...]:
             return (value,)
         case Store(offset=offset, value=value):
             return offset, value
-        case Fetch(offset=offset):
+        case Prefetch(offset=offset):
             return (offset,)
         case Contraction(left=left, right=right):
             return left, right
         case AttentionGradient(g=g, along=along, total=total):
             return *_factors(statement), g, along, total
-        case Pairs():
+        case BlockedAttention():
             return _factors(statement)
     return ()
 
 
-def _factors(x: Pairs) -> tuple[Expr, ...]:
+def _factors(x: BlockedAttention) -> tuple[Expr, ...]:
     return (x.q, x.k, x.v) if x.mask is None else (x.q, x.k, x.v, x.mask)

@@ -16,16 +16,16 @@ from tenon.loops.loop_ir import (
     Accumulator,
     AttentionGradient,
     Block,
+    BlockedAttention,
     Contraction,
-    Fetch,
     Kernel,
     Let,
     Loop,
     Nest,
-    Pairs,
+    Prefetch,
     Stmt,
     Store,
-    Turn,
+    TransposeTile,
     Update,
 )
 
@@ -75,7 +75,7 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
             terms = f"{statement.left} * {statement.right}"
             yield f"{indent + INDENT}{local} = sum({terms} for {', '.join(map(_range, depth))})"
             yield from _block(epilogue, indent + INDENT)
-        case Pairs():
+        case BlockedAttention():
             yield from _pairs(statement, indent)
         case Let(local=local, value=value):
             yield f"{indent}{local} = {value}"
@@ -85,16 +85,16 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
             yield f"{indent}{local} = {identity(kind, local.dtype)}"
         case Update(local=local, kind=kind, value=value):
             yield f"{indent}{local} = {_COMBINE[kind].format(local, value)}"
-        case Fetch(buffer=buffer, offset=offset):
+        case Prefetch(buffer=buffer, offset=offset):
             yield f"{indent}fetch({buffer.name}[{offset}])"
-        case Turn(buffer=buffer, lines=lines, columns=columns):
+        case TransposeTile(buffer=buffer, lines=lines, columns=columns):
             part = "" if lines == columns == buffer.type.shape[0] else f"[:{lines}, :{columns}]"
             yield f"{indent}{buffer.name} = transpose({buffer.name}{part})"
         case _:
             yield f"{indent}{statement}"
 
 
-def _pairs(x: Pairs, indent: str) -> Iterator[str]:
+def _pairs(x: BlockedAttention, indent: str) -> Iterator[str]:
     """Scores, what they become, and what is stored of it."""
     places = ", ".join(map(_range, (*x.batch, x.row, x.column)))
     yield f"{indent}for {'causal ' * x.is_causal}pairs({places}):"

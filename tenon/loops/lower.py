@@ -33,7 +33,7 @@ from tenon.loops.schedule import schedule
 from tenon.loops.split_div_mod_loops import with_split_loops, with_split_reductions
 from tenon.loops.split_k import with_parted_depth
 from tenon.loops.split_reductions import in_parts
-from tenon.loops.store_target import CALL, Target, levels
+from tenon.loops.store_target import CALL, StoreTarget, levels
 from tenon.loops.traversal import parts
 from tenon.loops.validate_loops import compare_with_graph, reproducible
 from tenon.types import TensorType
@@ -79,7 +79,7 @@ def _lowered(graph: Graph, name: str) -> Kernel:
 
 
 def _stored(graph: Graph, inputs: Mapping[Value, Buffer],
-            outputs: Sequence[Buffer]) -> tuple[Sequence[Target], list[Buffer]]:
+            outputs: Sequence[Buffer]) -> tuple[Sequence[StoreTarget], list[Buffer]]:
     """What is stored where: the results, and values that would be computed again and again; and the buffers of these.
     """
     stored = _long_chains(graph)
@@ -93,9 +93,9 @@ def _stored(graph: Graph, inputs: Mapping[Value, Buffer],
         stored.add(offender)
 
 
-def _in_steps(targets: Iterable[Target], temporary: Callable[[TensorType], Buffer]) -> list[Target]:
+def _in_steps(targets: Iterable[StoreTarget], temporary: Callable[[TensorType], Buffer]) -> list[StoreTarget]:
     """The targets, after the parts of long sums, and the copies of what products read, that they are made of."""
-    steps: list[Target] = []
+    steps: list[StoreTarget] = []
     copies: Copies = {}
     for target in map(with_flat_reductions, targets):
         found = target.product
@@ -136,19 +136,19 @@ def _buffers_of(graph: Graph, outputs: Sequence[Buffer], stored: set[Value]) -> 
 
 
 def _targets(graph: Graph, build: GraphExpressions, buffers: Mapping[Value, Buffer],
-             outputs: Sequence[Buffer]) -> list[Target]:
+             outputs: Sequence[Buffer]) -> list[StoreTarget]:
     """Everything to be stored, in an order that respects what reads what."""
     done: set[Buffer] = set()
     found = []
     for value, buffer in buffers.items():
         index, indices = loop_indices(value.type)
         if not is_empty(value.type):
-            found.append(Target(buffer, indices, offset(value.shape, index), build.defined(value, index)))
+            found.append(StoreTarget(buffer, indices, offset(value.shape, index), build.defined(value, index)))
         done.add(buffer)
     for value, buffer in zip(graph.results, outputs, strict=True):
         if buffer not in done and not is_empty(value.type):
             index, indices = loop_indices(value.type)
-            found.append(Target(buffer, indices, offset(value.shape, index), build.to_store(value, index)))
+            found.append(StoreTarget(buffer, indices, offset(value.shape, index), build.to_store(value, index)))
     return found
 
 
@@ -165,7 +165,7 @@ def loop_indices(type: TensorType) -> tuple[tuple[Expr, ...], tuple[Index, ...]]
     return tuple(index), tuple(loops)
 
 
-def _misplaced_product(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
+def _misplaced_product(targets: Sequence[StoreTarget], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
     """A value, not yet stored, that keeps a product of matrices from being one."""
     found = [x for t in targets for x in misplaced(t.value, t.indices)]
     products = {(x.sum, t.indices) for t in targets if (x := t.product) is not None}
@@ -186,7 +186,7 @@ def _summed(total: Value) -> Value | None:
     return found if isinstance(found, Value) and found.node is not None else None
 
 
-def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
+def _recomputed(targets: Sequence[StoreTarget], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
     """A value, not yet stored, that would be computed again in a loop that it does not depend on."""
     for target in targets:
         columns = in_columns(target) is not None
@@ -244,10 +244,10 @@ def _is_cheap(x: Expr, again: Sequence[Dim], around: Indices) -> bool:
     return few or times * (CALL if parts(x, Call) else 1) <= FEW_TIMES
 
 
-def grouped(targets: Sequence[Target]) -> list[list[Target]]:
+def grouped(targets: Sequence[StoreTarget]) -> list[list[StoreTarget]]:
     """Targets that share their outer loops and do not read one another go into one nest, as early as can be."""
     level = levels(targets)
-    groups: dict[int, list[list[Target]]] = {}
+    groups: dict[int, list[list[StoreTarget]]] = {}
     for target in targets:
         nests = groups.setdefault(level[target], [])
         fitting = next((nest for nest in nests if _fits(target, nest)), None)
@@ -258,7 +258,7 @@ def grouped(targets: Sequence[Target]) -> list[list[Target]]:
     return [nest for number in sorted(groups) for nest in groups[number]]
 
 
-def _fits(target: Target, nest: Sequence[Target]) -> bool:
+def _fits(target: StoreTarget, nest: Sequence[StoreTarget]) -> bool:
     """Whether the loops of the target are those of the nest, or the outer ones of them, or the other way round."""
     if in_columns(target) != in_columns(nest[-1]):
         return False

@@ -14,13 +14,13 @@ from typing import Any
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.cost import FUNCTION, operations
-from tenon.loops.expression_builder import GraphExpressions, Read, Scalars, is_empty, offset
+from tenon.loops.expression_builder import GraphExpressions, InputRead, Scalars, is_empty, offset
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Expr, Index, Load, Local, Select, identity, lift, size
 from tenon.loops.loop_ir import Block, Let, Loop, Nest, Stmt, Store
 from tenon.loops.schedule import schedule
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.sorting import Ordering
-from tenon.loops.store_target import GRAIN, Target
+from tenon.loops.store_target import GRAIN, StoreTarget
 from tenon.loops.traversal import walk
 from tenon.ops.shape import reshape_op
 from tenon.types import DType, Shape, TensorType, float32, float64, int64
@@ -72,7 +72,7 @@ class Filling(Scalars):
         """What no element is above."""
         return identity("min", dtype)
 
-    def scan(self, xs: Sequence[Read], axis: int, reverse: bool, start: Sequence[Any], step: Step) -> None:
+    def scan(self, xs: Sequence[InputRead], axis: int, reverse: bool, start: Sequence[Any], step: Step) -> None:
         """Along an axis: state = step(state, elements, place); the outputs hold the state after each place.
 
         All that is read is of one shape.
@@ -81,7 +81,7 @@ class Filling(Scalars):
         along = self._scan_neighbours if not isinstance(inner, int) or inner >= TOGETHER else self._scan_rows
         along(xs, axis, reverse, [lift(s, b.type.dtype) for s, b in zip(start, self.outputs, strict=True)], step)
 
-    def _scan_rows(self, xs: Sequence[Read], axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
+    def _scan_rows(self, xs: Sequence[InputRead], axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
         """Several rows at a time, element after element.
 
         Where rows lie one behind the other, those that take turns are far apart, each in a part of memory that is gone
@@ -105,14 +105,15 @@ class Filling(Scalars):
         loops = (*clear, Loop(k, size(k.extent), tuple(body)))
         self._parallel(turn, loops, together * _work(x.shape[axis]), states)
 
-    def _is_quick(self, xs: Sequence[Read], start: Sequence[Expr], step: Step) -> bool:
+    def _is_quick(self, xs: Sequence[InputRead], start: Sequence[Expr], step: Step) -> bool:
         """Whether a state follows from the one before by a few operations."""
         states = [Local(f"state{n}", _wide(s.dtype)) for n, s in enumerate(start)]
         elements = [Local(f"element{n}", _wide(x.dtype)) for n, x in enumerate(xs)]
         found = step(states, elements, Local("place", int64))
         return sum(map(operations, walk(*found))) < FUNCTION
 
-    def _scan_neighbours(self, xs: Sequence[Read], axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
+    def _scan_neighbours(self, xs: Sequence[InputRead], axis: int, reverse: bool, start: Sequence[Expr],
+                         step: Step) -> None:
         """Rows of neighbours, row after row."""
         x = xs[0]
         outer, inner = x.shape[:axis], x.shape[axis + 1:]
@@ -131,7 +132,7 @@ class Filling(Scalars):
     def _states(self, start: Sequence[Expr], count: Dim) -> list[Buffer]:
         return [Buffer(f"state{n}", TensorType(_wide(s.dtype), (count,)), "local") for n, s in enumerate(start)]
 
-    def _stepped(self, xs: Sequence[Read], axis: int, others: Sequence[Expr], k: Index, reverse: bool,
+    def _stepped(self, xs: Sequence[InputRead], axis: int, others: Sequence[Expr], k: Index, reverse: bool,
                  states: Sequence[Buffer], at: Expr, step: Step) -> list[Stmt]:
         """One place of a row: the new state, stored in both places."""
         position = size(k.extent) - size(1) - k if reverse else k
@@ -145,7 +146,7 @@ class Filling(Scalars):
 
     # ------------------------------------------------------------ order
 
-    def order(self, x: Read, axis: int, descending: bool, first: Dim) -> None:
+    def order(self, x: InputRead, axis: int, descending: bool, first: Dim) -> None:
         """The places of the `first` elements along an axis, in order; equal ones as they come, NaN as the largest."""
         inner, count = product(x.shape[axis + 1:]), x.shape[axis]
         if isinstance(inner, int) and isinstance(count, int) and isinstance(first, int) and inner >= TOGETHER \
@@ -164,7 +165,7 @@ class Filling(Scalars):
         stored = Loop(j, size(first), (Store(out, offset(out.type.shape, at(j)), ordering.place(j)),), "vector")
         self._parallel(row, (*body, stored), _work(ordering.work), ordering.buffers)
 
-    def _order_beside(self, x: Read, axis: int, descending: bool, first: int) -> None:
+    def _order_beside(self, x: InputRead, axis: int, descending: bool, first: int) -> None:
         """The same for columns: so many at a time are copied to rows, which are ordered."""
         (out,) = self.outputs
         outer, inner, count = x.shape[:axis], x.shape[axis + 1:], x.shape[axis]
@@ -190,7 +191,7 @@ class Filling(Scalars):
                               Loop(j, size(first), (Loop(lane, lanes, (stored,), "vector"),))),
                        BESIDE * _work(ordering.work), [rows, places, *ordering.buffers])
 
-    def deal(self, chances: Read) -> None:
+    def deal(self, chances: InputRead) -> None:
         """Number k to place chances[k] * (k + 1) of the last axis, what was there to place k, one after the other."""
         (out,) = self.outputs
         *lead, count = out.type.shape
@@ -204,7 +205,7 @@ class Filling(Scalars):
                 Store(out, at(k), Load(out, at(chosen), None)), Store(out, at(chosen), k))
         self._parallel(row, (Loop(k, size(count), body),), 4 * _work(count))
 
-    def search(self, x: Read, values: Read, right: bool) -> None:
+    def search(self, x: InputRead, values: InputRead, right: bool) -> None:
         """How many elements of the ordered last axis of x come before each value: each step takes half as many."""
         (out,) = self.outputs
         n, shape = x.shape[-1], values.shape
@@ -251,7 +252,7 @@ class Filling(Scalars):
 
     # ------------------------------------------------------------ scattered writes
 
-    def write_rows(self, x: Read, at: Read, updates: Read, axis: int, reduce: str) -> None:
+    def write_rows(self, x: InputRead, at: InputRead, updates: InputRead, axis: int, reduce: str) -> None:
         """x, and then updates[a, i, b] written to [a, at[i], b] for every i in order."""
         self._copy(x)
         outer, inner = x.shape[:axis], x.shape[axis + 1:]
@@ -273,7 +274,7 @@ class Filling(Scalars):
             body = (Loop(number, size(number.extent), body),)
         self._parallel(both, body, TILE * _work(product(at.shape)))
 
-    def write_elements(self, x: Read, at: Read, updates: Read, axis: int, reduce: str) -> None:
+    def write_elements(self, x: InputRead, at: InputRead, updates: InputRead, axis: int, reduce: str) -> None:
         """x, and then updates[a, i, b] written to [a, at[a, i, b], b] for every i in order."""
         self._copy(x)
         outer, inner = at.shape[:axis], at.shape[axis + 1:]
@@ -315,11 +316,11 @@ class Filling(Scalars):
                 Loop(lane, lanes(tiles), (Let(place, Load(places, lane, None)), written(k, place))))
         self._parallel(index, (Loop(tiles, size(tiles.extent), body),), _work(count), (places,))
 
-    def _copy(self, x: Read) -> None:
+    def _copy(self, x: InputRead) -> None:
         """x, to write to."""
         (out,) = self.outputs
         loops = tuple(Index(f"i{n}", extent) for n, extent in enumerate(out.type.shape))
-        self.nests.append(schedule([Target(out, loops, offset(out.type.shape, loops), x(loops))]))
+        self.nests.append(schedule([StoreTarget(out, loops, offset(out.type.shape, loops), x(loops))]))
 
     def _written(self, index: Sequence[Expr], value: Expr, reduce: str) -> Store:
         (out,) = self.outputs

@@ -29,7 +29,7 @@ SHORTEST = 3            # rows, columns or depth below which a plain loop does a
 
 
 @dataclass(frozen=True)
-class Product:
+class MatchedProduct:
     """A reduction seen as a product."""
 
     sum: Reduce
@@ -40,7 +40,7 @@ class Product:
     right: Expr
 
 
-def as_product(x: Expr, indices: Sequence[Index]) -> Product | None:
+def as_product(x: Expr, indices: Sequence[Index]) -> MatchedProduct | None:
     """The product that x is for all values of `indices`, the last of which is contiguous in the result; or None."""
     if not isinstance(x, Reduce) or x.kind != "add" or x.dtype not in ACCUMULATED:
         return None
@@ -57,13 +57,13 @@ def as_product(x: Expr, indices: Sequence[Index]) -> Product | None:
     columns = tuple(i for i in indices if i in right.free and i not in left.free)
     if indices and indices[-1] in rows:
         rows, columns, left, right = columns, rows, right, left
-    found = _with_windows_left(_in_runs(Product(x, batch, rows, columns, left, right)))
+    found = _with_windows_left(_in_runs(MatchedProduct(x, batch, rows, columns, left, right)))
     if not (_is_worthwhile(found) or _is_sliding(found)) or parts(x.body, CheckedIndex):
         return None
     return found
 
 
-def _in_runs(x: Product) -> Product:
+def _in_runs(x: MatchedProduct) -> MatchedProduct:
     """The product as a batch of such, one for each run of memory that columns lie in, as those of an image do: tiles
     read lines of a run where they are, and few rows go through them one after the other.
 
@@ -89,7 +89,7 @@ def _is_run(terms: Mapping[Expr, Dim], outer: Index, inner: Index) -> bool:
     return is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
 
 
-def _with_windows_left(x: Product) -> Product:
+def _with_windows_left(x: MatchedProduct) -> MatchedProduct:
     """The product with its sides changed where a deep sum runs along the masked lines of right.
 
     Windows of an image (the gradient of a convolution's kernel) are put together as rows by copying, as columns by
@@ -107,10 +107,10 @@ def _with_windows_left(x: Product) -> Product:
     steps = [affine(y.offset).terms.get(x.sum.indices[-1], 0) for y in (x.left, x.right)]
     if not is_same(steps[0], 1) or steps[1] not in (1, 2):
         return x
-    return Product(x.sum, x.batch, x.columns, x.rows, x.right, x.left)
+    return MatchedProduct(x.sum, x.batch, x.columns, x.rows, x.right, x.left)
 
 
-def _is_sliding(x: Product) -> bool:
+def _is_sliding(x: MatchedProduct) -> bool:
     """Whether windows slide along an image, which a plain loop does not do as well: depthwise convolutions."""
     total = product([index.extent for axis in (x.batch, x.rows, x.columns, x.sum.indices) for index in axis])
     if not isinstance(total, int) or total < SMALLEST:
@@ -118,7 +118,7 @@ def _is_sliding(x: Product) -> bool:
     return sliding(x.left, x.right, x.batch, x.rows, x.columns, x.sum.indices) is not None
 
 
-def _is_worthwhile(x: Product) -> bool:
+def _is_worthwhile(x: MatchedProduct) -> bool:
     axes = [(x.rows, _is_read_in_lines(x) or _is_of_long_rows(x)), (x.columns, False), (x.sum.indices, False)]
     sizes = [product(index.extent for index in axis) for axis, _ in axes]
     if any(isinstance(n, int) and n < SHORTEST and not lines for n, (_, lines) in zip(sizes, axes, strict=True)):
@@ -127,7 +127,7 @@ def _is_worthwhile(x: Product) -> bool:
     return not isinstance(total, int) or total >= SMALLEST
 
 
-def _is_read_in_lines(x: Product) -> bool:
+def _is_read_in_lines(x: MatchedProduct) -> bool:
     """Whether right has to be read along its columns, which few rows do line after line: a vector times a matrix.
 
     Columns in several short runs are as well gone through by plain loops.
@@ -139,13 +139,13 @@ def _is_read_in_lines(x: Product) -> bool:
     return one_run and (x.right.dtype.bits >= 32 or _has_long_lines(x)) and is_same(terms.get(x.columns[-1], 0), 1)
 
 
-def _has_long_lines(x: Product) -> bool:
+def _has_long_lines(x: MatchedProduct) -> bool:
     """Whether lines are no shorter than a part of the depth: deeper sums of 16 bits are cut into chunks instead."""
     columns, depth = (product(index.extent for index in axis) for axis in (x.columns, x.sum.indices))
     return isinstance(columns, int) and isinstance(depth, int) and columns * DEEPEST >= depth
 
 
-def _is_of_long_rows(x: Product) -> bool:
+def _is_of_long_rows(x: MatchedProduct) -> bool:
     """Whether both factors lie along the depth: a matrix times a vector, a row of the matrix after the other."""
     for factor in (x.left, x.right):
         read = factor if isinstance(factor, Load) and factor.dtype.bits >= 32 else narrow_load(factor)

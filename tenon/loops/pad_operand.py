@@ -15,10 +15,10 @@ from tenon.loops.affine import Affine, affine, from_affine
 from tenon.loops.densify_operand import Copies
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, binary
-from tenon.loops.match_contraction import Product
+from tenon.loops.match_contraction import MatchedProduct
 from tenon.loops.select_conv_schedule import sliding
 from tenon.loops.simplify_expressions import simplify
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import replace
 from tenon.loops.validate_loops import validated
 from tenon.loops.window_access import Slide, Windows, windows_of
@@ -29,8 +29,8 @@ LARGEST = 1 << 24       # elements of a copy
 
 
 @validated
-def with_zeros_around(target: Target, found: Product, temporary: Callable[[TensorType], Buffer],
-                      copies: Copies) -> list[Target]:
+def with_zeros_around(target: StoreTarget, found: MatchedProduct, temporary: Callable[[TensorType], Buffer],
+                      copies: Copies) -> list[StoreTarget]:
     """The target, after one for a copy of what windows slide over if that saves multiplications."""
     depth = found.sum.indices
     for factor, places in (found.left, found.rows), (found.right, found.columns):
@@ -42,10 +42,10 @@ def with_zeros_around(target: Target, found: Product, temporary: Callable[[Tenso
     return [target]
 
 
-def _with_copy(target: Target, found: Product, windows: Windows, temporary: Callable[[TensorType], Buffer],
-               copies: Copies) -> list[Target] | None:
+def _with_copy(target: StoreTarget, found: MatchedProduct, windows: Windows, temporary: Callable[[TensorType], Buffer],
+               copies: Copies) -> list[StoreTarget] | None:
     """The same with this factor's windows in a copy; None where nothing is saved."""
-    copy = _Copy(windows)
+    copy = _PaddingCopy(windows)
     key = windows.load, copy.indices
     buffer = copies.get(key, Buffer("part", copy.type, "temporary"))
     read = copy.read(buffer)
@@ -58,12 +58,12 @@ def _with_copy(target: Target, found: Product, windows: Windows, temporary: Call
         buffer = copies[key] = temporary(copy.type)
         read = copy.read(buffer)
     sum_ = Reduce("add", found.sum.indices, replace(found.sum.body, {windows.load: read}), found.sum.extents)
-    changed = Target(target.buffer, target.indices, target.offset, replace(target.value, {found.sum: sum_}))
-    return [changed] if made else [Target(buffer, copy.indices, offset(copy.type.shape, copy.indices), copy.value),
+    changed = StoreTarget(target.buffer, target.indices, target.offset, replace(target.value, {found.sum: sum_}))
+    return [changed] if made else [StoreTarget(buffer, copy.indices, offset(copy.type.shape, copy.indices), copy.value),
                                    changed]
 
 
-class _Copy:
+class _PaddingCopy:
     """What lies in a copy, and where: all that the outer slides cover, of the others what is in memory."""
 
     def __init__(self, windows: Windows) -> None:

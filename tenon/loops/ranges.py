@@ -18,7 +18,7 @@ from math import gcd
 
 from tenon.dims import Dim
 from tenon.loops.affine import Affine, affine, dim_of, is_same
-from tenon.loops.expressions import Binary, Call, Cast, CheckedIndex, Const, Expr, Index, Local, Select, Size
+from tenon.loops.expressions import Binary, Call, Cast, CheckedIndex, Const, Expr, Index, Local, Select, SizeOf
 from tenon.loops.size_order import common_factor, divided, follows, never_negative
 from tenon.loops.traversal import replace
 from tenon.records import dataclass
@@ -245,7 +245,7 @@ class _Search:
         match atom:
             case Index() | Local():
                 return
-            case Binary(op="//" | "%" as op, left=left, right=Const() | Size() as n) if self.holds(dim_of(n) - 1):
+            case Binary(op="//" | "%" as op, left=left, right=Const() | SizeOf() as n) if self.holds(dim_of(n) - 1):
                 yield from (self._quotient if op == "//" else self._remainder)(atom, affine(left), dim_of(n))
             case Binary(op="min" | "max" as op, left=left, right=right):
                 for x in (left, right):

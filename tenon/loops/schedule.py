@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tenon.loops.cache_rows import kept_rows
 from tenon.loops.collapse_loops import with_flat_loops, with_flat_reductions
 from tenon.loops.column_reductions import column_nest
-from tenon.loops.compute_at import Placing, Scope
+from tenon.loops.compute_at import ComputeAt, LoopScope
 from tenon.loops.expressions import (
     Binary,
     Const,
@@ -24,7 +24,7 @@ from tenon.loops.expressions import (
 )
 from tenon.loops.loop_ir import Block, Contraction, Let, Loop, Nest, Store
 from tenon.loops.reuse_local_buffers import with_fewer_rows
-from tenon.loops.store_target import WHOLE, Target, grain_of
+from tenon.loops.store_target import WHOLE, StoreTarget, grain_of
 from tenon.loops.tile_transposes import turned_nest
 from tenon.loops.validate_loops import validated
 
@@ -32,41 +32,41 @@ ENOUGH = 16         # turns of the parallel loop that keep all threads busy
 
 
 @validated
-def schedule(targets: Sequence[Target]) -> Nest:
+def schedule(targets: Sequence[StoreTarget]) -> Nest:
     """The nest that stores the targets, whose loops are a prefix of the longest list of loops among them."""
     targets = [with_flat_reductions(target) for target in with_flat_loops(targets)]
     found = _contraction(targets) or column_nest(targets) or turned_nest(targets)
     return found or _loops(targets)
 
 
-def alone(target: Target) -> bool:
+def alone(target: StoreTarget) -> bool:
     """Whether the target is a contraction, and so needs a nest of its own."""
     return target.product is not None
 
 
-def _contraction(targets: Sequence[Target]) -> Nest | None:
+def _contraction(targets: Sequence[StoreTarget]) -> Nest | None:
     """The nest of targets that are elementwise operations on the result of one product."""
     found = targets[0].product
     if found is None:
         return None
-    top = Scope()
+    top = LoopScope()
     total = Local("total", found.sum.dtype)
     top.known[found.sum] = total
-    Placing(*(t.value for t in targets)).store(targets, top)
+    ComputeAt(*(t.value for t in targets)).store(targets, top)
     return Nest((Contraction(found.batch, found.rows, found.columns, found.sum.indices, found.left, found.right, total,
                              tuple(top.body), chunk=next((t.chunk for t in targets if t.chunk), None)),))
 
 
-def _loops(targets: Sequence[Target]) -> Nest:
+def _loops(targets: Sequence[StoreTarget]) -> Nest:
     """A nest of plain loops."""
     loops = max((t.indices for t in targets), key=len)
     kept = kept_rows(targets, loops)
-    placing = Placing(*(t.value for t in targets), kept=kept)
-    top = Scope()
+    placing = ComputeAt(*(t.value for t in targets), kept=kept)
+    top = LoopScope()
     scopes = [top]
     for depth in range(len(loops) + 1):
         if depth:
-            scopes.append(Scope(scopes[-1], loops[depth - 1]))
+            scopes.append(LoopScope(scopes[-1], loops[depth - 1]))
         if depth == 1:
             scopes[-1].body += [statement for t in targets if t.combine for statement in cleared(t)]
         placing.store([t for t in targets if len(t.indices) == depth], scopes[-1])
@@ -80,7 +80,7 @@ def _loops(targets: Sequence[Target]) -> Nest:
     return Nest(_with_more_turns(body, targets, loops), tuple(rows))
 
 
-def cleared(target: Target) -> Block:
+def cleared(target: StoreTarget) -> Block:
     """Loops that start the elements of a combining target in this turn of the outermost loop."""
     assert target.combine is not None
     body: Block = (Store(target.buffer, target.offset, identity(target.combine, target.buffer.type.dtype)),)
@@ -90,7 +90,7 @@ def cleared(target: Target) -> Block:
     return body
 
 
-def _with_more_turns(body: Block, targets: Sequence[Target], loops: Sequence[Index]) -> Block:
+def _with_more_turns(body: Block, targets: Sequence[StoreTarget], loops: Sequence[Index]) -> Block:
     """The parallel loop over several indices at once, where the outermost one alone would leave threads idle."""
     match body:
         case (Loop(kind="parallel", index=Index(extent=int() as turns), body=(Loop() as inner,)) as outer,):

@@ -33,7 +33,7 @@ from tenon.loops.expressions import (
     Load,
     Reduce,
     Select,
-    Size,
+    SizeOf,
     constant,
 )
 from tenon.loops.traversal import parts
@@ -133,7 +133,7 @@ def _binary(x: Expr) -> Expr:
         return x                        # data, which may wrap around
     if x.op in ("+", "-", "*"):
         return from_affine(affine(x))
-    if x.op in ("//", "%") and isinstance(x.right, (Const, Size)) and at_least(dim_of(x.right), 1):
+    if x.op in ("//", "%") and isinstance(x.right, (Const, SizeOf)) and at_least(dim_of(x.right), 1):
         return (floor_divide if x.op == "//" else modulo)(x.left, dim_of(x.right))
     if x.op in _COMPARE:
         low, high = affine_bounds(affine(x.right) + affine(x.left).scaled(-1))

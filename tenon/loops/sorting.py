@@ -18,7 +18,7 @@ from tenon.dims import Dim
 from tenon.loops.cost import known
 from tenon.loops.expressions import (
     Binary,
-    Bits,
+    BitsOf,
     Buffer,
     Call,
     Cast,
@@ -52,11 +52,11 @@ def key_of(x: Expr, descending: bool) -> Expr:
     unsigned, top, every = UNSIGNED[bits], 1 << (bits - 1), (1 << bits) - 1
     if x.dtype.kind == "f":
         zero = constant(0, x.dtype)
-        pattern = Bits(Select(Binary("==", x, zero), zero, x), unsigned)
+        pattern = BitsOf(Select(Binary("==", x, zero), zero, x), unsigned)
         turned = Select(pattern >= top, constant(every, unsigned), constant(top, unsigned))
         key: Expr = Select(Call("isnan", (x,)), constant(every, unsigned), pattern ^ turned)
     else:
-        key = Bits(x, unsigned) ^ top if x.dtype.kind == "i" else Cast(x, unsigned)
+        key = BitsOf(x, unsigned) ^ top if x.dtype.kind == "i" else Cast(x, unsigned)
     return key ^ every if descending else key
 
 

@@ -16,7 +16,7 @@ from tenon.loops.binders import fresh, names_in
 from tenon.loops.cost import known
 from tenon.loops.expressions import Binary, Const, Expr, Index, Reduce, size
 from tenon.loops.simplify_expressions import Substitution, simplify
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, walk
 from tenon.loops.validate_loops import validated
 from tenon.records import replace
@@ -25,7 +25,7 @@ INNERMOST = 8       # a loop of up to so many turns goes inside of all others, w
 
 
 @validated
-def with_split_loops(targets: Sequence[Target], owner: MutableMapping[Expr, Value]) -> list[Target]:
+def with_split_loops(targets: Sequence[StoreTarget], owner: MutableMapping[Expr, Value]) -> list[StoreTarget]:
     """The targets, with loops split in the same way where they have the same loops; `owner` learns the new names."""
     together: dict[tuple[Index, ...], list[int]] = {}
     for k, target in enumerate(targets):
@@ -44,7 +44,7 @@ def with_split_loops(targets: Sequence[Target], owner: MutableMapping[Expr, Valu
 
 
 @validated
-def with_split_reductions(target: Target) -> Target:
+def with_split_reductions(target: StoreTarget) -> StoreTarget:
     """The target, with the indices of its reductions split in the same way."""
     value = target.value
     while (cut := _reduction_cut(value)) is not None:
@@ -80,7 +80,7 @@ def _with_cut(value: Expr, index: Index, outer: Index, inner: Index) -> Expr:
     return done[value]
 
 
-def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
+def _first_cut(targets: Sequence[StoreTarget]) -> tuple[Index, int] | None:
     """(an index, the n by which it is divided), the largest n of the outermost index first."""
     indices = targets[0].indices
     found = [x for t in targets for x in parts(t.value, Binary) if x.op in ("//", "%")]
@@ -113,8 +113,8 @@ def _parts(index: Index, n: int, taken: set[str]) -> tuple[Index, Index]:
     return Index(index.name, index.extent // n), fresh(index.name + "_in", n, taken)
 
 
-def _split(target: Target, index: Index, loops: tuple[Index, Index], split: Substitution,
-           owner: MutableMapping[Expr, Value]) -> Target:
+def _split(target: StoreTarget, index: Index, loops: tuple[Index, Index], split: Substitution,
+           owner: MutableMapping[Expr, Value]) -> StoreTarget:
     for x in walk(target.value):
         if x in owner:
             owner.setdefault(split(x), owner[x])
@@ -123,4 +123,4 @@ def _split(target: Target, index: Index, loops: tuple[Index, Index], split: Subs
     before, after = target.indices[:place], target.indices[place + 1:]
     innermost = inner.extent <= INNERMOST
     indices = (*before, outer, *after, inner) if innermost else (*before, outer, inner, *after)
-    return Target(target.buffer, indices, split(target.offset), split(target.value))
+    return StoreTarget(target.buffer, indices, split(target.offset), split(target.value))

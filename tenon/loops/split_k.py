@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator
 from tenon.dims import product
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, size
-from tenon.loops.match_contraction import Product, as_product
+from tenon.loops.match_contraction import MatchedProduct, as_product
 from tenon.loops.select_conv_schedule import Sliding, sliding
 from tenon.loops.simplify_expressions import simplify, substitute
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import replace
 from tenon.loops.validate_loops import validated
 from tenon.loops.window_access import count
@@ -32,7 +32,8 @@ LEAST = 1 << 20             # products that are worth a second thread
 
 
 @validated
-def with_parted_depth(target: Target, found: Product, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
+def with_parted_depth(target: StoreTarget, found: MatchedProduct,
+                      temporary: Callable[[TensorType], Buffer]) -> list[StoreTarget]:
     """The target, after those of the parts of its sum if it is deep enough."""
     along, parts = next(iter(_parts(found)), (None, 0))
     if along is None:
@@ -46,25 +47,25 @@ def with_parted_depth(target: Target, found: Product, temporary: Callable[[Tenso
     if _slides(found) and not (product_of_part and _slides(product_of_part)):
         return [target]
     buffer = temporary(TensorType(total.dtype, (parts, *(index.extent for index in results))))
-    before = [Target(buffer, (part, *results), offset(buffer.type.shape, (part, *results)), partial)]
+    before = [StoreTarget(buffer, (part, *results), offset(buffer.type.shape, (part, *results)), partial)]
     again = Index("part", parts)
     value: Expr = Reduce("add", (again,), Load(buffer, offset(buffer.type.shape, (again, *results)), None),
                          (size(parts),))
     if left := along.extent - parts * length:
         rest, within = temporary(TensorType(total.dtype, buffer.type.shape[1:])), Index(along.name, left)
         place = offset(rest.type.shape, results)
-        before.append(Target(rest, results, place, _sum_of(total, along, within, size(parts * length) + within)))
+        before.append(StoreTarget(rest, results, place, _sum_of(total, along, within, size(parts * length) + within)))
         value = Binary("+", value, Load(rest, place, None))
-    return [*before, Target(target.buffer, target.indices, target.offset,
+    return [*before, StoreTarget(target.buffer, target.indices, target.offset,
                             simplify(replace(target.value, {total: value})))]
 
 
-def is_deep(found: Product) -> bool:
+def is_deep(found: MatchedProduct) -> bool:
     """Whether the sum is made in parts."""
     return next(_parts(found), None) is not None
 
 
-def _parts(found: Product) -> Iterator[tuple[Index, int]]:
+def _parts(found: MatchedProduct) -> Iterator[tuple[Index, int]]:
     """(an index of the depth, how many parts it may be cut into), the best first."""
     sizes = [product(index.extent for index in axis)
              for axis in (found.batch, found.rows, found.columns, found.sum.indices)]
@@ -86,7 +87,7 @@ def _parts(found: Product) -> Iterator[tuple[Index, int]]:
                     yield index, parts
 
 
-def _slides(found: Product) -> Sliding | None:
+def _slides(found: MatchedProduct) -> Sliding | None:
     """How windows slide in the product, if it is computed window by window."""
     return sliding(found.left, found.right, found.batch, found.rows, found.columns, found.sum.indices)
 

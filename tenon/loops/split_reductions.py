@@ -16,7 +16,7 @@ from tenon.loops.column_reductions import TILE, is_across
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
 from tenon.loops.simplify_expressions import simplify, substitute
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.strip_mining import Strips, is_partition, may_be_factored
 from tenon.loops.traversal import parts
 from tenon.loops.traversal import replace as replaced
@@ -29,11 +29,11 @@ from tenon.types import TensorType, float32
 CHUNK = 16384           # elements of a chunk
 FEWEST = 8              # chunks; less work than this is over sooner than threads have met
 ENOUGH = 16             # results that keep the threads busy by themselves, when they are reduced one by one
-Way = Callable[[Reduce, Sequence[Index], Callable[[TensorType], Buffer]], tuple[Target, Expr] | None]
+Way = Callable[[Reduce, Sequence[Index], Callable[[TensorType], Buffer]], tuple[StoreTarget, Expr] | None]
 
 
 @validated
-def in_parts(target: Target, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
+def in_parts(target: StoreTarget, temporary: Callable[[TensorType], Buffer]) -> list[StoreTarget]:
     """The target, after targets for the partial results of its reductions."""
     for way in (lines_first, folded):
         if len(found := _parted(target, way, temporary)) > 1:
@@ -41,11 +41,11 @@ def in_parts(target: Target, temporary: Callable[[TensorType], Buffer]) -> list[
     return _parted(target, _cut, temporary)
 
 
-def _parted(target: Target, way: Way, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
+def _parted(target: StoreTarget, way: Way, temporary: Callable[[TensorType], Buffer]) -> list[StoreTarget]:
     """The target, after those for the partial results that this way finds."""
     if target.combine or target.extents:
         return [target]
-    before: list[Target] = []
+    before: list[StoreTarget] = []
     values: dict[Expr, Expr] = {}
     listed = parts(target.value, Reduce)
     inside = {y for x in listed for y in parts(x.body, Reduce)}
@@ -61,7 +61,7 @@ def _parted(target: Target, way: Way, temporary: Callable[[TensorType], Buffer])
 
 
 def _cut(x: Reduce, indices: Sequence[Index],
-         temporary: Callable[[TensorType], Buffer]) -> tuple[Target, Expr] | None:
+         temporary: Callable[[TensorType], Buffer]) -> tuple[StoreTarget, Expr] | None:
     """(the target of the partial results, what x is in terms of them), or None if x is better left as it is."""
     results = tuple(index for index in indices if index in x.free)
     count = product(index.extent for index in results)
@@ -85,7 +85,7 @@ def _cut(x: Reduce, indices: Sequence[Index],
         left = Binary("min", left, simplify(size(first.extent) - chunk * size(length)))
     partial = Reduce(x.kind, (within, *rest), body, (left, *x.extents[1:]))
     place = offset(buffer.type.shape, (chunk, *results))
-    target = Target(buffer, (chunk, *results), place, partial)
+    target = StoreTarget(buffer, (chunk, *results), place, partial)
     total = Index(first.name, chunks)
     load = Load(buffer, offset(buffer.type.shape, (total, *results)), None)
     return target, simplify(Cast(Reduce(x.kind, (total,), load, (size(chunks),)), x.dtype))

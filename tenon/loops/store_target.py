@@ -9,7 +9,7 @@ from tenon.locks import cached_property
 from tenon.loops.binders import binders_are_distinct
 from tenon.loops.expressions import Binary, Buffer, Call, CheckedIndex, Expr, Index, Load, Reduce, size
 from tenon.loops.loop_ir import Chunk
-from tenon.loops.match_contraction import Product, as_product
+from tenon.loops.match_contraction import MatchedProduct, as_product
 from tenon.loops.traversal import parts
 from tenon.records import dataclass
 
@@ -19,7 +19,7 @@ WHOLE = 64          # elements of which a thread's part is a multiple: so it is 
 
 
 @dataclass(frozen=True)
-class Target:
+class StoreTarget:
     """`buffer[offset] = value` for every value of the indices.
 
     With `combine`, a kind of reduction, the value is combined with those that were stored there before in one turn of
@@ -47,7 +47,7 @@ class Target:
         return {x.buffer for x in parts(self.value, Load)}
 
     @cached_property
-    def product(self) -> Product | None:
+    def product(self) -> MatchedProduct | None:
         """The product of matrices that the target is, under elementwise operations on its result; or None."""
         reductions = parts(self.value, Reduce)
         if len(reductions) != 1 or not self.indices or reductions[0].free != frozenset(self.indices):
@@ -62,14 +62,14 @@ class Target:
         return total + CALL * len(parts(self.value, Call))
 
 
-def levels(targets: Sequence[Target]) -> dict[Target, int]:
+def levels(targets: Sequence[StoreTarget]) -> dict[StoreTarget, int]:
     """How many nests there are at least before the one of each target, for it reads what they store."""
-    writers: dict[Buffer, list[Target]] = {}
+    writers: dict[Buffer, list[StoreTarget]] = {}
     for target in targets:
         writers.setdefault(target.buffer, []).append(target)
-    found: dict[Target, int] = {}
+    found: dict[StoreTarget, int] = {}
 
-    def level(target: Target) -> int:
+    def level(target: StoreTarget) -> int:
         if target not in found:
             before = [writer for b in target.reads() if b is not target.buffer for writer in writers.get(b, ())]
             found[target] = max((1 + level(other) for other in before), default=0)
@@ -80,7 +80,7 @@ def levels(targets: Sequence[Target]) -> dict[Target, int]:
     return found
 
 
-def grain_of(targets: Sequence[Target], inner: Sequence[Index]) -> Expr:
+def grain_of(targets: Sequence[StoreTarget], inner: Sequence[Index]) -> Expr:
     """How many iterations of the outermost loop a thread takes at least, `inner` being the loops inside of it."""
     works = [target.work() for target in targets]
     work = product(index.extent for index in inner) * max((w for w in works if isinstance(w, int)), default=1)

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.loops.affine import affine, is_same
 from tenon.loops.binders import fresh, names_in
-from tenon.loops.compute_at import Placing, Scope
+from tenon.loops.compute_at import ComputeAt, LoopScope
 from tenon.loops.cost import count
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, size
-from tenon.loops.loop_ir import Fetch, Loop, Nest, Store, Turn
+from tenon.loops.loop_ir import Loop, Nest, Prefetch, Store, TransposeTile
 from tenon.loops.simplify_expressions import simplify, substitute
-from tenon.loops.store_target import Target, grain_of
+from tenon.loops.store_target import StoreTarget, grain_of
 from tenon.loops.traversal import replace, walk
 from tenon.types import TensorType
 
@@ -31,7 +31,7 @@ FEWEST = 4096       # elements that are
 LINE = 64           # bytes that caches fetch at once
 
 
-def turned_nest(targets: Sequence[Target]) -> Nest | None:
+def turned_nest(targets: Sequence[StoreTarget]) -> Nest | None:
     """The nest, if all targets have the same loops and some of what they read runs along another loop."""
     loops = targets[0].indices
     if len(loops) < 2 or any(t.indices != loops or t.combine for t in targets) or count(*loops) < FEWEST:
@@ -56,7 +56,7 @@ def _line(x: Load, loops: Sequence[Index]) -> Index | None:
     return next((i for i in loops[:-1] if is_same(terms.get(i, 0), 1)), None)
 
 
-def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) -> Nest:
+def _in_squares(targets: Sequence[StoreTarget], line: Index, turned: Sequence[Load]) -> Nest:
     *others, column = (i for i in targets[0].indices if i is not line)
     taken = names_in(*targets[0].indices)
     tiles = [fresh(i.name + "_tile", (i.extent + (SIDE - 1)) // SIDE, taken) for i in (line, column)]
@@ -65,9 +65,9 @@ def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) 
     at: dict[Index, Expr] = {i: simplify(tile * size(SIDE) + within)
                              for i, tile, within in zip((line, column), tiles, inside, strict=True)}
     around = [*others, *tiles]
-    scopes = [Scope()]
+    scopes = [LoopScope()]
     for index in around:
-        scopes.append(Scope(scopes[-1], index))
+        scopes.append(LoopScope(scopes[-1], index))
     square = scopes[-1]
     place, turned_place = (simplify(i * size(SIDE) + k) for i, k in (inside[::-1], inside))
     buffers = [Buffer(f"square{n}", TensorType(x.dtype, (SIDE, SIDE)), "local") for n, x in enumerate(turned)]
@@ -78,14 +78,14 @@ def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) 
         fetches += _fetches(x.buffer, x.offset, at, line, tiles[0] * size(SIDE) + SIDE)
         fetched = fetches if _are_apart(x, column) else ()
         square.body.append(Loop(inside[1], turns[1], (*fetched, Loop(inside[0], turns[0], (copy,), "vector"))))
-        square.body.append(Turn(buffer, _most(column), _most(line)))
+        square.body.append(TransposeTile(buffer, _most(column), _most(line)))
         fetches = []
     read: dict[Expr, Expr] = {x: Load(b, turned_place, None) for x, b in zip(turned, buffers, strict=True)}
-    row = Scope(square, inside[0])
-    cell = Scope(row, inside[1])
-    moved = [Target(t.buffer, t.indices, substitute(t.offset, at), substitute(replace(t.value, read), at))
+    row = LoopScope(square, inside[0])
+    cell = LoopScope(row, inside[1])
+    moved = [StoreTarget(t.buffer, t.indices, substitute(t.offset, at), substitute(replace(t.value, read), at))
              for t in targets]
-    Placing(*(t.value for t in moved)).store(moved, cell)
+    ComputeAt(*(t.value for t in moved)).store(moved, cell)
     row.body.append(Loop(inside[1], turns[1], tuple(cell.body), "vector"))
     square.body.append(Loop(inside[0], turns[0], tuple(row.body)))
     for depth in range(len(around), 0, -1):
@@ -96,12 +96,12 @@ def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) 
     return Nest(tuple(scopes[0].body), tuple(buffers))
 
 
-def _fetches(buffer: Buffer, offset: Expr, at: Mapping[Index, Expr], along: Index, first: Expr) -> Iterator[Fetch]:
+def _fetches(buffer: Buffer, offset: Expr, at: Mapping[Index, Expr], along: Index, first: Expr) -> Iterator[Prefetch]:
     """The lines of memory in which a run of a square's elements lies, from `first` on along an index."""
     if all(isinstance(atom, Index) for atom in affine(offset).terms):
         step = max(LINE // buffer.type.dtype.itemsize, 1)
         for place in dict.fromkeys([*range(0, SIDE, step), SIDE - 1]):
-            yield Fetch(buffer, simplify(substitute(offset, {**at, along: first + size(place)})))
+            yield Prefetch(buffer, simplify(substitute(offset, {**at, along: first + size(place)})))
 
 
 def _are_apart(x: Load, column: Index) -> bool:

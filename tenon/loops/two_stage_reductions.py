@@ -14,7 +14,7 @@ from tenon.loops.cost import count
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Buffer, Cast, Expr, Index, Load, Reduce, size
 from tenon.loops.simplify_expressions import simplify
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts
 from tenon.types import TensorType, float32
 
@@ -24,7 +24,7 @@ LONG, FEW = 256, 16     # elements of lines of which so few, for one result, are
 
 
 def lines_first(x: Reduce, indices: Sequence[Index],
-                temporary: Callable[[TensorType], Buffer]) -> tuple[Target, Expr] | None:
+                temporary: Callable[[TensorType], Buffer]) -> tuple[StoreTarget, Expr] | None:
     """(the target of the lines' sums, what x is in terms of them), or None if no result lies between what is summed."""
     results = [index for index in indices if index in x.free]
     steps = _steps(x, (*x.indices, *results))
@@ -42,7 +42,7 @@ def lines_first(x: Reduce, indices: Sequence[Index],
     wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
     buffer = temporary(TensorType(wide, tuple(index.extent for index in places)))
     place = offset(buffer.type.shape, places)
-    target = Target(buffer, places, place, _over(x, line, simplify(Cast(x.body, wide))))
+    target = StoreTarget(buffer, places, place, _over(x, line, simplify(Cast(x.body, wide))))
     return target, simplify(Cast(_over(x, around, Load(buffer, place, None)), x.dtype))
 
 

@@ -11,7 +11,19 @@ from __future__ import annotations
 
 from tenon.dims import Dim
 from tenon.loops.affine import Affine, affine, affine_bounds, from_affine
-from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, Load, Local, Select, Size, constant, size
+from tenon.loops.expressions import (
+    Binary,
+    CheckedIndex,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Local,
+    Select,
+    SizeOf,
+    constant,
+    size,
+)
 from tenon.loops.loop_ir import Accumulator, Block, Let, Loop, Stmt, Store, Update, roots, statements
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.traversal import replace as replaced
@@ -19,7 +31,7 @@ from tenon.loops.traversal import walk
 from tenon.records import replace
 from tenon.types import bool_
 
-OF_PLACES = frozenset({Const, Size, Index, Local, Binary, Select})      # what asks no memory
+OF_PLACES = frozenset({Const, SizeOf, Index, Local, Binary, Select})      # what asks no memory
 
 
 def read_elsewhere(line: Loop) -> Loop:

@@ -29,11 +29,22 @@ from tenon.graph.sample_inputs import KINDS, SIZES, sample_array, sample_inputs
 from tenon.graph.text import print_graph
 from tenon.graph.validate import results_of
 from tenon.loops.evaluate_targets import TooLarge, evaluate_targets
-from tenon.loops.expressions import Buffer, Expr, Index, Load, Size
+from tenon.loops.expressions import Buffer, Expr, Index, Load, SizeOf
 from tenon.loops.loop_interpreter import run_nest
-from tenon.loops.loop_ir import Block, Contraction, Kernel, Loop, Nest, Pairs, Store, Turn, roots, statements
+from tenon.loops.loop_ir import (
+    Block,
+    BlockedAttention,
+    Contraction,
+    Kernel,
+    Loop,
+    Nest,
+    Store,
+    TransposeTile,
+    roots,
+    statements,
+)
 from tenon.loops.loop_printer import print_nest
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import walk
 
 # Operators whose rules meet infinities and NaN in another order than their references: what is cut off at the border of
@@ -44,7 +55,7 @@ MOST_STEPS = 60_000        # expressions that are computed one by one to run nes
 Before = TypeVar("Before")
 After = TypeVar("After")
 Rest = ParamSpec("Rest")
-Parts = tuple[Target | Nest, ...]
+Parts = tuple[StoreTarget | Nest, ...]
 Memory = dict[Buffer, np.ndarray]
 
 SCRIPT = """# Makes the loops of graph.txt, and ends in an error that names what changes them.
@@ -106,7 +117,7 @@ def compare(name: str, before: Parts, after: Parts) -> None:
 
 
 def compare_with_graph(name: str, graph: Graph, inputs: Mapping[Value, Buffer], outputs: Sequence[Buffer],
-                       after: Sequence[Target | Nest]) -> None:
+                       after: Sequence[StoreTarget | Nest]) -> None:
     """Raise ChangedLoops where loops store other values than the graph has."""
     if not (always_validate or "passes" in config().check) or any(node.op.name in UNSAID for node in graph.nodes):
         return
@@ -148,17 +159,18 @@ def reproducible(graph: Graph) -> Iterator[None]:
 # ---------------------------------------------------------------- what there is
 
 def _parts_of(x: Any) -> Parts:
-    if isinstance(x, (Target, Nest)):
+    if isinstance(x, (StoreTarget, Nest)):
         return (x,)
     return x.nests if isinstance(x, Kernel) else tuple(x)
 
 
 def _stored(parts: Parts) -> set[Buffer]:
     """What is written, but for memory of a thread."""
-    found = {x.buffer for x in parts if isinstance(x, Target)}
+    found = {x.buffer for x in parts if isinstance(x, StoreTarget)}
     for nest in parts:
         if isinstance(nest, Nest):
-            found |= {x.buffer for x in statements(nest.body) if isinstance(x, (Store, Turn))} - set(nest.locals)
+            found |= {x.buffer for x in statements(nest.body)
+                      if isinstance(x, (Store, TransposeTile))} - set(nest.locals)
     return found
 
 
@@ -170,7 +182,7 @@ def _results(parts: Parts) -> set[Buffer]:
 def _expressions(parts: Parts) -> list[Expr]:
     found: list[Expr] = []
     for x in parts:
-        if isinstance(x, Target):
+        if isinstance(x, StoreTarget):
             found += [x.offset, x.value, *x.extents]
         else:
             found += [root for statement in statements(x.body) for root in roots(statement)]
@@ -186,7 +198,7 @@ class _Made(threading.local):
     """Temporaries that the transformations of this kernel added."""
 
     def __init__(self) -> None:
-        self.targets: dict[Buffer, Target] = {}
+        self.targets: dict[Buffer, StoreTarget] = {}
 
 
 _made = _Made()
@@ -194,7 +206,7 @@ _made = _Made()
 
 def _remember(parts: Parts) -> None:
     for x in parts:
-        if isinstance(x, Target) and x.buffer.role == "temporary":
+        if isinstance(x, StoreTarget) and x.buffer.role == "temporary":
             _made.targets[x.buffer] = x
 
 
@@ -209,7 +221,8 @@ def _defining(before: Parts, after: Parts) -> Parts:
 
 def _sizes(parts: Parts) -> Iterator[Mapping[str, int]]:
     dims: list[Dim] = [n for buffer in _read(parts) | _stored(parts) for n in buffer.type.shape]
-    dims += [x.dim if isinstance(x, Size) else x.extent for x in _expressions(parts) if isinstance(x, (Size, Index))]
+    dims += [x.dim if isinstance(x, SizeOf) else x.extent for x in _expressions(parts)
+             if isinstance(x, (SizeOf, Index))]
     names = sorted(set().union(*map(symbols, dims)))
     for numbers in SIZES if names else SIZES[:1]:
         yield {name: numbers[k % len(numbers)] for k, name in enumerate(names)}
@@ -227,8 +240,8 @@ def _ran(parts: Parts, memory: Memory, sizes: Mapping[str, int]) -> Memory | Non
     """The memory afterwards; None where that takes too long, or the data raise an error."""
     memory = {buffer: array.copy() for buffer, array in memory.items()}
     try:
-        if all(isinstance(x, Target) for x in parts):
-            evaluate_targets([x for x in parts if isinstance(x, Target)], memory, sizes)
+        if all(isinstance(x, StoreTarget) for x in parts):
+            evaluate_targets([x for x in parts if isinstance(x, StoreTarget)], memory, sizes)
         else:
             _run_nests(parts, memory, sizes)
     except (TooLarge, TenonError, MemoryError):
@@ -239,7 +252,7 @@ def _ran(parts: Parts, memory: Memory, sizes: Mapping[str, int]) -> Memory | Non
 def _run_nests(parts: Parts, memory: Memory, sizes: Mapping[str, int]) -> None:
     for nest in parts:
         assert isinstance(nest, Nest)
-        if any(isinstance(x, Pairs) for x in nest.body) or _steps(nest.body, sizes) > MOST_STEPS:
+        if any(isinstance(x, BlockedAttention) for x in nest.body) or _steps(nest.body, sizes) > MOST_STEPS:
             raise TooLarge
         run_nest(nest, memory, sizes)
 
@@ -279,7 +292,7 @@ def _written(name: str, before: Parts, after: Parts, memory: Memory) -> Path:
     return folder
 
 
-def _text(x: Target | Nest) -> str:
+def _text(x: StoreTarget | Nest) -> str:
     if isinstance(x, Nest):
         return "\n".join(print_nest(x))
     loops = " ".join(f"for {i} in range({n})" for i, n in zip(x.indices, x.turns(), strict=True))

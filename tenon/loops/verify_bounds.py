@@ -13,13 +13,25 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tenon.dims import Dim
 from tenon.errors import BoundsError
-from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, Size, size
-from tenon.loops.loop_ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Pairs, Stmt, Store, Turn, roots
+from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, SizeOf, size
+from tenon.loops.loop_ir import (
+    Accumulator,
+    Block,
+    BlockedAttention,
+    Contraction,
+    Kernel,
+    Let,
+    Loop,
+    Stmt,
+    Store,
+    TransposeTile,
+    roots,
+)
 from tenon.loops.ranges import Interval, Ranges
 from tenon.loops.traversal import walk
 from tenon.records import dataclass
 
-COUNTED = (Binary, Const, Index, Size)      # what positions that no data decide are made of
+COUNTED = (Binary, Const, Index, SizeOf)      # what positions that no data decide are made of
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +76,7 @@ def _block(nest: int, body: Block, known: Ranges) -> Iterator[Access]:
         match statement:
             case Loop(index=index, extent=extent, body=inner):
                 yield from _block(nest, inner, _without(known, inner).inside(index, extent))
-            case Contraction(epilogue=inner) | Pairs(stores=inner):
+            case Contraction(epilogue=inner) | BlockedAttention(stores=inner):
                 yield from _block(nest, inner, _around(statement, known, stored=True))
             case Let(local=local, value=value):
                 known = known.let(local, value)
@@ -94,7 +106,7 @@ def _indices(x: Stmt, stored: bool) -> Sequence[Index]:
     match x:
         case Contraction(batch=batch, rows=rows, columns=columns, depth=depth, chunk=chunk):
             return (*batch, *rows, *columns, *(() if stored else depth), *([] if chunk is None else [chunk.number]))
-        case Pairs(batch=batch, row=row, column=column, depth=depth, width=width):
+        case BlockedAttention(batch=batch, row=row, column=column, depth=depth, width=width):
             return *batch, row, column, depth, width
     return ()
 
@@ -104,13 +116,13 @@ def _accesses(nest: int, x: Stmt, known: Ranges) -> Iterator[Access]:
     listed = [("load of", load.buffer, load.offset, load.mask) for load in walk(*roots(x)) if isinstance(load, Load)]
     if isinstance(x, Store):
         listed.append(("store to", x.buffer, x.offset, None))
-    if isinstance(x, Turn):
+    if isinstance(x, TransposeTile):
         last = (x.lines - 1) * x.buffer.type.shape[1] + x.columns - 1
         listed.append(("store to", x.buffer, size(last), None))
     for kind, buffer, offset, mask in listed:
         inside = known.where(mask)
         if not inside.is_within(offset, buffer.elements):
             position = inside.written_out(offset)
-            by_data = not isinstance(x, (Contraction, Pairs)) and not all(
+            by_data = not isinstance(x, (Contraction, BlockedAttention)) and not all(
                 isinstance(part, COUNTED) for part in walk(position))
             yield Access(nest, x, kind, buffer, offset, position, mask, inside.interval(offset), by_data)

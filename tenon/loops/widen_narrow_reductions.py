@@ -15,7 +15,7 @@ from tenon.loops.column_reductions import LEAST, TILE
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
 from tenon.loops.simplify_expressions import simplify, substitute
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.strip_mining import Strips, is_partition
 from tenon.loops.traversal import parts
 from tenon.types import TensorType, float32
@@ -24,7 +24,7 @@ FEWEST = 8      # lines of the folded columns: of fewer the last ones, which do 
 
 
 def folded(x: Reduce, indices: Sequence[Index],
-           temporary: Callable[[TensorType], Buffer]) -> tuple[Target, Expr] | None:
+           temporary: Callable[[TensorType], Buffer]) -> tuple[StoreTarget, Expr] | None:
     """(the target of the folded columns, what x is in terms of them), or None if x is no reduction of a few columns."""
     results = tuple(index for index in indices if index in x.free)
     if len(x.indices) != 1 or not results or not _lie_dense(x, x.indices[0], results[-1]):
@@ -44,7 +44,7 @@ def folded(x: Reduce, indices: Sequence[Index],
     places = (*results[:-1], one, results[-1])
     buffer = temporary(TensorType(wide, tuple(index.extent for index in places)))
     place = offset(buffer.type.shape, places)
-    target = Target(buffer, places, place, over(turn, substitute(x.body, {line: turn * size(together) + one})))
+    target = StoreTarget(buffer, places, place, over(turn, substitute(x.body, {line: turn * size(together) + one})))
     total = over(one, Load(buffer, place, None))
     if left:
         last = over(rest, substitute(x.body, {line: rest + size(turns * together)}))

@@ -11,7 +11,7 @@ MOST_ROWS = 200
 
 
 @dataclass(frozen=True)
-class Row:
+class ModuleRow:
     """One line of the tree."""
 
     branches: str       # the lines drawn to the left
@@ -46,19 +46,19 @@ def escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def rows_of(module: Any) -> Iterator[Row]:
+def rows_of(module: Any) -> Iterator[ModuleRow]:
     """The rows of the tree, at most MOST_ROWS of them."""
     for k, row in enumerate(_rows(module, "", "", "")):
         if k == MOST_ROWS:
-            yield Row("", "...", 0, "")
+            yield ModuleRow("", "...", 0, "")
             return
         yield row
 
 
-def _rows(module: Any, name: str, branches: str, below: str) -> Iterator[Row]:
+def _rows(module: Any, name: str, branches: str, below: str) -> Iterator[ModuleRow]:
     title = f"{type(module).__name__}({module.extra_repr()})".removesuffix("()")
     title = f"{name}: {title}" if name else title
-    yield Row(branches, title, count_parameters(module), str(getattr(module, "_seen", "")))
+    yield ModuleRow(branches, title, count_parameters(module), str(getattr(module, "_seen", "")))
     children = list(module.named_children())
     for k, (key, child) in enumerate(children):
         last = k == len(children) - 1

@@ -14,7 +14,7 @@ from typing import Any
 import tenon as tn
 from tenon.errors import TenonError
 from tenon.onnx.function_bodies import body_of, is_defined
-from tenon.onnx.graph_plan import Plan, Reference, Step, names_read
+from tenon.onnx.graph_plan import GraphPlan, OperatorStep, Reference, names_read
 from tenon.onnx.known_values import (
     MOST_FOLDED,
     Known,
@@ -26,7 +26,7 @@ from tenon.onnx.known_values import (
     is_known,
 )
 from tenon.onnx.model_file import ModelError
-from tenon.onnx.operator_table import TABLE, Call, Operator
+from tenon.onnx.operator_table import TABLE, Operator, OperatorCall
 
 DEEPEST_CALLS = 64      # functions in functions
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
@@ -71,7 +71,7 @@ def check_time(label: str) -> None:
         raise TimeLimitError(f"the model took longer than its time limit (in {label})")
 
 
-def evaluate(plan: Plan, inputs: Sequence[Any], around: Scope | None = None,
+def evaluate(plan: GraphPlan, inputs: Sequence[Any], around: Scope | None = None,
              attributes: dict[str, Any] | None = None, depth: int = 0, partial: bool = False) -> list[Any]:
     """The results of a plan; `around` holds the names that a sub-graph sees.
 
@@ -95,7 +95,7 @@ def evaluate(plan: Plan, inputs: Sequence[Any], around: Scope | None = None,
     return [scope.get(name) if partial else scope[name] for name in plan.outputs]
 
 
-def fold(plan: Plan) -> Plan:
+def fold(plan: GraphPlan) -> GraphPlan:
     """The plan without the steps that depend on nothing but constants; their results are constants."""
     scope = Scope()
     scope.update(plan.constants)
@@ -123,13 +123,13 @@ def fold(plan: Plan) -> Plan:
     return plan
 
 
-def is_supported(step: Step) -> bool:
+def is_supported(step: OperatorStep) -> bool:
     """Whether there is something that evaluates the node."""
     return (step.node.domain, step.op_type, step.overload) in step.plan.functions \
         or (step.domain, step.op_type) in TABLE or is_defined(step.op_type, step.domain, step.plan.opsets)
 
 
-def run_step(step: Step, args: list[Any], scope: Scope) -> Any:
+def run_step(step: OperatorStep, args: list[Any], scope: Scope) -> Any:
     """The values of a node's results."""
     attributes = _attributes(step, scope)
     plan = step.plan
@@ -137,7 +137,7 @@ def run_step(step: Step, args: list[Any], scope: Scope) -> Any:
         return call_function(plan.functions[key], args, attributes, scope)
     if step.domain not in plan.opsets:
         raise TenonError(f"{step.label}: the model does not say which opset of {step.domain!r} it uses")
-    call = Call(step, attributes, plan.opsets[step.domain], scope)
+    call = OperatorCall(step, attributes, plan.opsets[step.domain], scope)
     entry = TABLE.get((step.domain, step.op_type))
     if entry is not None:
         while args and args[-1] is None:
@@ -151,7 +151,7 @@ def run_step(step: Step, args: list[Any], scope: Scope) -> Any:
     return call_function(body, args, attributes, scope)
 
 
-def _evaluated(entry: Operator, call: Call, args: list[Any]) -> Any:
+def _evaluated(entry: Operator, call: OperatorCall, args: list[Any]) -> Any:
     """What the definition gives; whatever it stumbles over is said with the node."""
     try:
         return entry(call, args)
@@ -163,7 +163,7 @@ def _evaluated(entry: Operator, call: Call, args: list[Any]) -> Any:
         raise ModelError(f"{call.step.label} does not take its inputs or attributes: {what}") from error
 
 
-def checked_sizes(step: Step, results: Any) -> Any:
+def checked_sizes(step: OperatorStep, results: Any) -> Any:
     """The results, if none is larger than a value may be."""
     for x in results if isinstance(results, (tuple, list)) else (results,):
         if isinstance(x, tn.Tensor) and all(isinstance(d, int) for d in x.shape):
@@ -173,7 +173,7 @@ def checked_sizes(step: Step, results: Any) -> Any:
     return results
 
 
-def call_function(body: Plan, args: list[Any], attributes: dict[str, Any], scope: Scope) -> tuple[Any, ...]:
+def call_function(body: GraphPlan, args: list[Any], attributes: dict[str, Any], scope: Scope) -> tuple[Any, ...]:
     """The results of a function of the model, or of the standard."""
     if scope.depth > DEEPEST_CALLS:
         raise TenonError(f"{body.name}: functions call each other more than {DEEPEST_CALLS} deep")
@@ -183,7 +183,7 @@ def call_function(body: Plan, args: list[Any], attributes: dict[str, Any], scope
     return tuple(evaluate(body, given, None, {**body.defaults, **attributes}, scope.depth + 1, partial=True))
 
 
-def _attributes(step: Step, scope: Scope) -> dict[str, Any]:
+def _attributes(step: OperatorStep, scope: Scope) -> dict[str, Any]:
     found = {}
     for name, value in step.attributes.items():
         if isinstance(value, Reference):

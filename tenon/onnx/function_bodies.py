@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from tenon.onnx.graph_plan import Functions, Plan, attribute_value, function_plan
+from tenon.onnx.graph_plan import Functions, GraphPlan, attribute_value, function_plan
 from tenon.onnx.known_values import Known
 from tenon.onnx.onnx_package import onnx
-from tenon.onnx.operator_table import Call
+from tenon.onnx.operator_table import OperatorCall
 
-_plans: dict[Any, Plan] = {}
+_plans: dict[Any, GraphPlan] = {}
 
 
-def body_of(call: Call, args: list[Any]) -> Plan | None:
+def body_of(call: OperatorCall, args: list[Any]) -> GraphPlan | None:
     """What the operator is made of, in the version that the model asks for; None where the standard says nothing."""
     step = call.step
     try:
@@ -48,7 +48,7 @@ def is_defined(name: str, domain: str, opsets: Any) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def _with_opset(function: Any, schema: Any, call: Call) -> Plan:
+def _with_opset(function: Any, schema: Any, call: OperatorCall) -> GraphPlan:
     """The body's plan, with the operator's defaults and the opsets that it is written in."""
     opsets = {o.domain: o.version for o in function.opset_import} | {call.step.domain: call.opset}
     opsets.setdefault("", call.step.plan.opsets.get("", onnx.defs.onnx_opset_version()))
@@ -61,7 +61,7 @@ def _with_opset(function: Any, schema: Any, call: Call) -> Plan:
     return plan
 
 
-def _resolved(call: Call) -> bytes:
+def _resolved(call: OperatorCall) -> bytes:
     """The node, its attributes those of the call."""
     node = onnx.NodeProto()
     node.CopyFrom(call.step.node)

@@ -22,7 +22,7 @@ class Reference:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class OperatorStep:
     """A node: the operator, what it reads and what it names."""
 
     op_type: str
@@ -33,7 +33,7 @@ class Step:
     outputs: tuple[str, ...]
     attributes: dict[str, Any]
     node: Any
-    plan: Plan
+    plan: GraphPlan
 
     @property
     def label(self) -> str:
@@ -42,7 +42,7 @@ class Step:
 
 
 @dataclass(eq=False)
-class Plan:
+class GraphPlan:
     """A graph to evaluate.  `opsets` is the version of each domain, `functions` those of the model."""
 
     name: str
@@ -51,7 +51,7 @@ class Plan:
     opsets: Mapping[str, int]
     functions: Mapping[Any, Any]
     constants: dict[str, Known] = field(default_factory=dict)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[OperatorStep] = field(default_factory=list)
     defaults: dict[str, Any] = field(default_factory=dict)      # a function's attributes
     types: dict[str, Any] = field(default_factory=dict)         # of inputs and results, where they are declared
     _dead: list[list[str]] | None = None
@@ -69,7 +69,7 @@ class Plan:
         return self._dead
 
 
-def names_read(step: Step) -> set[str]:
+def names_read(step: OperatorStep) -> set[str]:
     """What a node reads, its sub-graphs included."""
     read = set(step.inputs)
     for inner in plans_in(step):
@@ -77,13 +77,13 @@ def names_read(step: Step) -> set[str]:
     return read
 
 
-def plans_in(step: Step) -> list[Plan]:
+def plans_in(step: OperatorStep) -> list[GraphPlan]:
     """The sub-graphs of a node."""
     values = [v for value in step.attributes.values() for v in (value if isinstance(value, list) else [value])]
-    return [v for v in values if isinstance(v, Plan)]
+    return [v for v in values if isinstance(v, GraphPlan)]
 
 
-def steps_of(plan: Plan) -> Iterator[Step]:
+def steps_of(plan: GraphPlan) -> Iterator[OperatorStep]:
     """All steps, those of sub-graphs too."""
     for step in plan.steps:
         yield step
@@ -96,18 +96,18 @@ class Functions:
     """The functions of a model, each a plan when it is first called."""
 
     protos: dict[Any, Any]
-    plans: dict[Any, Plan] = field(default_factory=dict)
+    plans: dict[Any, GraphPlan] = field(default_factory=dict)
 
     def __contains__(self, key: Any) -> bool:
         return key in self.protos
 
-    def __getitem__(self, key: Any) -> Plan:
+    def __getitem__(self, key: Any) -> GraphPlan:
         if key not in self.plans:
             self.plans[key] = function_plan(self.protos[key], self)
         return self.plans[key]
 
 
-def model_plan(model: Any) -> Plan:
+def model_plan(model: Any) -> GraphPlan:
     """The plan of a model that was verified."""
     functions = Functions({(f.domain, f.name, f.overload): f for f in model.functions})
     return graph_plan(model.graph, opsets_of(model), functions)
@@ -123,35 +123,36 @@ def domain_name(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def graph_plan(graph: Any, opsets: Mapping[str, int], functions: Any) -> Plan:
+def graph_plan(graph: Any, opsets: Mapping[str, int], functions: Any) -> GraphPlan:
     """The plan of a graph, initializers included."""
     weights = {t.name: known_tensor(t) for t in graph.initializer}
     weights |= {s.values.name: dense(s) for s in graph.sparse_initializer}
-    plan = Plan(graph.name, tuple(x.name for x in graph.input if x.name not in weights),
+    plan = GraphPlan(graph.name, tuple(x.name for x in graph.input if x.name not in weights),
                 tuple(x.name for x in graph.output), opsets, functions, weights,
                 types={x.name: x.type for x in (*graph.input, *graph.output)})
     _add_steps(plan, graph.node)
     return plan
 
 
-def function_plan(function: Any, functions: Any) -> Plan:
+def function_plan(function: Any, functions: Any) -> GraphPlan:
     """The plan of a function's body."""
     opsets = opsets_of(function)
-    plan = Plan(function.name, tuple(function.input), tuple(function.output), opsets, functions)
+    plan = GraphPlan(function.name, tuple(function.input), tuple(function.output), opsets, functions)
     plan.defaults.update((a.name, attribute_value(a, plan)) for a in function.attribute_proto)
     _add_steps(plan, function.node)
     return plan
 
 
-def _add_steps(plan: Plan, nodes: Any) -> None:
+def _add_steps(plan: GraphPlan, nodes: Any) -> None:
     for node in nodes:
         attributes = {a.name: Reference(a.ref_attr_name) if a.ref_attr_name else attribute_value(a, plan)
                       for a in node.attribute}
-        plan.steps.append(Step(node.op_type, domain_name(node.domain), node.overload, node.name, tuple(node.input),
+        plan.steps.append(OperatorStep(node.op_type, domain_name(node.domain), node.overload, node.name,
+                                       tuple(node.input),
                                tuple(node.output), attributes, node, plan))
 
 
-def attribute_value(attribute: Any, plan: Plan) -> Any:
+def attribute_value(attribute: Any, plan: GraphPlan) -> Any:
     """An attribute as a value of Python; a graph as a plan."""
     kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
     if kind not in _READ:
@@ -163,7 +164,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", errors="surrogateescape")
 
 
-_READ: dict[str, Callable[[Any, Plan], Any]] = {
+_READ: dict[str, Callable[[Any, GraphPlan], Any]] = {
     "FLOAT": lambda a, p: a.f, "INT": lambda a, p: a.i, "STRING": lambda a, p: _text(a.s),
     "TENSOR": lambda a, p: known_tensor(a.t), "GRAPH": lambda a, p: graph_plan(a.g, p.opsets, p.functions),
     "SPARSE_TENSOR": lambda a, p: dense(a.sparse_tensor), "TYPE_PROTO": lambda a, p: a.tp,

@@ -19,7 +19,7 @@ from tenon.jit import Jitted
 from tenon.onnx import operators  # noqa: F401    enters them in the table
 from tenon.onnx.evaluate_plan import evaluate, fold, is_supported, within
 from tenon.onnx.function_bodies import element_type
-from tenon.onnx.graph_plan import Plan, model_plan, steps_of
+from tenon.onnx.graph_plan import GraphPlan, model_plan, steps_of
 from tenon.onnx.known_values import REGULAR, Known, TooLargeError, as_tensor, most_bytes_of
 from tenon.onnx.model_file import read_model
 from tenon.onnx.onnx_package import onnx
@@ -127,7 +127,7 @@ class OnnxModel:
         return [_checked(given[name], self.plan.types.get(name), name) for name in self.inputs]
 
 
-def _function(plan: Plan, name: str) -> Any:
+def _function(plan: GraphPlan, name: str) -> Any:
     refused: list[TooLargeError] = []
 
     def run(*inputs: Any) -> tuple[Any, ...]:
@@ -143,7 +143,7 @@ def _function(plan: Plan, name: str) -> Any:
     return run
 
 
-def _returns_tensors(plan: Plan) -> bool:
+def _returns_tensors(plan: GraphPlan) -> bool:
     """Whether all results are declared as tensors of types that Tenon has."""
     for name in plan.outputs:
         type = plan.types[name]

@@ -38,7 +38,7 @@ TRAINING = "ai.onnx.preview.training"
 
 
 @dataclass(eq=False)
-class Call:
+class OperatorCall:
     """A node that is evaluated: its attributes, the version of its opset, and what surrounds it."""
 
     step: Any               # the step of a plan
@@ -85,7 +85,7 @@ class Operator:
     random: bool
     late: bool = False      # not to be evaluated as the model is loaded: it has sub-graphs
 
-    def __call__(self, call: Call, args: list[Any]) -> Any:
+    def __call__(self, call: OperatorCall, args: list[Any]) -> Any:
         """The values of the node's results."""
         if self.raw:
             return self.run(call, *args)
@@ -97,7 +97,7 @@ class Operator:
                 pass
         return self._run(call, args)
 
-    def _run(self, call: Call, args: list[Any]) -> Any:
+    def _run(self, call: OperatorCall, args: list[Any]) -> Any:
         strange = [k for k, x in enumerate(args) if isinstance(x, Known) and not x.is_regular and k not in self.known]
         if self.host:
             return self.run(call, *[_arrays(x) for x in args])
@@ -111,7 +111,7 @@ class Operator:
             raise call.unsupported(f"an input of type {'string' if x.array.dtype.kind in 'OUS' else x.array.dtype}")
         return self._of_tensors(call, args)
 
-    def _of_tensors(self, call: Call, args: list[Any]) -> Any:
+    def _of_tensors(self, call: OperatorCall, args: list[Any]) -> Any:
         return self.run(call, *[host(x) if k in self.known else _tensors(x) for k, x in enumerate(args)])
 
     def _settled(self, results: Any) -> Any:
@@ -144,12 +144,12 @@ def operator(name: str, domain: str = ONNX, known: str = "", host: bool = False,
 
 def plain(name: str, function: Callable[..., Any]) -> None:
     """Enter an operator that is one of Tenon's, with no attributes."""
-    def run(call: Call, *args: Any) -> Any:
+    def run(call: OperatorCall, *args: Any) -> Any:
         return function(*args)
     TABLE[ONNX, name] = Operator(name, ONNX, run, frozenset(), False, False, False, False)
 
 
-def axis_of(axis: int, x: tn.Tensor, call: Call) -> int:
+def axis_of(axis: int, x: tn.Tensor, call: OperatorCall) -> int:
     """An axis counted from the front."""
     if not -x.ndim <= axis < max(x.ndim, 1):
         raise TenonError(f"{call.step.label}: axis {axis} is not one of {x.ndim}")

@@ -50,7 +50,7 @@ def remembering(fn: F) -> F:
 
     @wraps(fn)
     def called(*args: Any, **keywords: Any) -> Any:
-        return full(args, keywords) if current() is not None else calls.again(fn, full, args, keywords)
+        return full(args, keywords) if current() is not None else calls.cached_call(fn, full, args, keywords)
     called.full = full      # type: ignore[attr-defined]
     return cast(F, called)
 

@@ -18,7 +18,7 @@ from tenon.types import STACK
 
 
 @dataclass(frozen=True)
-class Parts:
+class GradientParts:
     """What the gradient of a body needs of its forward run, by where that comes from.
 
     `late` takes the constants at `fixed`, the results of `invariant`, what is `stacked`, the sequences at `sequences`,
@@ -34,7 +34,7 @@ class Parts:
 
 
 @once_a_graph
-def loop_parts(body: Graph, constants: int, carried: int) -> Parts:
+def loop_parts(body: Graph, constants: int, carried: int) -> GradientParts:
     """The parts of the derivative of a loop's body."""
     whole, count = derivative_of(body), len(body.results)
     cut = split(whole, len(body.params), whole.results[count:], first=whole.results[:count])
@@ -51,7 +51,7 @@ def loop_parts(body: Graph, constants: int, carried: int) -> Parts:
     late = part(cut.late, body.name + "_back", [*(cut.late.params[k] for k in order), *cut.late.params[len(kept):]],
                 cut.late.results)
     stacked = tuple(kept[k] for k in groups["stacked"])
-    return Parts(part(early, body.name, early.params, [*early.results[:count], *stacked]),
+    return GradientParts(part(early, body.name, early.params, [*early.results[:count], *stacked]),
                  part(early, body.name + "_fixed", early.params[:constants], [kept[k] for k in groups["invariant"]]),
                  late, tuple(position[kept[k]] for k in groups["fixed"]), stacked,
                  tuple(position[kept[k]] - constants - carried for k in groups["sequences"]))

@@ -116,7 +116,7 @@ def _method(operator: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **keywords: Any) -> Any:
         if full is None or current() is not None:
             return operator(self, *args, **keywords)
-        return calls.again(target, full, (self, *args), keywords)       # as `operator` would, in one step less
+        return calls.cached_call(target, full, (self, *args), keywords)       # as `operator` would, in one step less
     method.__name__, method.__doc__ = operator.__name__, operator.__doc__
     return method
 

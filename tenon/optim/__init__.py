@@ -21,8 +21,8 @@ from tenon.optim.lr_scheduler import Schedule as Schedule
 from tenon.optim.lr_scheduler import SequentialLR as SequentialLR
 from tenon.optim.lr_scheduler import StepLR as StepLR
 from tenon.optim.lr_scheduler import WarmupCosineLR as WarmupCosineLR
-from tenon.optim.optimizer import Group as Group
 from tenon.optim.optimizer import Optimizer as Optimizer
+from tenon.optim.optimizer import ParameterGroup as Group
 from tenon.optim.scaled import Adadelta as Adadelta
 from tenon.optim.scaled import Adagrad as Adagrad
 from tenon.optim.scaled import Lion as Lion

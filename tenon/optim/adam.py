@@ -10,7 +10,7 @@ from tenon.ops.comparison import maximum, where
 from tenon.ops.define import remembering
 from tenon.ops.exponential import sqrt
 from tenon.ops.shape import cast
-from tenon.optim.optimizer import Group, Optimizer, like, running
+from tenon.optim.optimizer import Optimizer, ParameterGroup, like, running
 from tenon.tensor import Tensor, tensor
 from tenon.types import float64
 
@@ -31,11 +31,11 @@ class Adam(Optimizer):
     def slots_for(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if options["amsgrad"] else []))
 
-    def prepare(self, group: Group) -> Any:
+    def prepare(self, group: ParameterGroup) -> Any:
         """The step size, and what the root is multiplied with: corrections for the means' start at zero."""
         return _corrections(group["lr"], group["step"], *group["betas"])
 
-    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         kept, decay = list(slots.values()), group["weight_decay"]
         rate = group["lr"] if decay and self.decoupled else None
         new = _moved(p, g, kept, shared, group["betas"], group["eps"], decay, rate)
@@ -85,11 +85,11 @@ class Adamax(Optimizer):
                  eps: float = 1e-8, weight_decay: float = 0.0, maximize: bool = False):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize)
 
-    def prepare(self, group: Group) -> Any:
+    def prepare(self, group: ParameterGroup) -> Any:
         """The step size, corrected for the mean's start at zero."""
         return group["lr"] / (1 - group["betas"][0] ** group["step"].astype("float64"))
 
-    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         (beta1, beta2), mean, largest = group["betas"], slots["exp_avg"], slots["exp_inf"]
         if group["weight_decay"]:
             g = g + p * group["weight_decay"]
@@ -113,7 +113,7 @@ class NAdam(Optimizer):
         super().add_param_group(group)
         self.param_groups[-1].setdefault("mu_product", tensor(1.0, dtype=float64))
 
-    def prepare(self, group: Group) -> Any:
+    def prepare(self, group: ParameterGroup) -> Any:
         """The factors of gradient and mean in the step, and the correction of the mean square."""
         (beta1, beta2), decay, step = group["betas"], group["momentum_decay"], group["step"].astype("float64")
         mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** ((step + ahead) * decay)) for ahead in (0, 1))
@@ -122,7 +122,7 @@ class NAdam(Optimizer):
         return (group["lr"] * (1 - mu) / (1 - product), group["lr"] * mu_next / (1 - product * mu_next),
                 1 - beta2 ** step)
 
-    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
         if group["weight_decay"]:
             g = g + p * group["weight_decay"]
@@ -143,7 +143,7 @@ class RAdam(Optimizer):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay,
                          decoupled_weight_decay=decoupled_weight_decay, maximize=maximize)
 
-    def prepare(self, group: Group) -> Any:
+    def prepare(self, group: ParameterGroup) -> Any:
         """The step size; what the scaled step is multiplied with; whether steps are scaled."""
         (beta1, beta2), step = group["betas"], group["step"].astype("float64")
         longest, left = 2 / (1 - beta2) - 1, beta2 ** step
@@ -153,7 +153,7 @@ class RAdam(Optimizer):
         factor = sqrt((sound - 4) * (sound - 2) * longest / ((longest - 4) * (longest - 2) * sound)) * sqrt(1 - left)
         return group["lr"] / (1 - beta1 ** step), factor, scaled
 
-    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
         start: Any = p
         if group["weight_decay"] and group["decoupled_weight_decay"]:

@@ -27,7 +27,7 @@ KINDS: dict[str, Any] = {"name": str, "initial_lr": (int, float)}
 NOT_ALWAYS = KINDS.keys()       # options that a group may have: the user's name for it, what a schedule notes
 
 
-class Group(dict[str, Any]):
+class ParameterGroup(dict[str, Any]):
     """The options of some parameters.  Setting a number where a tensor is held changes that tensor's value."""
 
     def __init__(self, options: Mapping[str, Any], slots: Iterable[str]):
@@ -75,7 +75,7 @@ class Optimizer:
                                 hint="model.parameters() is used up by the first that reads it; call it again")
         groups = given if isinstance(given[0], Mapping) else [{"params": given}]
         self.defaults = options
-        self.param_groups: list[Group] = []
+        self.param_groups: list[ParameterGroup] = []
         for group in groups:
             self.add_param_group(group)
 
@@ -96,7 +96,7 @@ class Optimizer:
         if any(id(p) in known for p in params) or len({id(p) for p in params}) != len(params):
             raise ArgumentError(f"{name}: a parameter was given twice")
         self.check(options)
-        self.param_groups.append(Group({**options, "params": params}, self.slots_for(options)))
+        self.param_groups.append(ParameterGroup({**options, "params": params}, self.slots_for(options)))
 
     def slots_for(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of the tensors kept for each parameter under these options."""
@@ -153,11 +153,11 @@ class Optimizer:
             for p in group["params"]:
                 p.grad = None if set_to_none or p.grad is None else p.grad * 0
 
-    def prepare(self, group: Group) -> Any:
+    def prepare(self, group: ParameterGroup) -> Any:
         """What the updates of all parameters of a group share; scalars in float64."""
         return None
 
-    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         """Assign the new values of parameter `p` and of its `slots`, given its gradient `g`."""
         raise NotImplementedError
 
@@ -190,7 +190,7 @@ class Optimizer:
                 for key, value in options.items():
                     group[key] = value
 
-    def _fitting(self, group: Group, saved: Any) -> tuple[list[tuple[Tensor, Tensor]], dict[str, Any]]:
+    def _fitting(self, group: ParameterGroup, saved: Any) -> tuple[list[tuple[Tensor, Tensor]], dict[str, Any]]:
         """(the tensors of a group with their new values, the options) of a saved group; raises ArgumentError for what
         does not fit."""
         name = type(self).__name__

@@ -9,11 +9,11 @@ from tenon.eager.grad_mode import no_grad
 from tenon.ops.arithmetic import sign
 from tenon.ops.creation import full_like
 from tenon.ops.exponential import sqrt
-from tenon.optim.optimizer import Group, Optimizer, like, running
+from tenon.optim.optimizer import Optimizer, ParameterGroup, like, running
 from tenon.tensor import Tensor
 
 
-def decayed(p: Tensor, g: Tensor, group: Group) -> Any:
+def decayed(p: Tensor, g: Tensor, group: ParameterGroup) -> Any:
     """The gradient with weight decay added."""
     return g + p * group["weight_decay"] if group["weight_decay"] else g
 
@@ -29,7 +29,7 @@ class RMSprop(Optimizer):
     def slots_for(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         return ("square_avg", *["momentum_buffer"] * bool(options["momentum"]), *["grad_avg"] * options["centered"])
 
-    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         g, alpha, square = decayed(p, g, group), group["alpha"], slots["square_avg"]
         square.assign(running(square, alpha, g * g * (1 - alpha)))
         spread: Any = square
@@ -63,13 +63,13 @@ class Adagrad(Optimizer):
             for total in new.slots["sum"]:
                 total.assign(full_like(total, new["initial_accumulator_value"]))
 
-    def prepare(self, group: Group) -> Any:
+    def prepare(self, group: ParameterGroup) -> Any:
         """The learning rate, decayed by the steps taken."""
         if not group["lr_decay"]:
             return group["lr"]
         return group["lr"] / (1 + (group["step"].astype("float64") - 1) * group["lr_decay"])
 
-    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         g, total = decayed(p, g, group), slots["sum"]
         total.assign(total + g * g)
         p.assign(p - g * like(shared, p) / (sqrt(total) + group["eps"]))
@@ -84,7 +84,7 @@ class Adadelta(Optimizer):
                  weight_decay: float = 0.0, maximize: bool = False):
         super().__init__(params, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize)
 
-    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         g, rho, eps = decayed(p, g, group), group["rho"], group["eps"]
         square, moved = slots["square_avg"], slots["acc_delta"]
         square.assign(running(square, rho, g * g * (1 - rho)))
@@ -102,7 +102,7 @@ class Lion(Optimizer):
                  weight_decay: float = 0.0, maximize: bool = False):
         super().__init__(params, lr=lr, betas=betas, weight_decay=weight_decay, maximize=maximize)
 
-    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         (beta1, beta2), mean, rate = group["betas"], slots["exp_avg"], like(group["lr"], p)
         start = p * (1 - rate * group["weight_decay"]) if group["weight_decay"] else p
         p.assign(start - sign(mean * beta1 + g * (1 - beta1)) * rate)

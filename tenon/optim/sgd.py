@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.errors import ArgumentError
 from tenon.ops.define import remembering
-from tenon.optim.optimizer import Group, Optimizer, like, running
+from tenon.optim.optimizer import Optimizer, ParameterGroup, like, running
 from tenon.tensor import Tensor
 
 
@@ -27,11 +27,11 @@ class SGD(Optimizer):
     def slots_for(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         return ("momentum_buffer",) if options["momentum"] else ()
 
-    def prepare(self, group: Group) -> Any:
+    def prepare(self, group: ParameterGroup) -> Any:
         """What the first step does not damp."""
         return 1 - (group["step"] > 1).astype("float64") * group["dampening"] if group["dampening"] else None
 
-    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         kept = list(slots.values())
         new = _moved(p, g, kept, shared, group["lr"], group["weight_decay"], group["momentum"], group["nesterov"])
         for x, value in zip([*kept, p], new, strict=True):

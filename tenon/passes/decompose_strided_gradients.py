@@ -80,7 +80,7 @@ def _way(node: Node) -> Callable[..., Any] | None:
 
 
 @dataclass(frozen=True)
-class Cut:
+class StrideCut:
     """Along one axis, the kernel is cut into `taps` pieces that are a stride long, and a single window's is one piece;
     so many elements, `step`, have their sums at each of so many `places`.
 
@@ -92,10 +92,10 @@ class Cut:
     places: int
 
 
-def _cuts(counts: Sequence[Any], kernel: Sequence[Any], stride: Sequence[int]) -> list[Cut]:
+def _cuts(counts: Sequence[Any], kernel: Sequence[Any], stride: Sequence[int]) -> list[StrideCut]:
     steps = [k if n == 1 else s for k, n, s in zip(kernel, counts, stride, strict=True)]
     taps = [-(-k // s) for k, s in zip(kernel, steps, strict=True)]
-    return [Cut(s, k, n + k - 1) for s, k, n in zip(steps, taps, counts, strict=True)]
+    return [StrideCut(s, k, n + k - 1) for s, k, n in zip(steps, taps, counts, strict=True)]
 
 
 def _spread(g: Any, w: Any, sizes: Sequence[int], stride: Sequence[int], padding: Any, dilation: Sequence[int],
@@ -120,7 +120,7 @@ def _in_place(parts: Any, sizes: Sequence[int], padding: Any) -> Any:
     return whole
 
 
-def _cut_up(w: Any, cuts: Sequence[Cut]) -> Any:
+def _cut_up(w: Any, cuts: Sequence[StrideCut]) -> Any:
     """The kernel with a channel for each channel and each element of a piece, and a tap for each piece."""
     outputs, channels, *_ = w.shape
     channels, taps = channels * prod(cut.step for cut in cuts), [cut.taps for cut in cuts]
@@ -187,7 +187,7 @@ def _from(x: Any, axis: int, start: int, size: int) -> Any:
 
 
 @dataclass(frozen=True)
-class Phase:
+class StridePhase:
     """Along one axis, the elements of x that are `place` past a multiple of the stride."""
 
     place: int
@@ -196,7 +196,7 @@ class Phase:
     low: int            # padding in front
 
 
-def phases(size: int, kernel: int, low: int, stride: int, dilation: int) -> list[Phase]:
+def phases(size: int, kernel: int, low: int, stride: int, dilation: int) -> list[StridePhase]:
     """The phases of an axis, in the order of their places.
 
     >>> [(phase.place, list(phase.taps), phase.low) for phase in phases(size=8, kernel=3, low=1, stride=2, dilation=1)]
@@ -208,7 +208,8 @@ def phases(size: int, kernel: int, low: int, stride: int, dilation: int) -> list
         first = next((k for k in range(min(step, kernel)) if k * dilation % stride == rest), kernel)
         start = -((rest - low) // stride)       # the first element is stride * start + rest - low
         padding = start - (first * dilation - rest) // stride
-        found.append(Phase(stride * start + rest - low, range(first, kernel, step), step * dilation // stride, padding))
+        found.append(StridePhase(stride * start + rest - low, range(first, kernel, step), step * dilation // stride,
+                                 padding))
     return sorted(found, key=lambda phase: phase.place)
 
 
@@ -224,7 +225,7 @@ def _interleaved(g: Any, w: Any, sizes: Sequence[int], stride: Sequence[int], pa
     return parts[0]
 
 
-def _dense(g: Any, w: Any, chosen: Sequence[Phase], counts: tuple[int, ...], groups: int) -> Any:
+def _dense(g: Any, w: Any, chosen: Sequence[StridePhase], counts: tuple[int, ...], groups: int) -> Any:
     """The elements of one phase in each axis: `counts` of them, some of which may be past the end."""
     if not all(phase.taps for phase in chosen):
         return zeros((g.shape[0], w.shape[1] * groups, *counts), dtype=g.dtype)

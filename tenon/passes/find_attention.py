@@ -25,8 +25,8 @@ from tenon.ops.comparison import logical_and, logical_not
 from tenon.ops.matrix_products import mT
 from tenon.ops.normalization import widened
 from tenon.ops.shape import broadcast_to, permute, reshape_op
-from tenon.passes.attention.match_attention import Factor, Mask, PlainAttention, plain_attentions
-from tenon.passes.attention.match_attention_gradient import PlainGradient, Product, plain_gradient
+from tenon.passes.attention.match_attention import AttentionMask, Factor, PlainAttention, plain_attentions
+from tenon.passes.attention.match_attention_gradient import AttentionProduct, PlainGradient, plain_gradient
 from tenon.passes.drop_dead import drop_dead
 from tenon.passes.rewriting.nested import nested
 from tenon.passes.simplify import Simplifier
@@ -54,7 +54,7 @@ def _find(graph: Graph, claimed: Callable[[Node], bool]) -> Graph:
 class Masking:
     """How the operator is told what takes part."""
 
-    masks: tuple[Mask, ...]
+    masks: tuple[AttentionMask, ...]
     is_causal: bool
     masked: float | None
 
@@ -86,7 +86,7 @@ class _Calls:
     def result(self) -> Value:
         return _of_shape(self.attended[0], self.x.product.output.shape)
 
-    def gradient_of(self, product: Product) -> Callable[[], Value]:
+    def gradient_of(self, product: AttentionProduct) -> Callable[[], Value]:
         def emit() -> Value:
             found = self.slopes[product.of]
             return _of_shape(mT(found) if product.turned else found, product.node.output.shape)
@@ -165,7 +165,7 @@ def _masking(x: PlainAttention, gradient: PlainGradient, claimed: Callable[[Node
     return None
 
 
-def _is_causal(mask: Mask, x: PlainAttention) -> bool:
+def _is_causal(mask: AttentionMask, x: PlainAttention) -> bool:
     """Whether it lets row i see the columns up to i."""
     allowed = mask.allowed
     if allowed is None or allowed.shape != (x.q.shape[-2], x.k.shape[-2]):
@@ -173,7 +173,7 @@ def _is_causal(mask: Mask, x: PlainAttention) -> bool:
     return bool((allowed == np.tril(np.ones_like(allowed))).all())
 
 
-def _never_empty(masks: Sequence[Mask]) -> bool:
+def _never_empty(masks: Sequence[AttentionMask]) -> bool:
     """Whether every row is known to have a pair that takes part."""
     allowed: Any = True
     for mask in masks:

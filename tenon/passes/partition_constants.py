@@ -28,7 +28,7 @@ SMALL = 1 << 16             # and as many bytes in any case
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class ConstantCut:
     """A graph in two.  `reads` are the places of its parameters that come first in those of `late`; what `early`
     returns comes behind them.  `early` takes the parameters at `made_from`."""
 
@@ -38,7 +38,7 @@ class Cut:
     reads: tuple[int, ...]
 
 
-def cut_constants(graph: Graph) -> Cut:
+def cut_constants(graph: Graph) -> ConstantCut:
     """The graph in two; `early` returns nothing where nothing is worth keeping."""
     constants: Sequence[int] = graph.notes[CONSTANTS]
     known = constant_values(graph, constants)
@@ -58,7 +58,7 @@ def cut_constants(graph: Graph) -> Cut:
     notes = {**graph.notes, CONSTANTS: (*places, *range(len(reads), len(reads) + len(kept))),
              DONATED: tuple(n for n, k in enumerate(reads) if k in graph.notes.get(DONATED, ())),
              UPDATES: tuple((reads.index(k), result) for k, result in graph.notes.get(UPDATES, ()) if k in reads)}
-    return Cut(early, replace(rebuild(rest, copy), notes=notes), made_from, reads)
+    return ConstantCut(early, replace(rebuild(rest, copy), notes=notes), made_from, reads)
 
 
 def needed_late(graph: Graph, known: Mapping[Value, int]) -> set[Node]:

@@ -67,13 +67,13 @@ def _where_cheap(timeline: Timeline) -> Timeline:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RecomputeChoice:
     """Compute `value` again before node `until`, from its source; `merit` is bytes for work."""
 
     merit: float
     value: Value
     until: int
-    source: Source
+    source: RecomputeSource
 
     def made_in(self, graph: Graph) -> Graph:
         """The graph that does so."""
@@ -83,7 +83,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Source:
+class RecomputeSource:
     """How to compute a value from what is in memory: these nodes, the result among them, and what stands for values
     that they read, where they are nodes of a kernel."""
 
@@ -98,9 +98,9 @@ class Source:
                 if isinstance(x, Value) and x not in made)
 
 
-def best_choice(timeline: Timeline, costs: Costs, cheap: bool = False) -> Choice | None:
+def best_choice(timeline: Timeline, costs: Costs, cheap: bool = False) -> RecomputeChoice | None:
     """What frees most bytes at the peak for the least work."""
-    best: Choice | None = None
+    best: RecomputeChoice | None = None
     for x, until in reads_after(timeline).items():
         node = timeline.graph.nodes[timeline.lives[x].made]
         if is_repeatable(node):
@@ -109,7 +109,7 @@ def best_choice(timeline: Timeline, costs: Costs, cheap: bool = False) -> Choice
             merit = gain / (CALL + sum(map(costs.work_of, found.nodes)))
             if gain > 0 and (best is None or merit > best.merit) and not (
                     cheap and not all(map(costs.is_elementwise, found.nodes))):
-                best = Choice(merit, x, until, found)
+                best = RecomputeChoice(merit, x, until, found)
     return best
 
 
@@ -120,10 +120,10 @@ def reads_after(timeline: Timeline) -> dict[Value, int]:
             if not life.kept and life.made < top < max(life.reads, default=0) and top not in life.reads}
 
 
-def source(timeline: Timeline, node: Node, x: Value, until: int) -> Source:
+def source(timeline: Timeline, node: Node, x: Value, until: int) -> RecomputeSource:
     """How to compute the value from what is in memory then: a part of its kernel, which has other results."""
     if node.op is not fused:
-        return Source([node], x, {})
+        return RecomputeSource([node], x, {})
     inner: Graph = node.attrs["body"]
     outer = {p: y for p, y in zip(inner.params, node.inputs, strict=True) if isinstance(y, Value)}
     result = inner.results[x.index]
@@ -135,7 +135,7 @@ def source(timeline: Timeline, node: Node, x: Value, until: int) -> Source:
         if made is not None and made not in needed:
             needed.add(made)
             stack += [y for y in made.uses() if y not in known]
-    return Source([made for made in inner.nodes if made in needed], result, known | outer)
+    return RecomputeSource([made for made in inner.nodes if made in needed], result, known | outer)
 
 
 def held_longer(timeline: Timeline, inputs: Iterable[Value]) -> int:

@@ -36,14 +36,14 @@ from tenon.records import replace
 
 def schedule_nodes(graph: Graph) -> Graph:
     """Let what frees memory come early, where that lowers the most that is in use."""
-    found = replace(graph, nodes=tuple(Order(graph).all()))
+    found = replace(graph, nodes=tuple(NodeOrder(graph).all()))
     return after_readers(found if peak_bytes(found) < peak_bytes(graph) else graph)
 
 
 SMALL = 256         # bytes that a node may make any time: the numbers that all steps of an optimizer read
 
 
-class Order:
+class NodeOrder:
     """Which nodes have come, and who still reads what is in memory."""
 
     def __init__(self, graph: Graph):

@@ -18,17 +18,17 @@ from tenon.ops.comparison import logical_not, maximum, minimum, where
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.ops.slice_pad_concat import slice_op
 from tenon.passes.rewriting.nested import nested
-from tenon.passes.rewriting.rewrite_rules import COMMUTATIVE, Rule
+from tenon.passes.rewriting.rewrite_rules import COMMUTATIVE, RewriteRule
 from tenon.passes.schedule_nodes import can_fail
 from tenon.types import DType
 
-RULES: list[Rule] = []
+RULES: list[RewriteRule] = []
 
 
 def rule(before: Callable[..., Any], after: Callable[..., Any], when: Callable[..., bool] | None = None,
          examples: Sequence[Mapping[str, Any]] = ({},)) -> None:
     """Add a rule to the table; `tenon.passes.rewriting.rewrite_rules` says how it is read."""
-    RULES.append(Rule(before, after, when, examples))
+    RULES.append(RewriteRule(before, after, when, examples))
 
 
 def whole(x: Any, *_: Any, **__: Any) -> bool:
@@ -143,7 +143,7 @@ rule(lambda x, *, shape, axes: permute(full_op(x, shape=shape), axes=axes),
      lambda x, *, shape, axes: full_op(x, shape=tuple(shape[a] for a in axes)),
      examples=[{"x": 1.5, "shape": (2, 3), "axes": (1, 0)}])
 
-BY_OP: dict[Op, list[Rule]] = {}
+BY_OP: dict[Op, list[RewriteRule]] = {}
 for _rule in RULES:
     BY_OP.setdefault(_rule.op, []).append(_rule)
 

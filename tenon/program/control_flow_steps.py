@@ -25,7 +25,7 @@ from tenon.ops.branches import cond, switch
 from tenon.ops.comparison import clip
 from tenon.ops.loops import scan, while_loop
 from tenon.ops.shape import cast
-from tenon.program.loop_body import Turns
+from tenon.program.loop_body import LoopBody
 from tenon.program.release_stacks import with_releases
 from tenon.program.stack_steps import STACKS
 from tenon.program.steps import (
@@ -37,7 +37,7 @@ from tenon.program.steps import (
     MoveStep,
     Step,
     Storage,
-    now,
+    resolve,
     share,
 )
 from tenon.types import DType, TensorType, int64
@@ -88,10 +88,10 @@ def _branches(assembler: Assembler, node: Node, graphs: Sequence[Graph], choice:
 def _while_loop(assembler: Assembler, node: Node) -> None:
     inputs = [assembler.place_of(x) for x in node.inputs]
     fixed, initial = inputs[:node.attrs["constants"]], inputs[node.attrs["constants"]:]
-    loop = Loop(initial, [p.type for p in node.attrs["body"].params[len(fixed):]])
+    loop = LoopPlaces(initial, [p.type for p in node.attrs["body"].params[len(fixed):]])
     condition, (proceed,) = assembler.inside(node.attrs["condition"], [*fixed, *loop.carried])
     body, results = assembler.inside(node.attrs["body"], [*fixed, *loop.carried])
-    turns = Turns(loop.initial, loop.carried, tuple(condition), proceed, tuple(body), tuple(results))
+    turns = LoopBody(loop.initial, loop.carried, tuple(condition), proceed, tuple(body), tuple(results))
     if assembler.backend.loops.suits(turns):
         add_whole(assembler, node, inputs, turns)
         return
@@ -107,13 +107,13 @@ def _scan(assembler: Assembler, node: Node) -> None:
     inputs = [assembler.place_of(x) for x in node.inputs]
     body, length, reverse = node.attrs["body"], node.attrs["length"], bool(node.attrs.get("reverse"))
     first, after = node.attrs["constants"], node.attrs["constants"] + node.attrs["carried"]
-    loop = Loop(inputs[first:after], [p.type for p in body.params[first:after]])
+    loop = LoopPlaces(inputs[first:after], [p.type for p in body.params[first:after]])
     rows = [(Storage("moving", p.type), x) for x, p in zip(inputs[after:], body.params[after:], strict=True)]
     steps, results = assembler.inside(body, [*inputs[:first], *loop.carried, *(row for row, _ in rows)])
     arrays = [Storage("arena", r.type.with_shape((length, *r.shape))) for r in body.results[after - first:]]
     stacked = tuple(zip(results[after - first:], arrays, strict=True))
     if isinstance(length, int):
-        turns = Turns(loop.initial, loop.carried, (), None, tuple(steps), tuple(results[:after - first]), length,
+        turns = LoopBody(loop.initial, loop.carried, (), None, tuple(steps), tuple(results[:after - first]), length,
                       reverse, tuple(rows), stacked)
         if assembler.backend.loops.suits(turns):
             add_whole(assembler, node, inputs, turns)
@@ -129,7 +129,7 @@ def _scan(assembler: Assembler, node: Node) -> None:
     assembler.set_results(node, (*loop.carried, *arrays))
 
 
-def add_whole(assembler: Assembler, node: Node, given: Sequence[Storage], turns: Turns) -> None:
+def add_whole(assembler: Assembler, node: Node, given: Sequence[Storage], turns: LoopBody) -> None:
     """The loop as one kernel."""
     types = [x.type for x in turns.carried] + [array.type for _, array in turns.stacked]
     results = tuple(Storage("arena", type) for type in types)
@@ -151,7 +151,7 @@ def branch(node: Node, choice: Storage, branches: Sequence[tuple[list[Step], lis
     for steps, places in branches:
         share(steps, kept=places)
         own = made_by(steps)
-        for place, result in zip(map(now, places), results, strict=True):
+        for place, result in zip(map(resolve, places), results, strict=True):
             if place in own:
                 own.discard(place)
                 place.into = result
@@ -162,12 +162,12 @@ def branch(node: Node, choice: Storage, branches: Sequence[tuple[list[Step], lis
 
 def made_by(steps: Sequence[Step]) -> set[Storage]:
     """The memory that the steps write, of which they may make what they like."""
-    return {x for step in steps for x in map(now, step.outputs) if x.kind == "arena"}
+    return {x for step in steps for x in map(resolve, step.outputs) if x.kind == "arena"}
 
 
 # ---------------------------------------------------------------- loops
 
-class Loop:
+class LoopPlaces:
     """A loop while its steps are being made.
 
         loop = Loop(initial)            # where the first values lie
@@ -187,7 +187,7 @@ class Loop:
 
     def stack(self, body: list[Step], place: Storage, array: Storage, length: Dim, reverse: bool) -> None:
         """Let the result of every turn lie in another row of the array: written there, or copied."""
-        place = now(place)
+        place = resolve(place)
         if place in made_by(body) and place not in self.carried:
             place.kind = "moving"
         else:
@@ -200,14 +200,14 @@ class Loop:
         """Let carried values that are stacked lie in rows of the array, so that nobody copies them; what is left."""
         arrays: dict[Storage, list[Storage]] = {}
         for place, array in stacked:
-            arrays.setdefault(now(place), []).append(array)
+            arrays.setdefault(resolve(place), []).append(array)
         made = made_by(body) - set(self.carried)
         for k, state in enumerate(self.carried):
-            place = now(following[k])
+            place = resolve(following[k])
             if state in arrays and place in made:
                 made.discard(place)
                 self._in_rows(node, k, place, arrays.pop(state), arrays.pop(place, []))
-        return [(place, array) for place, array in stacked if now(place) in arrays]
+        return [(place, array) for place, array in stacked if resolve(place) in arrays]
 
     def _in_rows(self, node: Node, k: int, place: Storage, before: Sequence[Storage], after: Sequence[Storage]) -> None:
         """Let the next value lie in the row behind the last one; `before` and `after` stack the one and the other.
@@ -236,9 +236,9 @@ class Loop:
 
     def close(self, body: list[Step], results: Sequence[Storage]) -> None:
         """Decide how each carried value gets from the end of a turn to the beginning of the next."""
-        pointed = self._pointed_at([now(x) for x in results], made_by(body) - set(self.carried))
+        pointed = self._pointed_at([resolve(x) for x in results], made_by(body) - set(self.carried))
         share(body, own=[x for k, x in enumerate(self.carried) if k not in pointed], kept=results)
-        following = [now(x) for x in results]
+        following = [resolve(x) for x in results]
         own = made_by(body) - set(self.carried)
         pointed = self._pointed_at(following, own)
         taken: set[Storage] = set()

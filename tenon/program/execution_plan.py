@@ -23,7 +23,7 @@ from tenon.ops.shape import constant, reshape_op
 from tenon.passes.fusion.kernel_bodies import body_of, has_loops
 from tenon.passes.fusion.parametrize_slices import on_pieces
 from tenon.program.control_flow_steps import add_structure
-from tenon.program.kernel import Unit
+from tenon.program.kernel import CompiledKernel
 from tenon.program.kernel_backend import KernelBackend
 from tenon.program.release_stacks import with_releases
 from tenon.program.steps import (
@@ -34,13 +34,13 @@ from tenon.program.steps import (
     Storage,
     homes,
     leaves,
-    now,
+    resolve,
     resolved,
     share,
 )
 from tenon.records import dataclass, replace
 
-MakeUnit = Callable[[Graph], Unit | None]
+MakeUnit = Callable[[Graph], CompiledKernel | None]
 VIEWS = (reshape_op,)       # the same bytes under another type
 MOST_GROWTH = 2             # times the bytes that a factor is made of, for its panels,
 SMALL = 1 << 16             # and as many bytes in any case
@@ -58,7 +58,7 @@ class Assembly:
     unread: frozenset[int] = frozenset()        # those of them that no step reads
 
     @property
-    def units(self) -> list[Unit]:
+    def units(self) -> list[CompiledKernel]:
         """The distinct kernels."""
         return list(dict.fromkeys(step.unit for step in self.kernel_steps))
 
@@ -77,7 +77,7 @@ def assemble(graph: Graph, make_unit: MakeUnit, make_inner: MakeUnit, backend: K
     results = assembler.own_results(places)
     share(assembler.steps)
     steps = resolved(with_releases(assembler.steps, results))
-    made = Assembly(graph, steps, arguments, tuple(map(now, results)))
+    made = Assembly(graph, steps, arguments, tuple(map(resolve, results)))
     return _with_packing(made, assembler.packing, backend) if assembler.packing else made
 
 
@@ -215,7 +215,7 @@ class Assembler:
     def own_results(self, places: Sequence[Storage]) -> list[Storage]:
         """Every result gets memory of its own: what is an argument, a constant, or a result twice, is copied."""
         listed: list[Storage] = []
-        for k, place in enumerate(map(now, places)):
+        for k, place in enumerate(map(resolve, places)):
             if place.kind == "arena":
                 place.kind, place.index = "result", k
             else:

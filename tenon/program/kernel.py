@@ -28,7 +28,7 @@ LONGEST_NAME = 40
 
 
 @dataclass(eq=False)
-class Unit:
+class CompiledKernel:
     """What a kernel computes, and how it is called; a backend's subclass has its loops and its code."""
 
     body: Graph
@@ -102,7 +102,7 @@ class Unit:
         return sum(min(count(x.type.size, sizes) for x in (left, right) if x is not None) // PACKED
                    for left, right in products)
 
-    def sharing(self, shared: Shared) -> Unit:
+    def sharing(self, shared: Shared) -> CompiledKernel:
         """The same kernel for outputs that have the memory of inputs."""
         if shared == self.shared:
             return self
@@ -115,7 +115,7 @@ class Unit:
         return self._variants[shared]
 
     @cached_property
-    def others(self) -> dict[str, Unit]:
+    def others(self) -> dict[str, CompiledKernel]:
         """Kernels that do parts of this one, by what they are called (`tenon.backends.cpu.prepack`)."""
         return {}
 
@@ -124,7 +124,7 @@ class Unit:
         return {}
 
     @cached_property
-    def _variants(self) -> dict[Shared, Unit]:
+    def _variants(self) -> dict[Shared, CompiledKernel]:
         return {}
 
 
@@ -142,7 +142,7 @@ def name_of(body: Graph) -> str:
 
 # ---------------------------------------------------------------- what a kernel costs
 
-MANY_TURNS = 30_000          # what a loop of unknown length counts as
+UNKNOWN_TRIP_COUNT = 30_000          # what a loop of unknown length counts as
 MULTIPLICATIONS = 32         # of a product of matrices that take as long as one element of other kernels
 READ = 4                     # elements of a product's factors that are read in that time
 PACKED = 2                   # and that are packed

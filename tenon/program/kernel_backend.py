@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from tenon.graph.ir import Node
-from tenon.program.kernel import Unit
-from tenon.program.loop_body import Turns
+from tenon.program.kernel import CompiledKernel
+from tenon.program.loop_body import LoopBody
 from tenon.program.steps import KernelStep, LoopStep, Step, Storage
 
 
@@ -26,7 +26,7 @@ class Prepacking(Protocol):
     def is_convolution(self, step: Step) -> bool:
         """Whether the step is a convolution that was turned for the sake of packing."""
 
-    def is_packing(self, unit: Unit) -> bool:
+    def is_packing(self, unit: CompiledKernel) -> bool:
         """Whether the kernel only packs."""
 
     def in_two(self, step: KernelStep, right: tuple[Storage, ...], size: int) -> tuple[KernelStep, KernelStep]:
@@ -42,10 +42,10 @@ class Prepacking(Protocol):
 class LoopKernels(Protocol):
     """Loops of little work in each turn."""
 
-    def suits(self, turns: Turns) -> bool:
+    def suits(self, turns: LoopBody) -> bool:
         """Whether the loop is worth a kernel of its own."""
 
-    def make_whole(self, node: Node, given: Sequence[Storage], turns: Turns) -> Unit:
+    def make_whole(self, node: Node, given: Sequence[Storage], turns: LoopBody) -> CompiledKernel:
         """The kernel of a loop that `suits`; the node's inputs lie where `given` says."""
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tenon.locks import cached_property
-from tenon.program.steps import KernelStep, Step, Storage, leaves, now
+from tenon.program.steps import KernelStep, Step, Storage, leaves, resolve
 from tenon.records import dataclass
 
 
 @dataclass(frozen=True)
-class Turns:
+class LoopBody:
     """A loop as it was written: what it carries, and what a turn does.  All sizes are known."""
 
     initial: tuple[Storage, ...]
@@ -29,7 +29,7 @@ class Turns:
     @cached_property
     def own(self) -> dict[Storage, None]:
         """The memory that the function has for itself."""
-        made = (now(x) for step in leaves(self.steps) for x in (*step.outputs, *temporaries_of(step)))
+        made = (resolve(x) for step in leaves(self.steps) for x in (*step.outputs, *temporaries_of(step)))
         return dict.fromkeys([*self.carried, *made])
 
     @cached_property
@@ -40,7 +40,7 @@ class Turns:
         read = [x for step in self.steps for x in step.inputs]
         listed = (*self.initial, *(array for _, array in self.slices), *read, *proceed, *self.following,
                   *(place for place, _ in self.stacked))
-        return tuple(x for x in dict.fromkeys(map(now, listed))
+        return tuple(x for x in dict.fromkeys(map(resolve, listed))
                      if x not in self.own and x not in rows and not is_written_out(x))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tenon.graph.ir import DONATED, UPDATES, Graph, Value
 from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
-from tenon.program.kernel import Unit
+from tenon.program.kernel import CompiledKernel
 
 
 class Foreseen:
@@ -28,7 +28,7 @@ class Foreseen:
         self.results = {_home(x): x.type for x in graph.results}
         self.loops = any(node.op is not fused and node.graphs for node in graph.nodes)
 
-    def variant(self, unit: Unit, inputs: Sequence[Value], outputs: Sequence[Value]) -> Unit | None:
+    def variant(self, unit: CompiledKernel, inputs: Sequence[Value], outputs: Sequence[Value]) -> CompiledKernel | None:
         """The kernel that is called on these values; None where that depends on the order of the steps."""
         read, pairs = [_home(x) for x in inputs], unit.facts.in_place
         if pairs and (self.loops or any(outputs[k] not in self.results and read[j] not in self.params

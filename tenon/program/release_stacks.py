@@ -22,7 +22,7 @@ from tenon.program.steps import (
     Storage,
     homes,
     leaves,
-    now,
+    resolve,
 )
 from tenon.types import stack
 
@@ -63,7 +63,7 @@ def _out_of_reach(steps: Sequence[Step], first: int, last_read: Mapping[Storage 
 
 def _reads(x: Storage) -> tuple[Storage | tuple[Storage], ...]:
     """What is read where a step reads this: it; and, as `(memory,)`, the handles in its memory, if it holds some."""
-    return (now(x), *((y,) for y in _memory(x))) if x.type.dtype is stack else (now(x),)
+    return (resolve(x), *((y,) for y in _memory(x))) if x.type.dtype is stack else (resolve(x),)
 
 
 def _memory(x: Storage) -> tuple[Storage, ...]:
@@ -88,8 +88,8 @@ class _Reach:
                 self._leaf(leaf)
 
     def _move(self, move: Move) -> None:
-        if now(move.source) in self.known:
-            self.known.add(now(move.target))
+        if resolve(move.source) in self.known:
+            self.known.add(resolve(move.target))
         if self.leads_there(move.source):
             self.hold(move.target)
 

@@ -44,12 +44,12 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from tenon.llvm import function_builder
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import BOOLEAN, HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.llvm.machine_code import Library
 from tenon.llvm.native_thread_pool import meet
 from tenon.llvm.safepoints import INTERRUPTED, OFTEN, STOPPING, interrupts
-from tenon.llvm.work_partition import PARTS
+from tenon.llvm.work_partition import PARTS_PER_THREAD
 from tenon.locks import Lock
 from tenon.program.backend_interface import WRITING
 from tenon.records import dataclass
@@ -74,7 +74,7 @@ Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)   # 
 
 
 @dataclass(frozen=True)
-class Driver:
+class StepExecutor:
     """Addresses, and functions for Python.  `run` lets other Python threads go on meanwhile, `run_quickly` does not."""
 
     library: Library
@@ -87,26 +87,26 @@ class Driver:
 _making = Lock()
 
 
-def driver() -> Driver:
+def driver() -> StepExecutor:
     """The native functions, compiled at first use or taken from the disk; who asks meanwhile waits for them."""
     with _making:
         return _made()
 
 
 @cache
-def _made() -> Driver:
+def _made() -> StepExecutor:
     interrupts()
     library = function_builder.library("driver", module_of=_module)
     one = library.address("run_alone")
-    return Driver(library, library.address("drive"),
+    return StepExecutor(library, library.address("drive"),
                   ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(library.address("bind")),
                   ctypes.CFUNCTYPE(None, ctypes.c_void_p)(one), ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(one))
 
 
 # ---------------------------------------------------------------- the native functions
 
-def _module() -> Module:
-    module = Module()
+def _module() -> NativeModule:
+    module = NativeModule()
     module.declare(INTERRUPTED, HALF, POINTER)
     module.declare(STOPPING, HALF)
     module.declare(MOVE_BYTES, NOTHING, POINTER, POINTER, WORD, BOOLEAN)
@@ -124,7 +124,7 @@ def _module() -> Module:
 MOVE_BYTES, LARGER, SMALLER = "llvm.memmove.p0.p0.i64", "llvm.smax.i64", "llvm.smin.i64"
 
 
-def _bind(f: Function, context: Pointer) -> None:
+def _bind(f: NativeFunction, context: Pointer) -> None:
     pointers, bindings, places = context.pointer(POINTERS), context.pointer(BINDINGS), context.pointer(PLACES)
     objects, offset, arena = context.pointer(OBJECTS), context.word(DATA_OFFSET), context.pointer(ARENA)
     context.put(0, STOP)
@@ -139,13 +139,13 @@ def _bind(f: Function, context: Pointer) -> None:
     f.give()
 
 
-def _run_alone(f: Function, context: Pointer) -> None:
+def _run_alone(f: NativeFunction, context: Pointer) -> None:
     f.call("bind", context)
     f.call("drive", context, 0, 1)
     f.give()
 
 
-def _drive(f: Function, context: Pointer, thread: Word, threads: Word) -> None:
+def _drive(f: NativeFunction, context: Pointer, thread: Word, threads: Word) -> None:
     walk = Walk(f, context, thread, threads)
     with f.loop(lambda: f.word(1) != 0):
         walk.begin_step()
@@ -156,7 +156,7 @@ def _drive(f: Function, context: Pointer, thread: Word, threads: Word) -> None:
 class Walk:
     """What a thread knows on its way through the table."""
 
-    def __init__(self, f: Function, context: Pointer, thread: Word, threads: Word) -> None:
+    def __init__(self, f: NativeFunction, context: Pointer, thread: Word, threads: Word) -> None:
         self.f, self.context, self.thread, self.threads = f, context, thread, threads
         self.steps, self.pointers, self.sizes = (context.pointer(k) for k in (STEPS, POINTERS, SIZES))
         self.scratch = context.pointer(SCRATCH).behind(thread.wide() * context.word(SCRATCH_STRIDE))
@@ -197,7 +197,7 @@ class Walk:
 
     def run_alone(self) -> None:
         """All of the kernel of the step."""
-        self.run(self.f.word(0), self.f.word(PARTS), self.f.half(1))
+        self.run(self.f.word(0), self.f.word(PARTS_PER_THREAD), self.f.half(1))
 
     def go_on_unless(self, refuses: Callable[[], Word]) -> None:
         """Thread 0 decides whether the program ends here; the others, where they are here too, read what it decided.
@@ -227,30 +227,30 @@ class Walk:
 
 # ---------------------------------------------------------------- what each step does
 
-def _end(f: Function, walk: Walk) -> None:
+def _end(f: NativeFunction, walk: Walk) -> None:
     f.give()
 
 
-def _kernel_all(f: Function, walk: Walk) -> None:
+def _kernel_all(f: NativeFunction, walk: Walk) -> None:
     """This thread's parts; where parts are worth a call, half of what is left at a time, then what others have left.
 
     So a thread whose core is slower, or taken by another program, does less.
     """
-    least, first = walk.operand(LEAST), walk.thread.wide() * PARTS
+    least, first = walk.operand(LEAST), walk.thread.wide() * PARTS_PER_THREAD
     alone = walk.threads == 1
     with f.where(alone):
         walk.run_alone()
     with f.unless(alone):
-        at_once = least == PARTS
+        at_once = least == PARTS_PER_THREAD
         with f.where(at_once):
-            walk.run(first, first + PARTS, walk.threads)
+            walk.run(first, first + PARTS_PER_THREAD, walk.threads)
         with f.unless(at_once):
             with f.each(walk.threads.wide()) as k:
                 _claim_of(f, walk, (walk.thread.wide() + k) % walk.threads.wide(), least)
-            walk.claimed.set(walk.claimed() + PARTS)
+            walk.claimed.set(walk.claimed() + PARTS_PER_THREAD)
 
 
-def _claim_of(f: Function, walk: Walk, owner: Word, least: Word) -> None:
+def _claim_of(f: NativeFunction, walk: Walk, owner: Word, least: Word) -> None:
     """Claim parts of a thread, and do them, until none are left.
 
     Its word counts what has been claimed in all such steps, so nobody has to set it back.  Who lags behind finds a
@@ -258,30 +258,30 @@ def _claim_of(f: Function, walk: Walk, owner: Word, least: Word) -> None:
     """
     word, before = walk.claims.behind(owner * CLAIM_BYTES).shared(kind=WORD), walk.claimed()
     seen = f.variable(word.now("monotonic"))
-    with f.loop(lambda: seen() < before + PARTS):
+    with f.loop(lambda: seen() < before + PARTS_PER_THREAD):
         place: Word = f.call(LARGER, seen(), before) - before
-        half = (f.word(PARTS + 1) - place) // 2
-        until: Word = f.call(SMALLER, place + f.call(LARGER, half, least), PARTS)
+        half = (f.word(PARTS_PER_THREAD + 1) - place) // 2
+        until: Word = f.call(SMALLER, place + f.call(LARGER, half, least), PARTS_PER_THREAD)
         with f.where(word.replace(seen(), before + until) != 0):
-            walk.run(owner * PARTS + place, owner * PARTS + until, walk.threads)
+            walk.run(owner * PARTS_PER_THREAD + place, owner * PARTS_PER_THREAD + until, walk.threads)
         seen.set(word.now("monotonic"))
 
 
-def _kernel_one(f: Function, walk: Walk) -> None:
+def _kernel_one(f: NativeFunction, walk: Walk) -> None:
     """With fewer threads than the table was made for, one stands for several."""
     with f.where(walk.operand(5) % walk.threads.wide() == walk.thread.wide()):
         walk.run_alone()
 
 
-def _barrier(f: Function, walk: Walk) -> None:
+def _barrier(f: NativeFunction, walk: Walk) -> None:
     walk.meet()
 
 
-def _host(f: Function, walk: Walk) -> None:
+def _host(f: NativeFunction, walk: Walk) -> None:
     walk.go_on_unless(lambda: f.call("refuses", walk.context, walk.operand(1)))
 
 
-def _refuses(f: Function, context: Pointer, step: Word) -> None:
+def _refuses(f: NativeFunction, context: Pointer, step: Word) -> None:
     """Whether a kernel failed, or what the host does, or a signal ends the program."""
     with f.each(context.word(STATUS_COUNT)) as k, f.where(context.pointer(STATUSES).word(k) != 0):
         f.give(1)
@@ -290,46 +290,46 @@ def _refuses(f: Function, context: Pointer, step: Word) -> None:
     f.give(f.through(context.at(CALLBACK), HALF, context.word(FRAME), step) != 0)
 
 
-def _copy(f: Function, walk: Walk) -> None:
+def _copy(f: NativeFunction, walk: Walk) -> None:
     with f.where(walk.is_first):
         f.call(MOVE_BYTES, walk.place(1).pointer(), walk.place(1).pointer(1), walk.operand(2), 0)
 
 
-def _write(f: Function, walk: Walk) -> None:
+def _write(f: NativeFunction, walk: Walk) -> None:
     walk.context.at(PHASE).shared(kind=WORD).set(WRITING, "acq_rel")
 
 
-def _move(f: Function, walk: Walk) -> None:
+def _move(f: NativeFunction, walk: Walk) -> None:
     with f.where(walk.is_first), f.each(walk.operand(2)) as k:
         move = walk.moves.at((walk.operand(1) + k) * MOVE_WORDS)
         walk.pointers.put(walk.pointers.word(move.word(1)) + move.word(2), move.word(0))
 
 
-def _skip(f: Function, walk: Walk) -> None:
+def _skip(f: NativeFunction, walk: Walk) -> None:
     with f.unless(walk.is_first):
         walk.jump(walk.operand(1))
 
 
-def _jump(f: Function, walk: Walk) -> None:
+def _jump(f: NativeFunction, walk: Walk) -> None:
     walk.jump(walk.operand(1))
 
 
-def _jump_unless(f: Function, walk: Walk) -> None:
+def _jump_unless(f: NativeFunction, walk: Walk) -> None:
     with f.where(walk.place(2).pointer().byte() == 0):
         walk.jump(walk.operand(1))
 
 
-def _choose(f: Function, walk: Walk) -> None:
+def _choose(f: NativeFunction, walk: Walk) -> None:
     wanted = f.call(LARGER, walk.place(1).pointer().word(), 0)
     walk.next.set(walk.next().at(f.call(SMALLER, wanted, walk.operand(2) - 1) * STEP_WORDS))
 
 
-def _jump_while(f: Function, walk: Walk) -> None:
+def _jump_while(f: NativeFunction, walk: Walk) -> None:
     with f.where(walk.place(2).word() != 0):
         _again(f, walk)
 
 
-def _again(f: Function, walk: Walk) -> None:
+def _again(f: NativeFunction, walk: Walk) -> None:
     """The next turn of a loop; the turns that all make are counted apart, since all count them alike."""
     walk.jump(walk.operand(1))
     turns = walk.turns.at(walk.together().wide())
@@ -338,12 +338,12 @@ def _again(f: Function, walk: Walk) -> None:
         walk.go_on_unless(lambda: f.call(INTERRUPTED, walk.asked) != 0)
 
 
-def _allocate(f: Function, walk: Walk) -> None:
+def _allocate(f: NativeFunction, walk: Walk) -> None:
     walk.go_on_unless(lambda: f.call("full", walk.context, walk.operand(3), walk.sizes.at(walk.operand(4)),
                                      walk.place(1).pointer(), walk.place(2)))
 
 
-def _full(f: Function, context: Pointer, step: Word, cell_is: Pointer, handle: Pointer, pointer: Pointer) -> None:
+def _full(f: NativeFunction, context: Pointer, step: Word, cell_is: Pointer, handle: Pointer, pointer: Pointer) -> None:
     """Whether there is no room for a cell of this (size, kind), even after a call back to `step`; else its address is
     written."""
     size = cell_is.word()
@@ -358,12 +358,12 @@ def _full(f: Function, context: Pointer, step: Word, cell_is: Pointer, handle: P
     f.give(0)
 
 
-def _follow(f: Function, walk: Walk) -> None:
+def _follow(f: NativeFunction, walk: Walk) -> None:
     walk.go_on_unless(lambda: f.call("lacks", walk.context, walk.operand(3), walk.operand(4), walk.place(1).pointer(),
                                      walk.place(2)))
 
 
-def _lacks(f: Function, context: Pointer, step: Word, kind: Word, handle: Pointer, pointer: Pointer) -> None:
+def _lacks(f: NativeFunction, context: Pointer, step: Word, kind: Word, handle: Pointer, pointer: Pointer) -> None:
     """Whether there is no cell of this kind, of which `step` is told; else its address is written."""
     with f.where(handle.word() != 0), f.where(handle.pointer().word(CELL_KIND) == kind):
         pointer.put(handle.word())
@@ -371,13 +371,13 @@ def _lacks(f: Function, context: Pointer, step: Word, kind: Word, handle: Pointe
     f.give(f.through(context.at(CALLBACK), HALF, context.word(FRAME), step) != 0)
 
 
-def _mark(f: Function, walk: Walk) -> None:
+def _mark(f: NativeFunction, walk: Walk) -> None:
     with f.where(walk.is_first):
         for k, word in enumerate((CELL_NEXT, CELL_END)):
             walk.place(1).put(walk.context.word(word), k)
 
 
-def _release(f: Function, walk: Walk) -> None:
+def _release(f: NativeFunction, walk: Walk) -> None:
     with f.where(walk.is_first):
         for k, word in enumerate((CELL_NEXT, CELL_END)):
             walk.context.put(walk.place(1).word(k), word)

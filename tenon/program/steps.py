@@ -17,7 +17,7 @@ from typing import Any
 from tenon.dims import Dim
 from tenon.graph.ir import Literal, Node
 from tenon.program.backend_interface import Array
-from tenon.program.kernel import Unit
+from tenon.program.kernel import CompiledKernel
 from tenon.records import dataclass, field, replace
 from tenon.types import TensorType
 
@@ -39,7 +39,7 @@ class Storage:
         return self.type.size * self.type.dtype.itemsize
 
 
-def now(storage: Storage) -> Storage:
+def resolve(storage: Storage) -> Storage:
     """What a storage has become."""
     while storage.into is not None:
         storage = storage.into
@@ -51,13 +51,13 @@ def homes(storage: Storage) -> tuple[Storage, ...]:
     if storage.into is None and storage.kind != "moving":       # nearly all
         return (storage,)
     seen: dict[Storage, None] = {}
-    stack = [now(storage)]
+    stack = [resolve(storage)]
     while stack:
         x = stack.pop()
         if x not in seen:
             seen[x] = None
             if x.kind == "moving":
-                stack += map(now, x.sources)
+                stack += map(resolve, x.sources)
     return tuple(x for x in seen if x.kind != "moving")
 
 
@@ -81,7 +81,7 @@ class KernelStep:
     many bytes further on."""
 
     node: Node
-    unit: Unit
+    unit: CompiledKernel
     inputs: tuple[Storage, ...]
     outputs: tuple[Storage, ...]
     temporaries: tuple[Storage, ...] = ()
@@ -278,14 +278,14 @@ def share(steps: Iterable[Step], own: Iterable[Storage] = (), kept: Iterable[Sto
     steps = tuple(steps)
     last_read: dict[Storage, int] = {}
     for k, step in enumerate(steps):
-        last_read.update((x, k) for y in step.inputs for x in (now(y), *homes(y)))
-    last_read.update((x, len(steps)) for y in kept for x in (now(y), *homes(y)))
-    made = {now(x) for step in steps for x in step.outputs} | {now(x) for x in own}
+        last_read.update((x, k) for y in step.inputs for x in (resolve(y), *homes(y)))
+    last_read.update((x, len(steps)) for y in kept for x in (resolve(y), *homes(y)))
+    made = {resolve(x) for step in steps for x in step.outputs} | {resolve(x) for x in own}
     for k, step in enumerate(steps):
         placed: set[Storage] = set()        # outputs that have the place of an input: one input each
         for source, output in _candidates(step):
-            source, target = now(source), now(output)
-            outputs = [now(x) for x in step.outputs]
+            source, target = resolve(source), resolve(output)
+            outputs = [resolve(x) for x in step.outputs]
             unused = source not in outputs and target in outputs and source in made
             if unused and output not in placed and source.kind == target.kind == "arena" and last_read[source] == k \
                     and source.bytes == target.bytes:
@@ -301,7 +301,7 @@ def _candidates(step: Step) -> Iterator[tuple[Storage, Storage]]:
     """
     if isinstance(step, KernelStep):
         for output, source in sorted(step.unit.facts.in_place):
-            if source not in step.pieces and [now(x) for x in step.inputs].count(now(step.inputs[source])) == 1:
+            if source not in step.pieces and [resolve(x) for x in step.inputs].count(resolve(step.inputs[source])) == 1:
                 yield step.inputs[source], step.outputs[output]
     if isinstance(step, CopyStep):
         yield step.source, step.target
@@ -310,35 +310,35 @@ def _candidates(step: Step) -> Iterator[tuple[Storage, Storage]]:
 def resolved(steps: Iterable[Step]) -> tuple[Step, ...]:
     """The steps on what their storages have become."""
     return tuple(_resolved(step) for step in steps
-                 if not isinstance(step, CopyStep) or now(step.source) is not now(step.target))
+                 if not isinstance(step, CopyStep) or resolve(step.source) is not resolve(step.target))
 
 
 def _resolved(step: Step) -> Step:
     def new(places: Iterable[Storage]) -> tuple[Storage, ...]:
-        return tuple(map(now, places))
+        return tuple(map(resolve, places))
     match step:
         case KernelStep():
             return replace(step, inputs=new(step.inputs), outputs=new(step.outputs))
         case CopyStep():
             return CopyStep(*new((step.source, step.target)))
         case HostStep():
-            return HostStep(step.node, tuple(now(x) if isinstance(x, Storage) else x for x in step.arguments),
+            return HostStep(step.node, tuple(resolve(x) if isinstance(x, Storage) else x for x in step.arguments),
                             new(step.outputs))
         case MoveStep():
             return MoveStep(step.node, tuple(map(_resolved_move, step.moves)))
         case AllocateStep():
-            return replace(step, handle=now(step.handle), cell=now(step.cell))
+            return replace(step, handle=resolve(step.handle), cell=resolve(step.cell))
         case FollowStep():
-            return replace(step, handle=now(step.handle), cell=now(step.cell))
+            return replace(step, handle=resolve(step.handle), cell=resolve(step.cell))
         case MarkStep() | ReleaseStep() | LookStep():       # the last is put between steps that are resolved
             return step
         case BranchStep():
-            return BranchStep(step.node, now(step.choice), tuple(map(resolved, step.branches)))
+            return BranchStep(step.node, resolve(step.choice), tuple(map(resolved, step.branches)))
         case LoopStep():
             start, turn = (tuple(map(_resolved_move, part)) for part in (step.start, step.turn))
             return LoopStep(step.node, start, turn, resolved(step.body), step.length, resolved(step.condition),
-                            None if step.proceed is None else now(step.proceed))
+                            None if step.proceed is None else resolve(step.proceed))
 
 
 def _resolved_move(move: Move) -> Move:
-    return Move(now(move.target), now(move.source), move.offset)
+    return Move(resolve(move.target), resolve(move.source), move.offset)

@@ -26,7 +26,7 @@ Ints: TypeAlias = "NDArray[np.int64]"
 
 
 @dataclass(frozen=True)
-class Buffer:
+class ArenaBuffer:
     """Alive from step `first` to step `last`, both included; steps count from 0.
 
     `shares` asks for the place of another buffer (by index), for an operation done in place: it is granted if that
@@ -41,7 +41,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ArenaPlan:
     offsets: tuple[int, ...]
     size: int
     lower_bound: int  # the most bytes alive at one step: no plan is smaller
@@ -53,7 +53,7 @@ class Plan:
         return self.size / self.lower_bound - 1 if self.lower_bound else 0.0
 
 
-def plan_arena(buffers: Sequence[Buffer]) -> Plan:
+def plan_arena(buffers: Sequence[ArenaBuffer]) -> ArenaPlan:
     """Give every buffer an offset, so that none overlaps another that is alive at the same time."""
     holder = _grant_shares(buffers)
     spans = _spans(buffers, holder)
@@ -68,7 +68,7 @@ def plan_arena(buffers: Sequence[Buffer]) -> Plan:
     assert best is not None
     if best.size > bound:
         best = _mend(spans, best, bound)
-    return Plan(tuple(int(best.offsets[index]) for index in holder), best.size, bound)
+    return ArenaPlan(tuple(int(best.offsets[index]) for index in holder), best.size, bound)
 
 
 class _Spans(NamedTuple):
@@ -86,7 +86,7 @@ class _Placed(NamedTuple):
     order: Ints  # in which they were placed
 
 
-def _spans(buffers: Sequence[Buffer], holder: Sequence[int]) -> _Spans:
+def _spans(buffers: Sequence[ArenaBuffer], holder: Sequence[int]) -> _Spans:
     """What has to be placed: a holder lives as long as all that share its place, who themselves take none."""
     rows = [[_round_up(b.size, ALIGNMENT), b.first, b.last, max(b.alignment, ALIGNMENT)] for b in buffers]
     for index, buffer in enumerate(buffers):
@@ -150,7 +150,7 @@ def _place(spans: _Spans, order: Ints) -> _Placed:
     return _Placed(offsets, int(ends.max(initial=0)), order)
 
 
-def _grant_shares(buffers: Sequence[Buffer]) -> list[int]:
+def _grant_shares(buffers: Sequence[ArenaBuffer]) -> list[int]:
     """For every buffer the one whose place it takes: itself, or the first in a chain of in-place operations."""
     holder = list(range(len(buffers)))
     given: set[int] = set()

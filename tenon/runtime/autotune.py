@@ -20,7 +20,7 @@ from tenon.llvm.code_cache import make_key
 from tenon.observe import emit, span
 from tenon.program.backend_interface import Array
 from tenon.program.execution_plan import Assembly
-from tenon.program.kernel import Unit
+from tenon.program.kernel import CompiledKernel
 from tenon.program.steps import KernelStep, Storage
 from tenon.runtime.program import Program
 from tenon.types import TensorType
@@ -33,7 +33,7 @@ CLEARLY = 0.95          # of the time that the model's choice takes
 _chosen: dict[str, str] = {}
 
 
-def tuned(unit: Unit) -> Unit:
+def tuned(unit: CompiledKernel) -> CompiledKernel:
     """The kernel by the schedule that is remembered, or measured now; itself where there is no choice."""
     if unit.key is None or unit.facts.sizes or unit.facts.checks:       # its text does not say all, or no sizes
         return unit
@@ -47,7 +47,7 @@ def tuned(unit: Unit) -> Unit:
     return make_unit(unit.body, schedule=schedule) if schedule else unit
 
 
-def measured(unit: Unit) -> str:
+def measured(unit: CompiledKernel) -> str:
     """The schedule that takes clearly less time than the model's choice; none where that is the fastest."""
     from tenon.backends.cpu.lower_kernel import schedules  # local: with it come all emitters
     _, *others = schedules(unit.kernel) or [""]
@@ -78,7 +78,7 @@ def _seconds(program: Program, arrays: Sequence[Array]) -> float:
     return max(time.perf_counter() - started, 1e-9)
 
 
-def _alone(unit: Unit) -> Program:
+def _alone(unit: CompiledKernel) -> Program:
     """The program that is this one kernel."""
     body = unit.body
     arguments = tuple(Storage("argument", p.type, k) for k, p in enumerate(body.params))

@@ -25,7 +25,7 @@ _this_thread = ctypes.pythonapi.PyThreadState_Get
 _this_thread.restype = ctypes.c_size_t
 
 
-class Phase:
+class RunPhase:
     """Two words of a frame: IDLE, READING, WRITING or LOST, and the state of the thread that runs it."""
 
     def __init__(self, words: np.ndarray):
@@ -57,7 +57,7 @@ class Phase:
             time.sleep(PAUSE)
 
 
-_all: weakref.WeakSet[Phase] = weakref.WeakSet()
+_all: weakref.WeakSet[RunPhase] = weakref.WeakSet()
 
 
 def _before() -> None:

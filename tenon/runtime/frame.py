@@ -24,7 +24,7 @@ from tenon.program.kernel import count
 from tenon.program.steps import AllocateStep, FollowStep, HostStep, LookStep, Storage, homes
 from tenon.runtime.arena_planning import aligned_bytes
 from tenon.runtime.buffer_pool import take
-from tenon.runtime.forks import Phase
+from tenon.runtime.forks import RunPhase
 from tenon.runtime.guard_pages import guarded_copy, guarding
 from tenon.runtime.layout import QUICK_WORK, Layout
 from tenon.runtime.stack_region import Cells
@@ -48,7 +48,7 @@ class Frame:
     keeps: Pool | None = None
     conditions: tuple[tuple[int, int], ...] = ()
 
-    def __init__(self, layout: Layout, driver: native.Driver):
+    def __init__(self, layout: Layout, driver: native.StepExecutor):
         self.layout, self.driver = layout, driver
         self.number = next(_frame_numbers)
         self.pointers = layout.pointers.copy()
@@ -57,7 +57,7 @@ class Frame:
         self.statuses = np.zeros(layout.status_words, np.int64)
         self.noted, self.nothing_noted = self.statuses.data, np.zeros_like(self.statuses).data
         self.context = np.zeros(native.CONTEXT_WORDS, np.int64)
-        self.phase = Phase(self.context[native.PHASE:native.PHASE + 2])
+        self.phase = RunPhase(self.context[native.PHASE:native.PHASE + 2])
         self.claims = aligned_bytes(native.CLAIM_BYTES * layout.threads)
         self.address = self.context.ctypes.data
         self.arena: Array | None = None

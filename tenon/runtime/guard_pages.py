@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenon.config import config
-from tenon.runtime.arena_planning import ALIGNMENT, Buffer, Plan
+from tenon.runtime.arena_planning import ALIGNMENT, ArenaBuffer, ArenaPlan
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -54,12 +54,12 @@ def guarded_copy(array: NDArray[Any]) -> NDArray[Any]:
     return made
 
 
-def guarded_arena(plan: Plan, size: int) -> NDArray[np.uint8]:
+def guarded_arena(plan: ArenaPlan, size: int) -> NDArray[np.uint8]:
     """The memory of a plan with walls."""
     return _mapped(_pages(size), plan.walls)
 
 
-def spaced(buffers: Sequence[Buffer], scratch: int, threads: int) -> tuple[Plan, int]:
+def spaced(buffers: Sequence[ArenaBuffer], scratch: int, threads: int) -> tuple[ArenaPlan, int]:
     """(the places of buffers, each with pages and a wall of its own, used once; the bytes from one thread's scratch
     memory to the next, which begins where the plan ends)."""
     walls: list[int] = []
@@ -73,7 +73,7 @@ def spaced(buffers: Sequence[Buffer], scratch: int, threads: int) -> tuple[Plan,
     first, wall, _ = _placed(scratch, end)
     walls += [wall + k * stride for k in range(threads if scratch else 0)]
     size = first if scratch else end
-    return Plan(tuple(offsets), size, size, tuple(walls)), stride if scratch else 0
+    return ArenaPlan(tuple(offsets), size, size, tuple(walls)), stride if scratch else 0
 
 
 def _placed(size: int, start: int) -> tuple[int, int, int]:

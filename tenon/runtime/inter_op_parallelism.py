@@ -24,7 +24,7 @@ WORTH = 0.95
 
 
 @dataclass(frozen=True)
-class Job:
+class ThreadJob:
     """What is to be known of a step: the memory it touches, its work, whether all threads can share it, and which part
     each of them repeats then."""
 
@@ -41,7 +41,7 @@ class Job:
         return (self.work * CUTTING + self.repeated * (threads - 1)) / threads + MEETING
 
 
-def side_by_side(jobs: Sequence[Job | None], threads: int) -> list[dict[int, int]]:
+def side_by_side(jobs: Sequence[ThreadJob | None], threads: int) -> list[dict[int, int]]:
     """The regions of a sequence of steps, each as {step: thread}.  A step that is None is in none.
 
     >>> first, second = Job("x", "a", 90_000, True, 18_000), Job("x", "b", 90_000, True, 18_000)
@@ -68,7 +68,7 @@ def _may_gain(gains: Sequence[float], first: int) -> bool:
     return max(accumulate(gains[first:first + LONGEST])) > 2 * MEETING
 
 
-def _needed(jobs: Sequence[Job | None]) -> list[int]:
+def _needed(jobs: Sequence[ThreadJob | None]) -> list[int]:
     """For each job the last one before it in whose chain it must be, -1 where there is none."""
     needed = []
     touched: dict[Hashable, int] = {}
@@ -84,7 +84,7 @@ def _needed(jobs: Sequence[Job | None]) -> list[int]:
     return needed
 
 
-def _region(jobs: Sequence[Job | None], times: Sequence[float], first: int, threads: int) -> dict[int, int]:
+def _region(jobs: Sequence[ThreadJob | None], times: Sequence[float], first: int, threads: int) -> dict[int, int]:
     """The steps from this one on that are done soonest chain by chain, and the thread of each; {} if none are.
 
     `times` says how long each step takes all threads.
@@ -126,7 +126,7 @@ class _Chains:
         self.readers: dict[Hashable, list[_Chain]] = {}
         self.writer: dict[Hashable, _Chain] = {}
 
-    def add(self, step: int, job: Job) -> _Chain | None:
+    def add(self, step: int, job: ThreadJob) -> _Chain | None:
         """The chain that the step goes on with, or begins; None where it needs several."""
         before = {self.writer[x] for x in (*job.reads, *job.writes) if x in self.writer}
         before.update(chain for x in job.writes for chain in self.readers.get(x, ()))

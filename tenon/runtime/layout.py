@@ -13,7 +13,7 @@ from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import DONATED, MEMORY_BUDGET, UPDATES
 from tenon.program.backend_interface import Array
 from tenon.program.execution_plan import Assembly
-from tenon.program.kernel import Unit, count
+from tenon.program.kernel import CompiledKernel, count
 from tenon.program.steps import (
     AllocateStep,
     CopyStep,
@@ -26,7 +26,7 @@ from tenon.program.steps import (
     homes,
 )
 from tenon.records import dataclass, field
-from tenon.runtime.arena_planning import Buffer, Plan, plan_arena
+from tenon.runtime.arena_planning import ArenaBuffer, ArenaPlan, plan_arena
 from tenon.runtime.barrier_placement import Room
 from tenon.runtime.failure_points import has_loops, last_failing
 from tenon.runtime.guard_pages import guarding, spaced
@@ -40,7 +40,7 @@ Sizes = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Place:
+class MemoryPlace:
     """Where a storage is in this layout: an `object` (argument or result), the arena, an absolute address; or, of a
     `moving` one, which pointer says where it is now."""
 
@@ -61,7 +61,7 @@ class Layout:
     threads: int                                # 1, or as many as the pool has
     pool_threads: int                           # when the layout was made
     scratch: int                                # bytes a thread
-    memory: Plan
+    memory: ArenaPlan
     work: int
     status_words: int
     checked: list[KernelStep]                   # who writes the status words
@@ -69,7 +69,7 @@ class Layout:
     loops: bool                                 # whether a signal may end it
     endless: bool                               # whether the data alone may
     sizes: Sizes
-    of: dict[Storage, Place]
+    of: dict[Storage, MemoryPlace]
     labels: list[str] = field(default_factory=list)   # every row of the table of steps, to be read
     budget: int | None = None                   # bytes, for arena and cells of stacks
     cell_bytes: int = 0                         # that runs have taken
@@ -89,7 +89,7 @@ def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, taken: 
     return _finished(assembly, table, threads)
 
 
-def called_first(assembly: Assembly) -> dict[Unit, Unit]:
+def called_first(assembly: Assembly) -> dict[CompiledKernel, CompiledKernel]:
     """The kernels that the first run will call, and of which kernel each is a variant: such is the code that is wanted.
 
     Nearly always the arguments in `graph.notes[DONATED]` are donated.
@@ -171,7 +171,7 @@ def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
         budget=graph.notes.get(MEMORY_BUDGET))
 
 
-def plan_memory(table: Table, scratch: int) -> tuple[dict[Storage, int], Plan, int]:
+def plan_memory(table: Table, scratch: int) -> tuple[dict[Storage, int], ArenaPlan, int]:
     """Offsets in the arena, and from one thread's scratch memory to the next.
 
     Memory is free after its last use, or (several threads) the barrier after.
@@ -196,25 +196,25 @@ def plan_memory(table: Table, scratch: int) -> tuple[dict[Storage, int], Plan, i
             if low <= last and first <= high and not first <= low <= high <= last:
                 low, high = min(low, first), max(high, last)
         lives[x] = low, high
-    buffers = [Buffer(count(x.bytes, table.sizes), *life) for x, life in lives.items()]
+    buffers = [ArenaBuffer(count(x.bytes, table.sizes), *life) for x, life in lives.items()]
     plan, stride = spaced(buffers, scratch, table.threads) if guarding() else (plan_arena(buffers), scratch)
     return dict(zip(lives, plan.offsets, strict=True)), plan, stride
 
 
-def _place(storage: Storage, table: Table, arena: Mapping[Storage, int], arguments: int) -> Place:
+def _place(storage: Storage, table: Table, arena: Mapping[Storage, int], arguments: int) -> MemoryPlace:
     match storage.kind:
         case "argument":
-            return Place("object", storage.index)
+            return MemoryPlace("object", storage.index)
         case "result":
-            return Place("object", arguments + storage.index)
+            return MemoryPlace("object", arguments + storage.index)
         case "constant":
             assert storage.data is not None
-            return Place("address", storage.data.ctypes.data)
+            return MemoryPlace("address", storage.data.ctypes.data)
         case "moving":
-            return Place("moving", table.slot(storage))
+            return MemoryPlace("moving", table.slot(storage))
         case "nowhere":
-            return Place("address", 0)
-    return Place("arena", arena[storage])
+            return MemoryPlace("address", 0)
+    return MemoryPlace("arena", arena[storage])
 
 
 def _array_type(type: TensorType) -> tuple[np.dtype[np.generic], tuple[int, ...]]:

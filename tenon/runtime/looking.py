@@ -35,7 +35,7 @@ class Halted(BaseException):
         self.error = error
 
 
-class Again(BaseException):
+class RunAgain(BaseException):
     """Ends a run that is to be made once more, since a looker wants to see more than it did."""
 
 
@@ -77,7 +77,7 @@ class Looked:
             self.given(accepted)
         try:
             return self._run(accepted, donated, then)
-        except Again:
+        except RunAgain:
             self._place_looks()
             return self._run(accepted, donated, then)
 

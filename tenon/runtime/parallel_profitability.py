@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tenon.llvm.work_partition import PARTS
-from tenon.program.kernel import MANY_TURNS, count
+from tenon.llvm.work_partition import PARTS_PER_THREAD
+from tenon.program.kernel import UNKNOWN_TRIP_COUNT, count
 from tenon.program.steps import BranchStep, KernelStep, LoopStep, Step, touched
 
 PARALLEL_WORK = 30_000      # elements below which one thread is done sooner than others are woken
@@ -34,7 +34,7 @@ def work_of(step: Step, sizes: Sizes) -> int:
 
 def turns_of(step: LoopStep, sizes: Sizes) -> int:
     """How often the loop goes round, as far as that is known."""
-    return MANY_TURNS if step.length is None else count(step.length, sizes)
+    return UNKNOWN_TRIP_COUNT if step.length is None else count(step.length, sizes)
 
 
 def is_parallel(step: Step, sizes: Sizes) -> bool:
@@ -44,8 +44,8 @@ def is_parallel(step: Step, sizes: Sizes) -> bool:
 
 def least_claim(step: KernelStep, sizes: Sizes, threads: int) -> int:
     """How many of a kernel's parts a thread should take at once; all of its own where there is little to do."""
-    parts = -(-CLAIM * PARTS * threads // max(1, work_of(step, sizes)))
-    return PARTS if parts > PARTS // 2 or step.unit.is_one_call(sizes) else parts
+    parts = -(-CLAIM * PARTS_PER_THREAD * threads // max(1, work_of(step, sizes)))
+    return PARTS_PER_THREAD if parts > PARTS_PER_THREAD // 2 or step.unit.is_one_call(sizes) else parts
 
 
 def saved(steps: Sequence[Step], sizes: Sizes, threads: int) -> float:

@@ -28,7 +28,7 @@ from tenon.observe import emit, span, timed
 from tenon.program import step_executor as native
 from tenon.program.backend_interface import Array, Executable, Then
 from tenon.program.execution_plan import Assembly
-from tenon.program.kernel import Unit
+from tenon.program.kernel import CompiledKernel
 from tenon.program.steps import KernelStep, Storage, leaves
 from tenon.runtime.arena_planning import aligned_bytes
 from tenon.runtime.forks import FORKING
@@ -51,7 +51,7 @@ class Program:
         self.parts = parts
         self.packing = None if parts.packing is None else Program(parts.packing)
         self.seconds: dict[str, float] = {}     # by stages of what a first run does
-        self._libraries: dict[Unit, machine_code.Library] = {}      # which keep the code alive
+        self._libraries: dict[CompiledKernel, machine_code.Library] = {}      # which keep the code alive
         self._native = native.driver()
         self._layouts: dict[Any, Layout] = {}
         self._idle: dict[Layout, list[Frame]] = {}
@@ -69,7 +69,7 @@ class Program:
         return self.parts.graph
 
     @property
-    def kernels(self) -> list[Unit]:
+    def kernels(self) -> list[CompiledKernel]:
         """The distinct kernels; `.name`, `.loops` and `.ir` are to be read."""
         return self.parts.units
 
@@ -182,7 +182,7 @@ class Program:
             threads.start()
         return frame
 
-    def _compile(self, units: Iterable[Unit]) -> bool:
+    def _compile(self, units: Iterable[CompiledKernel]) -> bool:
         """Make the code of kernels, or find it, where that was not done before; whether LLVM had to make any."""
         missing = [unit for unit in dict.fromkeys(units) if unit not in self._libraries]
         made = any(isinstance(unit.code, Job) for unit in missing)
@@ -200,7 +200,7 @@ class Program:
         if made and not self._layouts and len(self.parts.steps) >= MANY:
             give_back()
 
-    def _address_of(self, unit: Unit) -> list[int]:
+    def _address_of(self, unit: CompiledKernel) -> list[int]:
         """The stages of a kernel."""
         return [self._libraries[unit].address(name) for name in unit.functions]
 

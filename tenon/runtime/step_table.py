@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from tenon.graph.interpret import concrete_type
 from tenon.program import step_executor
-from tenon.program.kernel import Unit, count
+from tenon.program.kernel import CompiledKernel, count
 from tenon.program.steps import (
     AllocateStep,
     BranchStep,
@@ -35,24 +35,24 @@ from tenon.program.steps import (
 )
 from tenon.runtime.barrier_placement import Room
 from tenon.runtime.failure_points import has_loops, is_checked
-from tenon.runtime.inter_op_parallelism import Job, side_by_side
+from tenon.runtime.inter_op_parallelism import ThreadJob, side_by_side
 from tenon.runtime.parallel_profitability import is_parallel, least_claim, saved, work_of
-from tenon.runtime.step_table_rows import NOWHERE, Rows
+from tenon.runtime.step_table_rows import NOWHERE, StepTableRows
 from tenon.types import TensorType, bool_, int64
 
 EVERYONE = -1               # in the place of a thread
 STATUS_WORDS = 3            # that a kernel writes: number of the check, index, size
 
-AddressOf = Callable[[Unit], Sequence[int]]
+AddressOf = Callable[[CompiledKernel], Sequence[int]]
 
 
-def unit_for(step: KernelStep, taken: Mapping[Storage, Storage]) -> Unit:
+def unit_for(step: KernelStep, taken: Mapping[Storage, Storage]) -> CompiledKernel:
     """The kernel of the step, for the outputs that have the memory of inputs."""
     outputs = [taken.get(x, x) for x in step.outputs]
     return step.unit.sharing(tuple((k, step.inputs.index(x)) for k, x in enumerate(outputs) if x in step.inputs))
 
 
-class Table(Rows):
+class Table(StepTableRows):
     """The rows of steps, and which of them run between the same two barriers."""
 
     def __init__(self, address_of: AddressOf, sizes: dict[str, int], taken: dict[Storage, Storage], threads: int,
@@ -89,11 +89,12 @@ class Table(Rows):
                 self.meet_before({steps[i]: thread for i, thread in starts[k].items()})
             self.add(step, threads.get(k))
 
-    def job(self, step: Step) -> Job | None:
+    def job(self, step: Step) -> ThreadJob | None:
         """What it takes to run the step beside others; None if it has to be in its place."""
         if not isinstance(step, KernelStep) or step.unit.facts.checks or step.unit.endless:
             return None
-        return Job(self.memory(step.inputs), self.memory(step.outputs + step.temporaries), work_of(step, self.sizes),
+        return ThreadJob(self.memory(step.inputs), self.memory(step.outputs + step.temporaries),
+                         work_of(step, self.sizes),
                    is_parallel(step, self.sizes), step.unit.repeated(self.sizes))
 
     def meet_before(self, region: Mapping[Step, int]) -> None:

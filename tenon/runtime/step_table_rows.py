@@ -17,7 +17,7 @@ from tenon.types import TensorType, bool_
 NOWHERE = Storage("nowhere", TensorType(bool_, ()))     # the address 0
 
 
-class Rows:
+class StepTableRows:
     """Rows that are written one after the other; jumps and moves are filled in once it is known where they lead."""
 
     def __init__(self, sizes: dict[str, int]):

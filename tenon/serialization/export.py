@@ -21,7 +21,7 @@ from tenon.capture.capture_run import Attempt
 from tenon.capture.captured import Captured
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.pytree import flatten
-from tenon.capture.result_leaves import FromGraph, FromOutside, Nest, OneOf, Shared
+from tenon.capture.result_leaves import FromGraph, FromOutside, OneOf, ResultNest, SharedLeaf
 from tenon.capture.settle import Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.dims import Dim, PinnedSize, UndecidedSize, substitute
@@ -259,7 +259,7 @@ def _variant(name: str, captured: Captured, before: Sequence[Any], known: dict[A
         gradients.append((source_of(source), result))
     return Variant(
         captured.graph, tuple(map(source_of, captured.sources)), tuple(captured.types[_tensors_in(before):]),
-        Nest(nameless(output.structure), leaves),
+        ResultNest(nameless(output.structure), leaves),
         (*((source_of(source), result, carries) for source, result, carries in captured.assigned), *kept),
         tuple(gradients), captured.assumptions, carrying, captured.by_data, captured.failed)
 
@@ -299,15 +299,15 @@ def _leaf(leaf: Any, source_of: Callable[[Source], Source], numbered: _Numbers) 
     if isinstance(leaf, OneOf):
         return OneOf(tuple((p if p is True else _leaf(p, source_of, numbered), _nest(nest, source_of, numbered))
                            for p, nest in leaf.options))
-    if isinstance(leaf, Shared):
-        return Shared(numbered[leaf.name], _nest(leaf.nest, source_of, numbered))
+    if isinstance(leaf, SharedLeaf):
+        return SharedLeaf(numbered[leaf.name], _nest(leaf.nest, source_of, numbered))
     if isinstance(leaf, FromGraph):
         return replace(leaf, kind=None, grad=None, name=None if leaf.name is None else numbered[leaf.name])
     return leaf
 
 
-def _nest(nest: Nest, source_of: Callable[[Source], Source], numbered: _Numbers) -> Nest:
-    return Nest(nameless(nest.structure), tuple(_leaf(x, source_of, numbered) for x in nest.leaves))
+def _nest(nest: ResultNest, source_of: Callable[[Source], Source], numbered: _Numbers) -> ResultNest:
+    return ResultNest(nameless(nest.structure), tuple(_leaf(x, source_of, numbered) for x in nest.leaves))
 
 
 def _carrying(leaves: Sequence[Any]) -> Iterator[int]:
@@ -317,5 +317,5 @@ def _carrying(leaves: Sequence[Any]) -> Iterator[int]:
             yield leaf.index
         elif isinstance(leaf, OneOf):
             yield from (k for _, nest in leaf.options for k in _carrying(nest.leaves))
-        elif isinstance(leaf, Shared):
+        elif isinstance(leaf, SharedLeaf):
             yield from _carrying(leaf.nest.leaves)

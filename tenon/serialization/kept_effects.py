@@ -14,7 +14,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.effects import MISSING, Effect, read_slot
 from tenon.capture.guards import same_atom
 from tenon.capture.pytree import Structure, flatten
-from tenon.capture.result_leaves import FromGraph, FromOutside, Nest
+from tenon.capture.result_leaves import FromGraph, FromOutside, ResultNest
 from tenon.capture.trace import Held, Source
 from tenon.errors import ArgumentError
 from tenon.tensor import Tensor
@@ -22,7 +22,7 @@ from tenon.tensor import Tensor
 Assigned = tuple[Source, int, bool]
 
 
-def kept_effects(name: str, captured: Captured) -> tuple[Nest, tuple[Assigned, ...]]:
+def kept_effects(name: str, captured: Captured) -> tuple[ResultNest, tuple[Assigned, ...]]:
     """What the function returns, and the tensors that its effects assign; raises ArgumentError for other effects."""
     output = captured.output
     if captured.output_effects is not None:
@@ -34,13 +34,14 @@ def kept_effects(name: str, captured: Captured) -> tuple[Nest, tuple[Assigned, .
     ends = [0]
     for child in children:
         ends.append(ends[-1] + child.leaves)
-    first, *stored = [Nest(child, output.leaves[a:b]) for child, (a, b) in zip(children, pairwise(ends), strict=True)]
+    first, *stored = [ResultNest(child, output.leaves[a:b]) for child,
+                      (a, b) in zip(children, pairwise(ends), strict=True)]
     kept = [x for (effect, number), value in zip(captured.effects, stored, strict=True)
             for x in _kept(name, captured, effect, number, value)]
     return first, tuple(kept)
 
 
-def _kept(name: str, captured: Captured, effect: Effect, number: int | None, value: Nest) -> Iterator[Assigned]:
+def _kept(name: str, captured: Captured, effect: Effect, number: int | None, value: ResultNest) -> Iterator[Assigned]:
     before, structure = flatten(_held(effect)) if number is None else ([], Structure(None))
     if number is not None or structure != value.structure:
         raise _refused(name, effect)

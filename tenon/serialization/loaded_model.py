@@ -16,12 +16,12 @@ from typing import Any
 from tenon.autocast import narrowing
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.conditional_gradients import use
-from tenon.capture.fast_call import MISS, Call, short_way
+from tenon.capture.fast_call import MISS, Call, make_fast_call
 from tenon.capture.guards import Guards
 from tenon.capture.pytree import unfold
 from tenon.capture.replay import run
 from tenon.capture.result_leaves import FromGraph
-from tenon.capture.settle import Fill, Results, Stopped, fits
+from tenon.capture.settle import Fill, RunResults, Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.eager.grad_mode import is_grad_enabled, no_grad, recording
 from tenon.errors import ArgumentError, ShapeError, TenonError
@@ -123,7 +123,7 @@ class LoadedFunction:
         given, structure, _ = unfold((args, keywords))
         if len(given) != len(leaves) or any(x is not y for x, y in zip(given, leaves, strict=True)):
             return
-        call = short_way(captured, structure, given)
+        call = make_fast_call(captured, structure, given)
         if call is not None:
             others = [way for way in self._short_ways if way[1] is not captured.short]
             captured.short = call
@@ -228,7 +228,7 @@ class Runnable:
         return variant.output.build(fill)
 
 
-class Applied(Results):
+class Applied(RunResults):
     """Results that are tensors of whoever interprets the call."""
 
     def __init__(self, tensors: Sequence[Any]):

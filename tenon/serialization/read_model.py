@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tenon import tensor_file
-from tenon.capture.result_leaves import FromGraph, FromOutside, FromSize, Nest, OneOf, Shared
+from tenon.capture.result_leaves import FromGraph, FromOutside, FromSize, OneOf, ResultNest, SharedLeaf
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.dims import SymbolicDim, symbols
 from tenon.errors import TenonError
@@ -256,12 +256,12 @@ class _Reader:
 
     # ------------------------------------------------------------ what is returned
 
-    def nest(self, found: Any, depth: int) -> Nest:
+    def nest(self, found: Any, depth: int) -> ResultNest:
         said = _object(found, "results")
         structure, leaves = from_json(said["structure"]), _list(said["leaves"])
         if structure.leaves != len(leaves) or depth > MOST_DEPTH:
             raise DamagedFile(f"{self.graph.name}: its results are not as it says")
-        return Nest(structure, tuple(self.leaf(_object(x, "a result"), depth) for x in leaves))
+        return ResultNest(structure, tuple(self.leaf(_object(x, "a result"), depth) for x in leaves))
 
     def leaf(self, said: dict[str, Any], depth: int) -> Any:
         if "result" in said:
@@ -283,7 +283,7 @@ class _Reader:
             return OneOf(tuple((True if p is True else self.decided(p, depth), self.nest(x, depth + 1))
                                for p, x in map(_pair, _list(said["first"]))))
         if "shared" in said:
-            return Shared(_integer(said["shared"], MOST_LEAVES), self.nest(said["nest"], depth + 1))
+            return SharedLeaf(_integer(said["shared"], MOST_LEAVES), self.nest(said["nest"], depth + 1))
         return _value(said["value"])
 
     def decided(self, found: Any, depth: int) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tenon.capture.pytree import Structure
-from tenon.capture.result_leaves import FromOutside, Nest, OneOf, Shared
+from tenon.capture.result_leaves import FromOutside, OneOf, ResultNest, SharedLeaf
 from tenon.capture.trace import GradientOf, Held, Source
 from tenon.graph.ir import Graph
 from tenon.records import dataclass, field
@@ -29,7 +29,7 @@ class Variant:
     graph: Graph
     sources: tuple[Source, ...]                     # of the graph's parameters
     types: tuple[TensorType, ...]                   # of the leaves of the arguments that are tensors
-    output: Nest
+    output: ResultNest
     assigned: tuple[tuple[Source, int, bool], ...] = ()         # tensor <- result, and whether with its gradient
     gradients: tuple[tuple[Source, int | None], ...] = ()       # tensor.grad <- result
     assumptions: Assumptions = field(default_factory=lambda: Assumptions({}))     # what was asked of sizes
@@ -66,11 +66,11 @@ class Variant:
         return tuple(k for k, source in enumerate(self.sources) if k in self.held and id(source) not in own)
 
 
-def leaves_in(nest: Nest) -> Iterator[Any]:
+def leaves_in(nest: ResultNest) -> Iterator[Any]:
     """The leaves of a nest, and of those among which the data choose."""
     for leaf in nest.leaves:
         yield leaf
-        if isinstance(leaf, Shared):
+        if isinstance(leaf, SharedLeaf):
             yield from leaves_in(leaf.nest)
         elif isinstance(leaf, OneOf):
             yield from (x for _, inner in leaf.options for x in leaves_in(inner))

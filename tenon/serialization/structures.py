@@ -13,7 +13,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
-from tenon.capture.pytree import LEAF, Again, Structure
+from tenon.capture.pytree import LEAF, SeenContainer, Structure
 from tenon.errors import ArgumentError
 from tenon.tensor_file import DamagedFile
 
@@ -53,7 +53,7 @@ def nameless(structure: Structure) -> Structure:
     kind, children = structure.kind, tuple(map(nameless, structure.children))
     if kind is None:
         return LEAF
-    if kind is Again:
+    if kind is SeenContainer:
         raise ArgumentError("save: one container stands in two places", hint="copy it: list(x), dict(x)")
     if kind is dict and not all(type(key) in (str, int) for key in structure.labels):
         wrong = next(key for key in structure.labels if type(key) not in (str, int))

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.result_leaves import FromGraph, FromOutside, FromSize, Nest, OneOf, Shared
+from tenon.capture.result_leaves import FromGraph, FromOutside, FromSize, OneOf, ResultNest, SharedLeaf
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.text import print_graph
@@ -94,7 +94,7 @@ def _variant_as_json(variant: Variant, names: Mapping[int, str]) -> dict[str, An
             "accumulates": variant.accumulates}
 
 
-def _nest_as_json(nest: Nest, place: Callable[[Source], Any]) -> dict[str, Any]:
+def _nest_as_json(nest: ResultNest, place: Callable[[Source], Any]) -> dict[str, Any]:
     return {"structure": as_json(nest.structure), "leaves": [_leaf_as_json(x, place) for x in nest.leaves]}
 
 
@@ -109,7 +109,7 @@ def _leaf_as_json(leaf: Any, place: Callable[[Source], Any]) -> dict[str, Any]:
     if isinstance(leaf, OneOf):
         return {"first": [[p if p is True else _leaf_as_json(p, place), _nest_as_json(nest, place)]
                           for p, nest in leaf.options]}
-    if isinstance(leaf, Shared):
+    if isinstance(leaf, SharedLeaf):
         return {"shared": leaf.name, "nest": _nest_as_json(leaf.nest, place)}
     return {"value": _plain(leaf)}
 

@@ -26,23 +26,23 @@ VIEWS = frozenset({"view", "permute", "expand", "unsqueeze", "squeeze", "slice",
 
 
 @dataclass
-class Turn:
+class PlanStep:
     """What is run after each other: nodes by PyTorch, then nodes by Tenon."""
 
     torch: list[fx.Node] = field(default_factory=list)
     tenon: list[fx.Node] = field(default_factory=list)
 
 
-def make_plan(graph: fx.Graph, refused: Collection[fx.Node], numbers: Mapping[fx.Node, object]) -> list[Turn]:
+def make_plan(graph: fx.Graph, refused: Collection[fx.Node], numbers: Mapping[fx.Node, object]) -> list[PlanStep]:
     """The turns, where PyTorch runs the `refused` nodes and those without a rule."""
     turn_of: dict[fx.Node, int] = {}
-    turns: list[Turn] = []
+    turns: list[PlanStep] = []
     by_tenon: set[fx.Node] = set()
     for_outputs, last_draw = read_by_outputs_alone(graph), 0
 
-    def add(node: fx.Node, number: int) -> list[Turn]:
+    def add(node: fx.Node, number: int) -> list[PlanStep]:
         turn_of[node] = number
-        turns.extend(Turn() for _ in range(len(turns), number + 1))
+        turns.extend(PlanStep() for _ in range(len(turns), number + 1))
         return turns
 
     for node in graph.nodes:

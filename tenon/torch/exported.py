@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from tenon.capture.capture_cache import argument_names
 from tenon.capture.pytree import flatten
-from tenon.capture.result_leaves import FromGraph, Nest
+from tenon.capture.result_leaves import FromGraph, ResultNest
 from tenon.capture.trace import Argument, Held, Source
 from tenon.dims import PinnedSize, symbol
 from tenon.errors import ArgumentError
@@ -154,14 +154,14 @@ def _translated(program: Any, inputs: Sequence[fx.Node], results: Sequence[fx.No
                             hint="leave it out of dynamic_shapes") from None
 
 
-def _nest(program: Any, results: Sequence[fx.Node], carrying: frozenset[int]) -> Nest:
+def _nest(program: Any, results: Sequence[fx.Node], carrying: frozenset[int]) -> ResultNest:
     """What the module returns, with the results of the graph as its leaves."""
     specs, output = program.graph_signature.output_specs, program.graph.output_node()
     returned = [x for x, spec in zip(output.args[0], specs, strict=True) if spec.kind is OutputKind.USER_OUTPUT]
     leaves, structure = flatten(_plain(pytree.tree_unflatten(returned, program.call_spec.out_spec)))
     filled = tuple(FromGraph(results.index(x), results.index(x) in carrying, False) if isinstance(x, fx.Node) else x
                    for x in leaves)
-    return Nest(nameless(structure), filled)
+    return ResultNest(nameless(structure), filled)
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from tenon.records import dataclass
 from tenon.runtime.addressed import Addressed
 from tenon.size_assumptions import Assumptions, assuming, told_by
 from tenon.torch.aten import name_of
-from tenon.torch.call_plan import ASSERTIONS, Turn, is_drawn, is_like, is_torchs, make_plan
+from tenon.torch.call_plan import ASSERTIONS, PlanStep, is_drawn, is_like, is_torchs, make_plan
 from tenon.torch.report import Report, note
 from tenon.torch.site import Unmapped
 from tenon.torch.symints import Known, number_of, size_of
@@ -67,7 +67,7 @@ class Routine:
 class Compiled:
     """The turns of a graph, their programs, and the sizes that these are for."""
 
-    turns: Sequence[Turn]
+    turns: Sequence[PlanStep]
     programs: Sequence[Translated | None]
     exact: Known                            # what has to be the same
     numbers: Mapping[fx.Node, Any]          # of the arguments that are no tensors and no sizes
@@ -185,7 +185,7 @@ class Translated:
     outputs: Sequence[fx.Node]
 
 
-def translated(turn: Turn, name: str, notes: Mapping[str, Any], numbers: Mapping[fx.Node, Any],
+def translated(turn: PlanStep, name: str, notes: Mapping[str, Any], numbers: Mapping[fx.Node, Any],
                known: Known) -> Translated | None:
     """The program of the nodes of Tenon in a turn."""
     here = set(turn.tenon)
@@ -261,7 +261,7 @@ def _attribute(module: Any, path: str) -> Any:
     return module
 
 
-def _counted(turns: Sequence[Turn], refused: Mapping[fx.Node, str], programs: int) -> Report:
+def _counted(turns: Sequence[PlanStep], refused: Mapping[fx.Node, str], programs: int) -> Report:
     report = Report(graphs=1, programs=programs)
     for node in (node for turn in turns for node in (*turn.tenon, *turn.torch)):
         name = name_of(node.target)

@@ -55,7 +55,7 @@ class Wrapped(torch.nn.Module):     # type: ignore[misc]    # nothing is known o
         """The function's results as PyTorch's tensors."""
         leaves, structure = flatten((args, keywords))
         parameters = [getattr(self, name) for _, name in self.held]
-        call = Call(self.function, [x for x, _ in self.held], leaves, structure)
+        call = WrappedCall(self.function, [x for x, _ in self.held], leaves, structure)
         flat = Through.apply(call, *parameters, *[x for x in leaves if isinstance(x, torch.Tensor)])
         return call.returned(flat if isinstance(flat, tuple) else (flat,))
 
@@ -63,7 +63,7 @@ class Wrapped(torch.nn.Module):     # type: ignore[misc]    # nothing is known o
         return str(getattr(self.function, "__name__", type(self.function).__name__))
 
 
-class Call:
+class WrappedCall:
     """One call of the function: tensors in, and what came out."""
 
     def __init__(self, function: Callable[..., Any], held: Sequence[Tensor], leaves: Sequence[Any],
@@ -100,7 +100,7 @@ class Through(torch.autograd.Function):     # type: ignore[misc]
     """Forward by Tenon, and backward along Tenon's tape."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, *tensors: torch.Tensor) -> Any:
+    def forward(ctx: Any, call: WrappedCall, *tensors: torch.Tensor) -> Any:
         """The function's tensors, as PyTorch's."""
         wanted = list(ctx.needs_input_grad[1:])
         outputs = call.run([x.detach() for x in tensors], wanted)

@@ -20,7 +20,7 @@ from tenon.eager.tape import TapeNode, linked, saved
 from tenon.records import dataclass, field
 from tenon.tensor import Tensor
 from tenon.tensor_state import Changes
-from tenon.transforms.differentiate import Followed, Nest, is_differentiable, settled
+from tenon.transforms.differentiate import Followed, LeafNest, is_differentiable, settled
 from tenon.types import DType
 
 
@@ -41,7 +41,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
         if is_capturing():
             return recomputed(functools.partial(f, **keywords), *args)
         leaves, structure = flatten((args, keywords))
-        inputs = Nest(tuple(leaves), structure)
+        inputs = LeafNest(tuple(leaves), structure)
 
         def function(tensors: list[Tensor]) -> Any:
             given, named = inputs.replace(tensors)

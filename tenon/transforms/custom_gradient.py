@@ -11,8 +11,8 @@ from typing import Any
 from tenon.capture.pytree import Structure, flatten, form
 from tenon.errors import ArgumentError, ShapeError
 from tenon.tensor import Tensor, asarray
-from tenon.transforms.custom_rules import TENSOR, Rule, apply_rule
-from tenon.transforms.differentiate import NUMBERS, Nest, is_differentiable
+from tenon.transforms.custom_rules import TENSOR, CustomRule, apply_rule
+from tenon.transforms.differentiate import NUMBERS, LeafNest, is_differentiable
 
 _forward_of: ContextVar[tuple[custom_vjp, ...]] = ContextVar("forward_of", default=())    # whose fwd runs
 
@@ -53,7 +53,7 @@ class custom_vjp:
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if self._rules is None:
             raise ArgumentError(f"{self._name} has no gradient rule yet", hint=f"{self._name}.defvjp(fwd, bwd)")
-        call = Call(self, *self._rules, self._positional(args, keywords), self._name)
+        call = CustomCall(self, *self._rules, self._positional(args, keywords), self._name)
         if not call.inputs.tensors:
             return self.function(*args, **keywords)
         return call.run()
@@ -69,21 +69,21 @@ class custom_vjp:
         return bound.args
 
 
-class Call:
+class CustomCall:
     """One call: the rule on nests, made into a rule on flat lists of tensors."""
 
     def __init__(self, whole: custom_vjp, fwd: Callable[..., Any], bwd: Callable[..., Any], args: tuple[Any, ...],
                  name: str):
         self.whole, self.function, self.fwd, self.bwd, self.name = whole, whole.function, fwd, bwd, name
         leaves, structure = flatten(args)
-        self.inputs = Nest(tuple(leaves), structure)
+        self.inputs = LeafNest(tuple(leaves), structure)
         self.output: Structure | None = None            # of the last run of the function
         self.others: list[Any] = []                     # leaves of its result that are no tensors
         self.kept: Structure | None = None
 
     def run(self) -> Any:
         """The result."""
-        rule = Rule(self.primal, self.forward, self.backward, self.name, _forward_of.get().count(self.whole))
+        rule = CustomRule(self.primal, self.forward, self.backward, self.name, _forward_of.get().count(self.whole))
         results = iter(apply_rule(rule, self.inputs.tensors))
         assert self.output is not None
         return self.output.build(next(results) if x is TENSOR else x for x in self.others)

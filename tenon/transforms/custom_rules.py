@@ -28,7 +28,7 @@ MAX_DEPTH = 3           # of a rule within its own graphs, which end: derivative
 
 
 @dataclass(frozen=True)
-class Rule:
+class CustomRule:
     """A function, the same with what its gradient needs beside the results, and the gradient."""
 
     primal: Callable[[Tensors], Tensors]
@@ -38,7 +38,7 @@ class Rule:
     depth: int = 0      # in how many runs of its own forward: there, forward waits until a gradient is asked for
 
 
-def apply_rule(rule: Rule, inputs: Tensors) -> Tensors:
+def apply_rule(rule: CustomRule, inputs: Tensors) -> Tensors:
     """The results, recorded as one call with this rule where a gradient may be wanted."""
     level = interpreter()
     while isinstance(level, Batching) and not any(map(level.holds, inputs)):
@@ -63,7 +63,7 @@ def carries_outside(x: Tensor) -> bool:
 
 # ---------------------------------------------------------------- on the tape
 
-def on_tape(rule: Rule, inputs: Tensors, outputs: Tensors | None) -> Tensors:
+def on_tape(rule: CustomRule, inputs: Tensors, outputs: Tensors | None) -> Tensors:
     """One node for the call.  What is kept for the gradient stays linked to the inputs, for higher derivatives."""
     if rule.depth:
         with no_grad():
@@ -71,13 +71,13 @@ def on_tape(rule: Rule, inputs: Tensors, outputs: Tensors | None) -> Tensors:
         known = None
     else:
         results, kept = rule.forward(inputs)
-        known = Known(results, kept)
-    node = TapeNode(OnTape(rule, known), tuple(map(saved, inputs)), {},
+        known = KeptForward(results, kept)
+    node = TapeNode(RuleOnTape(rule, known), tuple(map(saved, inputs)), {},
                     tuple(x.payload for x in (results if outputs is None else outputs)))
     return [linked(payload, node, k) for k, payload in enumerate(node.payloads)]
 
 
-class Known:
+class KeptForward:
     """What forward kept.  A result among it is linked to the call's node, not to what it is made of."""
 
     def __init__(self, results: Tensors, kept: Sequence[Any]):
@@ -89,10 +89,10 @@ class Known:
         return [other if k is None else outputs[k] for k, other in self.kept]
 
 
-class OnTape:
+class RuleOnTape:
     """What the tape asks for the gradient."""
 
-    def __init__(self, rule: Rule, known: Known | None):
+    def __init__(self, rule: CustomRule, known: KeptForward | None):
         self.name, self.rule, self.known = rule.name, rule, known
 
     def vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor | None]:
@@ -105,7 +105,7 @@ class OnTape:
 
 # ---------------------------------------------------------------- in a captured program
 
-def in_capture(rule: Rule, inputs: Tensors, capture: Capture) -> Tensors:
+def in_capture(rule: CustomRule, inputs: Tensors, capture: Capture) -> Tensors:
     """One operator that holds the function and its rule as graphs."""
     types = [x.type for x in inputs]
     static: list[Any] = []
@@ -148,7 +148,7 @@ def widened(graph: Graph, count: int, own: Sequence[Value], shared: Sequence[Val
 
 # ---------------------------------------------------------------- in a batch
 
-def in_batch(rule: Rule, inputs: Tensors, level: Batching) -> Tensors:
+def in_batch(rule: CustomRule, inputs: Tensors, level: Batching) -> Tensors:
     """The batch of the function with the batch of the rule, for the interpreter around the batch."""
     flags = [level.holds(x) for x in inputs]
     kept_flags: list[bool] = []
@@ -178,7 +178,7 @@ def in_batch(rule: Rule, inputs: Tensors, level: Batching) -> Tensors:
 
     whole = [x.payload.inner if flag else x for x, flag in zip(inputs, flags, strict=True)]  # type: ignore[union-attr]
     with using(level.outer):
-        results = apply_rule(Rule(primal, forward, backward, rule.name, rule.depth), whole)
+        results = apply_rule(CustomRule(primal, forward, backward, rule.name, rule.depth), whole)
     return [Tensor(Batched(x, level)) for x in results]
 
 

@@ -24,17 +24,17 @@ NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 
 
 @dataclass(frozen=True)
-class Nest:
+class LeafNest:
     """The leaves of a nest and the nest they form; leaves that have no derivative are kept as they are."""
 
     leaves: tuple[Any, ...]
     structure: Structure
 
     @staticmethod
-    def of(tree: Any) -> Nest:
+    def of(tree: Any) -> LeafNest:
         """Numbers and arrays among the leaves become tensors."""
         leaves, structure = flatten(tree)
-        return Nest(tuple(asarray(x) if isinstance(x, NUMBERS) else x for x in leaves), structure)
+        return LeafNest(tuple(asarray(x) if isinstance(x, NUMBERS) else x for x in leaves), structure)
 
     @property
     def tensors(self) -> list[Tensor]:
@@ -135,5 +135,5 @@ def settled(x: Any) -> Any:
 
 def settle(tree: Any) -> Any:
     """A nest of results as the caller may see it."""
-    leaves = Nest.of(tree)
+    leaves = LeafNest.of(tree)
     return leaves.structure.build(map(settled, leaves.leaves))

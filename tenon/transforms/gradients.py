@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenon.capture.cond_switch import rewritten
-from tenon.capture.convert.union_value import Choice, resolved
+from tenon.capture.convert.union_value import UnionValue, resolved
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.tensor import Tensor, asarray
-from tenon.transforms.differentiate import NUMBERS, Followed, Nest, is_differentiable, settle
+from tenon.transforms.differentiate import NUMBERS, Followed, LeafNest, is_differentiable, settle
 
 Function = Callable[..., Any]
 
@@ -53,7 +53,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
     @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **keywords: Any) -> Any:
         positions = check_argnums(argnums, args)
-        primals = Nest.of(tuple(args[k] for k in positions))
+        primals = LeafNest.of(tuple(args[k] for k in positions))
         for k, argument in zip(positions, flat_arguments(primals), strict=True):
             check_has_derivative("grad", k, argument)
         run = Followed(lambda forks: f(*placed(args, positions, primals.replace(forks)), **keywords), primals.tensors)
@@ -77,10 +77,10 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     (tensor(2.),)
     """
     check_callable("vjp", f)
-    f, inputs = rewritten(f), Nest.of(primals)
+    f, inputs = rewritten(f), LeafNest.of(primals)
     run = Followed(lambda forks: f(*inputs.replace(forks)), inputs.tensors)
     result, aux = split_aux("vjp", run.result, has_aux)
-    outputs = Nest.of(result)
+    outputs = LeafNest.of(result)
 
     def pullback(cotangent: Any) -> tuple[Any, ...]:
         seeds = outputs.match(cotangent, "the pullback's argument")
@@ -103,12 +103,12 @@ def jvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: b
         raise ArgumentError("jvp: primals and tangents are tuples with one entry an argument",
                             hint="tn.jvp(f, (x,), (t,))")
     result, pullback, *aux = vjp(f, *primals, has_aux=has_aux)
-    inputs, outputs = Nest.of(tuple(primals)), Nest.of(result)
+    inputs, outputs = LeafNest.of(tuple(primals)), LeafNest.of(result)
     given = inputs.match(tuple(tangents), "jvp: tangents")
     seeds = [zeros_like(y) for y in outputs.tensors]
 
     def transposed(cotangents: list[Tensor]) -> list[Tensor]:
-        return [x for x in Nest.of(pullback(outputs.fill(cotangents))).leaves if x is not None]
+        return [x for x in LeafNest.of(pullback(outputs.fill(cotangents))).leaves if x is not None]
     run = Followed(transposed, seeds)
     return (result, outputs.fill(run.pull(run.result, given)), *aux)
 
@@ -134,7 +134,7 @@ def check_argnums(argnums: int | Sequence[int], args: Sequence[Any]) -> list[int
     return normal
 
 
-def flat_arguments(primals: Nest) -> list[list[Any]]:
+def flat_arguments(primals: LeafNest) -> list[list[Any]]:
     """The leaves of each of several arguments."""
     leaves = iter(primals.leaves)
     return [[next(leaves) for _ in range(child.leaves)] for child in primals.structure.children]
@@ -168,7 +168,7 @@ def split_aux(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
 
 def check_scalar(value: Any) -> Tensor:
     """The value that is differentiated, as a tensor."""
-    value = resolved(value) if type(value) is Choice else value
+    value = resolved(value) if type(value) is UnionValue else value
     value = asarray(value) if isinstance(value, NUMBERS) else value
     if isinstance(value, Tensor) and value.shape == () and value.dtype.is_floating:
         return value

@@ -14,7 +14,7 @@ from tenon.errors import GradientError
 from tenon.ops.creation import eye
 from tenon.ops.shape import reshape_op
 from tenon.tensor import Tensor
-from tenon.transforms.differentiate import Nest
+from tenon.transforms.differentiate import LeafNest
 from tenon.transforms.gradients import (
     Function,
     check_argnums,
@@ -82,14 +82,14 @@ def _jacobian(f: Function, argnums: int | Sequence[int], has_aux: bool, by_rows:
     def jacobian_of(*args: Any, **keywords: Any) -> Any:
         positions = check_argnums(argnums, args)
         primals = tuple(args[k] for k in positions)
-        inputs = Nest.of(primals)
+        inputs = LeafNest.of(primals)
         for k, argument in zip(positions, flat_arguments(inputs), strict=True):
             check_has_derivative("jacobian", k, argument)
 
         def of_chosen(*new: Any) -> Any:
             return f(*placed(args, positions, new), **keywords)
         result, pullback, *aux = vjp(of_chosen, *primals, has_aux=has_aux)
-        outputs = Nest.of(result)
+        outputs = LeafNest.of(result)
         if not outputs.tensors:
             raise GradientError("jacobian: the function returned nothing with floating elements")
         rows = by_rows([x.size for x in inputs.tensors], [y.size for y in outputs.tensors])
@@ -99,16 +99,17 @@ def _jacobian(f: Function, argnums: int | Sequence[int], has_aux: bool, by_rows:
     return jacobian_of
 
 
-def _rows(pullback: Function, inputs: Nest, outputs: Nest) -> list[list[Any]]:
+def _rows(pullback: Function, inputs: LeafNest, outputs: LeafNest) -> list[list[Any]]:
     """One block for each result and argument, from one batch of pullbacks."""
     given = vmap(lambda seeds: pullback(outputs.fill(seeds)))(basis(outputs.tensors))
-    stacked = [x for x in Nest.of(given).leaves if x is not None]
+    stacked = [x for x in LeafNest.of(given).leaves if x is not None]
     shapes = [x.shape for x in inputs.tensors]
     columns = [_cut(x, [y.shape for y in outputs.tensors], shape) for x, shape in zip(stacked, shapes, strict=True)]
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _columns(f: Function, primals: Sequence[Any], inputs: Nest, outputs: Nest, has_aux: bool) -> list[list[Any]]:
+def _columns(f: Function, primals: Sequence[Any], inputs: LeafNest, outputs: LeafNest,
+             has_aux: bool) -> list[list[Any]]:
     """The same from one batch of tangents."""
     def tangent(directions: Any) -> Any:
         return outputs.match(jvp(f, primals, inputs.fill(directions), has_aux=has_aux)[1], "jacobian")

@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.code_monitor import UnsafeCall, Watch, unwatched
+from tenon.capture.code_monitor import CodeWatch, UnsafeCall, unwatched
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.reachable import reachable
 from tenon.capture.convert.state_snapshot import World
-from tenon.capture.convert.tensor_list import FirstRows, Several
-from tenon.capture.convert.union_value import Choice
+from tenon.capture.convert.tensor_list import FirstRows, TensorList
+from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING, Effect, Snapshot
 from tenon.capture.pytree import Structure, flatten
-from tenon.capture.runtime_numbers import Number, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, strong
 from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.subtrace import Branch, described
 from tenon.capture.trace import capturing
@@ -98,7 +98,7 @@ class OneExample(Branch):
 
     def watched(self) -> Any:
         """Stops what acts where examples differ; a capture around this one has a watch of its own."""
-        return nullcontext() if self.around is not None else Watch(rests=is_for_all).stopping()
+        return nullcontext() if self.around is not None else CodeWatch(rests=is_for_all).stopping()
 
     def refuse_leaks(self, changes: Sequence[Effect]) -> None:
         """What one example is must not be found outside."""
@@ -167,11 +167,11 @@ def capture_one(function: Function, leaves: Sequence[Any], structure: Structure,
 
 def result_of(branch: OneExample, x: Any) -> Any:
     """A leaf of what the function returned: data as a tensor, of the type that it has outside of a capture."""
-    x = branch.resolve(x) if type(x) is Choice else x
-    if type(x) in (Several, FirstRows) or x is MISSING:
+    x = branch.resolve(x) if type(x) is UnionValue else x
+    if type(x) in (TensorList, FirstRows) or x is MISSING:
         raise UnsafeCall("the function returns as many elements as each example decides",
                          hint="return their number, and a tensor of one size for all")
-    if type(x) is Number:
+    if type(x) is RuntimeNumber:
         return cast(strong(x), dtype=asarray(x.weak(0)).dtype)
     return as_tensor(x)
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-from tenon.capture.code_monitor import PACKAGE, UnsafeCall, Watch, is_watched
+from tenon.capture.code_monitor import PACKAGE, CodeWatch, UnsafeCall, is_watched
 from tenon.capture.effects import Snapshot
 from tenon.capture.guard_discovery import Reach
 from tenon.capture.pytree import Structure
@@ -75,7 +75,7 @@ def run_watched(function: Function, leaves: Sequence[Any], structure: Structure,
         reach.add(root, "the function")
     snapshot = Snapshot(list(reach.holders.values()), reach.cells)
     try:
-        with Watch(iterators=reach.iterators).stopping():
+        with CodeWatch(iterators=reach.iterators).stopping():
             result = run_plain(function, leaves, structure, level, changes)
     except UnsafeCall as unsafe:
         note_need(subject, unsafe)

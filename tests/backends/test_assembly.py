@@ -9,13 +9,13 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction import microkernel
 from tenon.backends.cpu.contraction.ir_helpers import I1, I64, POINTER, const
 from tenon.backends.cpu.contraction.microkernel import add_products
-from tenon.backends.cpu.contraction.microkernel_prefetch import Meanwhile
+from tenon.backends.cpu.contraction.microkernel_prefetch import PrefetchPlan
 from tenon.backends.cpu.contraction.microkernel_types import (
     MOST_NEAR,
     Ahead,
-    Left,
+    EpilogueAddress,
+    LeftOperand,
     Lines,
-    Near,
     Shape,
     no_fetches,
     no_near,
@@ -23,7 +23,7 @@ from tenon.backends.cpu.contraction.microkernel_types import (
     put_lines,
 )
 from tenon.backends.cpu.contraction.run_spec import load
-from tenon.backends.cpu.contraction.x86_inner_loop import Turn, is_spoken
+from tenon.backends.cpu.contraction.x86_inner_loop import InnerIteration, has_x86_inner_loop
 from tenon.llvm import shared_functions
 from tenon.llvm.host_target import has_feature
 from tenon.llvm.machine_code import assembly
@@ -40,7 +40,7 @@ def piece(shape: Shape, row: int, ahead: Callable[[ir.Value], Ahead] = no_fetche
     depth, left, right, result = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
     chunk = shape.lanes * shape.step
-    add_products(b, shape, depth, Left(left, const(row), const(chunk), const(row)), right,
+    add_products(b, shape, depth, LeftOperand(left, const(row), const(chunk), const(row)), right,
                  Lines(result, const(shape.width * shape.size)), I1(0), no_near(result), ahead(right))
     b.ret_void()
     return load(module, "product", None, [ctypes.c_int64, *[ctypes.c_void_p] * 3])
@@ -54,13 +54,13 @@ def test_sums_have_the_same_bits_in_both_ways(monkeypatch, plain, rows, vectors,
     kind, dtype = KINDS[element]
     lanes, random, most = 64 // dtype().itemsize, np.random.default_rng(0), 45
     shape = Shape(kind, rows, vectors, lanes, step, vectors * lanes, plain=plain)
-    turn = Turn(kind, rows, vectors, shape.size, 4, step * shape.size, shape.line * shape.size)
-    assert is_spoken(turn, lanes) and not is_spoken(turn, lanes // 2)
+    turn = InnerIteration(kind, rows, vectors, shape.size, 4, step * shape.size, shape.line * shape.size)
+    assert has_x86_inner_loop(turn, lanes) and not has_x86_inner_loop(turn, lanes // 2)
     left = random.standard_normal((most, rows) if step > 1 else (rows, most)).astype(dtype)
     made = {}
     for spoken in True, False:
         with monkeypatch.context() as patch:
-            patch.setattr(microkernel, "is_spoken", lambda turn, lanes, spoken=spoken: spoken)
+            patch.setattr(microkernel, "has_x86_inner_loop", lambda turn, lanes, spoken=spoken: spoken)
             made[spoken] = piece(shape, most)
     for depth in 1, 2, 3, 4, 5, 15, 16, 17, 19, 20, 32, most:
         right = random.standard_normal((depth, shape.width)).astype(dtype)      # nothing behind the last line is read
@@ -86,8 +86,8 @@ def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near
     for number in range(MOST_NEAR + 1):
         put_lines(b, table, number, sums)
     ahead = Ahead(right, const(step), const(apart), const(count), I1(wide), const(pace(shape, count, bool(wide))))
-    add_products(b, shape, depth, Left(left, const(400), const(16), const(400)), right, sums, I1(0),
-                 Near(table, const(near)), ahead)
+    add_products(b, shape, depth, LeftOperand(left, const(400), const(16), const(400)), right, sums, I1(0),
+                 EpilogueAddress(table, const(near)), ahead)
     b.ret_void()
     call = load(module, "product", None, [ctypes.c_int64, *[ctypes.c_void_p] * 3])
     random = np.random.default_rng(0)
@@ -123,7 +123,7 @@ def test_little_stands_before_the_products_of_a_plain_tile():
     depth, apart, where = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
     ahead = Ahead(where, apart, apart, const(4), I1(1), const(1))
-    add_products(b, shape, depth, Left(where, apart, const(16), apart), where, Lines(where, apart), I1(0),
+    add_products(b, shape, depth, LeftOperand(where, apart, const(16), apart), where, Lines(where, apart), I1(0),
                  no_near(where), ahead)
     b.ret_void()
     text = assembly(shared_functions.parted(shared_functions.text_of(module))[1].popitem()[1])
@@ -142,8 +142,8 @@ def test_what_is_near_in_the_end_is_listed_line_by_line(count):
     table = b.alloca(POINTER, 2 * MOST_NEAR)
     for number in range(count):
         put_lines(b, table, number, Lines(b.gep(where, [const(1000 * number)], source_etype=ir.IntType(8)), const(100)))
-    sums, left = Lines(where, const(7)), Left(where, *[const(16)] * 3)
-    listed = Meanwhile(b, shape, const(400), left, sums, Near(table, const(count)), no_fetches(where)).listed()
+    sums, left = Lines(where, const(7)), LeftOperand(where, *[const(16)] * 3)
+    listed = PrefetchPlan(b, shape, const(400), left, sums, EpilogueAddress(table, const(count)), no_fetches(where)).listed()
     for place in range(max(count, 1) * 5):
         at = [const(place)]
         b.store(b.load(b.gep(listed, at, source_etype=POINTER), typ=POINTER), b.gep(found, at, source_etype=POINTER))
@@ -155,10 +155,10 @@ def test_what_is_near_in_the_end_is_listed_line_by_line(count):
 
 
 def test_other_machines_and_numbers_have_loops_of_llvm(monkeypatch):
-    turn = Turn(ir.FloatType(), 8, 3, 4, 4, 4, 192)
+    turn = InnerIteration(ir.FloatType(), 8, 3, 4, 4, 4, 192)
     monkeypatch.setattr("tenon.backends.cpu.contraction.x86_inner_loop.has_feature", lambda name: True)
-    assert is_spoken(turn, 16)
-    assert not is_spoken(turn._replace(element=ir.IntType(32)), 16)
-    assert not is_spoken(turn._replace(rows=9, vectors=4), 16)
+    assert has_x86_inner_loop(turn, 16)
+    assert not has_x86_inner_loop(turn._replace(element=ir.IntType(32)), 16)
+    assert not has_x86_inner_loop(turn._replace(rows=9, vectors=4), 16)
     monkeypatch.setattr("tenon.backends.cpu.contraction.x86_inner_loop.has_feature", lambda name: False)
-    assert not is_spoken(turn, 16)
+    assert not has_x86_inner_loop(turn, 16)

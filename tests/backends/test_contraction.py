@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction import Contraction, Operand, Tile, choose_tile, emit_contraction
+from tenon.backends.cpu.contraction import GemmSpec, Operand, Tile, choose_tile, emit_contraction
 from tenon.backends.cpu.contraction.example_specs import F32, F64, convolution, fixed, matmul
 from tenon.backends.cpu.contraction.gemm_spec import left_layout, narrow_tile
 from tenon.backends.cpu.contraction.ir_helpers import I32, I64, address, const
@@ -261,7 +261,7 @@ def test_the_gradient_of_a_convolutions_weight_sums_over_composite_depth() -> No
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     expected = np.einsum("nfyx,ncyxij->fcij", above, windows)
     for right in (Operand(pointer=pixel, contiguous="depth", inside=inside), Operand(load=checked)):
-        spec = Contraction((pointer,) * 3, F32, (), (fixed(filters),), columns, depth,
+        spec = GemmSpec((pointer,) * 3, F32, (), (fixed(filters),), columns, depth,
                            Operand(pointer=upstream, contiguous="depth"), right, store)
         out = np.full(expected.shape, np.nan, np.float32)
         Native(spec)(out, above, image)

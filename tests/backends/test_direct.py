@@ -9,7 +9,7 @@ from llvmlite import ir
 import tenon as tn
 from tenon.backends.cpu.contraction import choose_tile, emit_contraction
 from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
-from tenon.backends.cpu.contraction.gemm_spec import blocks_tile, goes_along_rows
+from tenon.backends.cpu.contraction.gemm_spec import blocks_tile, loops_rows_inside
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
 from tenon.backends.cpu.contraction.machine_model import Machine, host
 from tenon.backends.cpu.contraction.run_spec import Native
@@ -187,7 +187,7 @@ def test_few_rows_with_an_epilogue_read_lines_wherever_memory_begins(rows: int, 
 def test_a_result_beyond_the_second_cache_is_written_along_its_lines(left: str) -> None:
     large = (2000, 301, 7)
     spec = matmul(F32, left, known=large)
-    assert goes_along_rows(spec, direct_tile(spec, WIDE)) == (4 * large[0] * large[1] > host().second_cache)
+    assert loops_rows_inside(spec, direct_tile(spec, WIDE)) == (4 * large[0] * large[1] > host().second_cache)
     for sizes in (large, (1023, 612, 5)):
         check(WIDE, sizes, left)
         check(WIDE, sizes, left, element=F64, bias_relu=True)
@@ -200,4 +200,4 @@ def test_a_tile_of_rows_meets_all_panels_only_where_these_are_small_for_the_firs
     deepest = host().first_cache // (2 * tile.width * element_bytes(element))
     for depth, along in ((deepest, True), (deepest + 1, False), (4 * deepest, False)):
         spec = matmul(element, known=(8000, 1500, depth))
-        assert goes_along_rows(spec, blocks_tile(spec)) is along
+        assert loops_rows_inside(spec, blocks_tile(spec)) is along

@@ -9,7 +9,7 @@ from llvmlite import ir
 import tenon as tn
 from tenon.backends.cpu.contraction import emit_contraction, gemv_axpy
 from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
-from tenon.backends.cpu.contraction.gemm_spec import Contraction
+from tenon.backends.cpu.contraction.gemm_spec import GemmSpec
 from tenon.backends.cpu.contraction.gemv_axpy import BLOCK
 from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.run_spec import Native
@@ -25,12 +25,12 @@ SIZES = [(8, 140, 515), (10, 33, 200), (13, 130, 129), (16, 16, 1030), (5, 17, 1
 KINDS = {F32: np.float32, F64: np.float64}
 
 
-def unpacked(spec: Contraction, once: bool = False) -> bool:
+def unpacked(spec: GemmSpec, once: bool = False) -> bool:
     m, n, k = (ir.Constant(ir.IntType(64), size) for size in spec.known)
     return bool(stays_unpacked(ir.IRBuilder(), spec, m, n, k, once))
 
 
-def check(spec: Contraction, a: np.ndarray, b: np.ndarray, left: str, right: str) -> None:
+def check(spec: GemmSpec, a: np.ndarray, b: np.ndarray, left: str, right: str) -> None:
     """The product of a batch, the same for any number of threads."""
     product, found = Native(spec), []
     (batch, m, k), n = a.shape, b.shape[2]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tenon.llvm import function_builder, machine_code
 from tenon.llvm.code_cache import CodeCache
-from tenon.llvm.function_builder import Module
+from tenon.llvm.function_builder import NativeModule
 from tenon.llvm.ir_values import BOOLEAN, HALF, NOTHING, POINTER, WORD
 
 I64, ADDRESS = ctypes.c_int64, ctypes.c_void_p
@@ -77,7 +77,7 @@ def fold(f, table, words, count):
 
 
 def all_of_them():
-    module = Module()
+    module = NativeModule()
     module.define("largest", largest, WORD, POINTER, WORD, public=True)
     module.define("first_of", first_of, WORD, POINTER, WORD, WORD, public=True)
     module.define("halvings", halvings, WORD, WORD, public=True)
@@ -136,7 +136,7 @@ def test_threads_share_halves_of_words():
 def test_functions_that_take_any_number_of_arguments_are_called():
     def shown(f, into, text, x):
         f.give(f.call("snprintf", into, 32, text, x, f.word(7)))
-    module = Module()
+    module = NativeModule()
     module.declare("snprintf", HALF, POINTER, WORD, POINTER, more=True)
     module.define("shown", shown, HALF, POINTER, POINTER, WORD, public=True)
     library, into = machine_code.compile(str(module)), ctypes.create_string_buffer(32)
@@ -159,7 +159,7 @@ def test_what_is_on_disk_is_not_written_again(tmp_path, monkeypatch):
 
     def module_of(added):
         asked.append(added)
-        module = Module()
+        module = NativeModule()
         module.define("more", lambda f, x: f.give(x + added), WORD, WORD, public=True)
         return module
 

@@ -7,7 +7,7 @@ import pytest
 
 import tenon as tn
 from tenon.backends.cpu.contraction import scratch_size
-from tenon.backends.cpu.contraction.block_epilogue import SHARE, apart, goes_together, with_waiting
+from tenon.backends.cpu.contraction.block_epilogue import SHARE, apart, uses_block_epilogue, with_waiting
 from tenon.backends.cpu.contraction.example_specs import F32
 from tenon.backends.cpu.contraction.gemm_spec import choose_tile
 from tenon.backends.cpu.contraction.machine_model import host
@@ -125,7 +125,7 @@ def body_of(columns, depth, results):
 @pytest.mark.parametrize("columns", [48, 784, 100_000])
 def test_sums_that_wait_take_a_part_of_the_second_cache(columns):
     spec = spec_of(columns, 64)
-    assert goes_together(spec)
+    assert uses_block_epilogue(spec)
     tile = with_waiting(spec, choose_tile(F32, known=spec.known))
     assert tile.columns % tile.width == 0 and tile.block_rows % tile.rows == 0
     assert tile.columns * tile.block_rows * 4 <= host().second_cache // SHARE
@@ -140,6 +140,6 @@ def test_no_sums_wait_where_a_tile_is_long_enough_to_fetch_what_the_epilogue_rea
     spec = spec_of(784, 64)
     lines = (len(spec.near) + len(spec.written)) * choose_tile(F32, known=spec.known).rows
     for spoken in (True, False):
-        monkeypatch.setitem(goes_together.__globals__, "is_spoken", lambda turn, lanes, spoken=spoken: spoken)
-        assert goes_together(spec_of(784, (lines - 1) * STEPS))
-        assert goes_together(spec_of(784, lines * STEPS)) is not spoken
+        monkeypatch.setitem(uses_block_epilogue.__globals__, "has_x86_inner_loop", lambda turn, lanes, spoken=spoken: spoken)
+        assert uses_block_epilogue(spec_of(784, (lines - 1) * STEPS))
+        assert uses_block_epilogue(spec_of(784, lines * STEPS)) is not spoken

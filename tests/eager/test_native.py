@@ -14,7 +14,7 @@ from tenon.cpython.eager.ufunc_loops import inner_loop
 from tenon.eager import backward_arrays, native_fast_path, recipes
 from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 from tenon.errors import GradientError, TenonError
-from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
+from tenon.graph.kernels import UserKernel, add_kernel, forget_kernel
 
 pytestmark = pytest.mark.usefixtures("machine_code")
 F32 = np.dtype(np.float32)
@@ -166,7 +166,7 @@ def test_captures_and_batches_go_the_way_of_python():
 
 
 def test_a_kernel_of_the_user_is_asked():
-    kernel = Kernel(tn.add, "cpu", lambda x, y: x + y + 1, lambda x, y: True)
+    kernel = UserKernel(tn.add, "cpu", lambda x, y: x + y + 1, lambda x, y: True)
     add_kernel(kernel)
     try:
         assert (tn.ones(2) + tn.ones(2)).tolist() == [3.0, 3.0]
@@ -238,7 +238,7 @@ def gradients(program, *tensors):
     """The gradients of tensors, the second time that they are asked for, and by Python."""
     found = []
     before = vars(backward_arrays.ways).copy()
-    for way in (before, before, vars(backward_arrays.Ways())):
+    for way in (before, before, vars(backward_arrays.BackwardEngine())):
         for x in tensors:
             x.grad = None
         vars(backward_arrays.ways).update(way)

@@ -13,7 +13,7 @@ from tenon.eager import backward_arrays, native_fast_path
 from tenon.eager.call_cache import ready_calls
 from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 from tenon.errors import TenonError
-from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
+from tenon.graph.kernels import UserKernel, add_kernel, forget_kernel
 from tenon.graph.op import OPS, Op
 from tenon.ops.define import remembering
 
@@ -71,7 +71,7 @@ def test_a_call_has_the_bits_that_it_has_in_python(name, wanted, dtype):
     found = made(CALLS[name], x, y)
     assert ready_calls.known or name in ("add", "number", "abs")        # which are one ufunc
     native_fast_path.give_python(SHORTS, PRODUCT)
-    vars(backward_arrays.ways).update(vars(backward_arrays.Ways()))
+    vars(backward_arrays.ways).update(vars(backward_arrays.BackwardEngine()))
     assert found == seen(CALLS[name], x, y)
 
 
@@ -186,7 +186,7 @@ def test_casts_kernels_captures_and_batches_are_seen():
     with tn.autocast():
         assert tn.nn.functional.linear(x, x).dtype is tn.bfloat16
     assert tn.jit(lambda x: x.sum(axis=1))(x).tolist() == tn.vmap(lambda x: x.sum())(x).tolist() == [3.0, 7.0]
-    kernel = Kernel(OPS["sum"], "cpu", lambda x, **_: np.array([5.0, 5.0], np.float32), lambda x, **_: True)
+    kernel = UserKernel(OPS["sum"], "cpu", lambda x, **_: np.array([5.0, 5.0], np.float32), lambda x, **_: True)
     add_kernel(kernel)
     try:
         assert x.sum(axis=1).tolist() == [5.0, 5.0]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from operator_examples import data, intervals, succeeding
-from tenon.eager.trace_reference import Step, steps_of
+from tenon.eager.trace_reference import ReferenceStep, steps_of
 from tenon.graph.build import canonical_attrs
 from tenon.graph.op import OPS
 from tenon.graph.text import parse_example
@@ -99,7 +99,7 @@ def test_a_branch_on_the_shape_is_the_one_of_the_types():
     ref = OPS["sum"].ref
     few, many = (steps_of(ref, [TensorType(float32, shape)], {"axis": (1,), "keepdims": False, "dtype": float32})
                  for shape in ((4, 3), (3000, 3)))
-    assert [type(row) for row in few.rows] == [Step]
+    assert [type(row) for row in few.rows] == [ReferenceStep]
     assert many is None             # it asks how the elements lie
 
 

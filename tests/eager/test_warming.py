@@ -6,7 +6,7 @@ import pytest
 import tenon as tn
 from tenon.eager import tier_up
 from tenon.eager.compiled_ops import program_of_call
-from tenon.eager.tier_up import EXACT, EXACT_WHERE, TRIALS, Warming
+from tenon.eager.tier_up import EXACT, EXACT_WHERE, TRIALS, TieredCall
 from tenon.errors import TenonError
 from tenon.graph.op import OPS
 from tenon.ops.indexing import REDUCTIONS
@@ -138,7 +138,7 @@ def test_the_faster_way_stays(native, calls, monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(tier_up, "perf_counter", lambda: clock[0])
     reference, program = Takes(1.0, clock), Takes(native, clock)
-    warm = Warming(lambda x: reference.run([x])[0], lambda: program)
+    warm = TieredCall(lambda x: reference.run([x])[0], lambda: program)
     for _ in range(TRIALS + 6):
         assert warm(7) == 7
     assert TRIALS == 5 and (reference.calls, program.calls) == calls

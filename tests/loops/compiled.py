@@ -14,7 +14,7 @@ from tenon.graph.interpret import bind_sizes
 from tenon.graph.interpret import interpret as reference
 from tenon.llvm import machine_code
 from tenon.llvm.shared_functions import text_of
-from tenon.llvm.work_partition import PARTS
+from tenon.llvm.work_partition import PARTS_PER_THREAD
 from tenon.loops.loop_interpreter import interpret
 from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import lower
@@ -50,7 +50,7 @@ def run(kernel, arrays, sizes=None, threads=1, library=None):
     for k in range(len(kernel.nests)):
         function = FUNCTION(library.address(f"{kernel.name}_{k}"))
         for thread in range(threads):
-            function(pointers.ctypes.data, numbers.ctypes.data, thread * PARTS, (thread + 1) * PARTS, threads,
+            function(pointers.ctypes.data, numbers.ctypes.data, thread * PARTS_PER_THREAD, (thread + 1) * PARTS_PER_THREAD, threads,
                      scratch.ctypes.data, status.ctypes.data)
     for array, raw, start in made:
         assert (raw[:start] == 0x7B).all() and (raw[start + array.nbytes:] == 0x7B).all(), "wrote out of bounds"

@@ -10,9 +10,9 @@ from tenon.loops import peeling
 from tenon.loops.binders import binders_are_distinct, fresh, loops_are_distinct
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
 from tenon.loops.loop_interpreter import interpret
-from tenon.loops.loop_ir import Kernel, Let, Loop, Nest, Store, Turn, statements
+from tenon.loops.loop_ir import Kernel, Let, Loop, Nest, Store, TransposeTile, statements
 from tenon.loops.schedule import schedule
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.types import TensorType, float32
 
 X = Buffer("x", TensorType(float32, (64,)), "input")
@@ -49,7 +49,7 @@ def test_a_sum_that_a_loop_does_not_change_may_have_the_name_of_that_loop():
 def test_a_target_with_two_loops_of_one_name_is_refused():
     i = Index("i", 4)
     with pytest.raises(AssertionError, match="loops"):
-        Target(X, (i, Index("i", 2)), i, Load(X, i, None))
+        StoreTarget(X, (i, Index("i", 2)), i, Load(X, i, None))
 
 
 def test_loops_of_statements_are_not_those_around_them():
@@ -64,10 +64,10 @@ def test_squares_that_are_turned_are_apart_from_a_loop_that_was_cut():
     """Its name is that of a loop inside of a square, and its extent may be so too."""
     line, cut, column = Index("i", 8), Index("i_in", 32), Index("j", 16)
     x, out = (Buffer(name, TensorType(float32, (4096,)), role) for name, role in (("x", "input"), ("out", "output")))
-    target = Target(out, (line, cut, column), line * size(512) + cut * size(16) + column,
+    target = StoreTarget(out, (line, cut, column), line * size(512) + cut * size(16) + column,
                     Load(x, column * size(256) + cut * size(8) + line, None) * 2.0)
     nest = schedule([target])
-    assert any(isinstance(y, Turn) for y in statements(nest.body)) and loops_are_distinct(nest.body)
+    assert any(isinstance(y, TransposeTile) for y in statements(nest.body)) and loops_are_distinct(nest.body)
     data = np.arange(4096, dtype=np.float32)
     found, = interpret(Kernel("k", (x,), (out,), (), (), (nest,)), [data])
     np.testing.assert_array_equal(found, 2 * data.reshape(16, 32, 8).T.ravel())

@@ -10,7 +10,7 @@ from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
 from tenon.loops.loop_interpreter import interpret
 from tenon.loops.loop_ir import Kernel
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.types import TensorType, int64
 
 X = Buffer("x", TensorType(int64, (400,)), "input")
@@ -29,7 +29,7 @@ def any_target(choose):
     found = choose.choice([
         first, first + total("m", lambda read, k: read * first), total("m", lambda read, k: read + first),
         total("m", lambda read, k: read * total("n", lambda other, n: other + k))])
-    return Target(OUT, (I, J), I * size(11) + J, found)
+    return StoreTarget(OUT, (I, J), I * size(11) + J, found)
 
 
 def test_what_is_interchanged_is_what_it_was(monkeypatch):

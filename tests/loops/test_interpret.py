@@ -5,7 +5,7 @@ import pytest
 
 from tenon.loops.expressions import Binary, Buffer, Const, Index, Load, Select, size
 from tenon.loops.loop_interpreter import interpret
-from tenon.loops.loop_ir import Kernel, Loop, Nest, Store, Turn
+from tenon.loops.loop_ir import Kernel, Loop, Nest, Store, TransposeTile
 from tenon.types import TensorType, bool_, float32
 
 i = Index("i", 4)
@@ -55,9 +55,9 @@ def test_what_is_written_turns_with_a_square():
     fills = Loop(i, size(2), (Store(square, i, Load(x, i, None)),))        # its first line, which becomes a column
     column = Select(Const(True, bool_), Load(square, i * size(2), None), Load(x, i, None))
     half = Loop(i, size(2), (Store(out, i, column), Store(out, i + size(2), column)))
-    assert run(Nest((fills, Turn(square, 2, 2), half), locals=(square,))).tolist() == [0, 1, 0, 1]
+    assert run(Nest((fills, TransposeTile(square, 2, 2), half), locals=(square,))).tolist() == [0, 1, 0, 1]
     with pytest.raises(AssertionError, match=r"square.*was never written"):
-        run(Nest((fills, Turn(square, 2, 2), Store(out, size(0), -Load(square, size(1), None))), locals=(square,)))
+        run(Nest((fills, TransposeTile(square, 2, 2), Store(out, size(0), -Load(square, size(1), None))), locals=(square,)))
 
 
 def test_a_copy_of_what_is_unwritten_is_unwritten():

@@ -16,7 +16,7 @@ from tenon.loops.loop_interpreter import interpret
 from tenon.loops.loop_ir import Kernel
 from tenon.loops.loop_printer import print_kernel
 from tenon.loops.schedule import schedule
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.types import TensorType, float64
 
 
@@ -113,7 +113,7 @@ def test_a_row_is_read_where_it_is_available_and_nowhere_else():
     choose, kept = random.Random(0), 0
     data = [np.random.default_rng(k).uniform(-1, 1, b.elements) for k, b in enumerate((X, Y))]
     for _ in range(300):
-        target = Target(OUT, (I, R, J), (I * size(2) + R) * size(5) + J, any_rows(choose))
+        target = StoreTarget(OUT, (I, R, J), (I * size(2) + R) * size(5) + J, any_rows(choose))
         nest = schedule([target])
         kept += bool(nest.locals)
         memory = {X: data[0], Y: data[1], OUT: np.zeros(30)}
@@ -129,7 +129,7 @@ def test_a_loop_that_ends_early_fills_no_row():
     def total(kind, index, last, times):
         return Reduce(kind, (index,), Call("exp", (Load(X, I * size(5) + index, None),)) * times, (size(last),))
     value = total("add", k, 3, 1.0) + total("add", k, 5, 2.0) + total("max", q, 5, 1.0)
-    target = Target(OUT, (I, R, J), (I * size(2) + R) * size(5) + J, value)
+    target = StoreTarget(OUT, (I, R, J), (I * size(2) + R) * size(5) + J, value)
     data = np.linspace(0, 1, 15)
     found, = interpret(Kernel("k", (X,), (OUT,), (), (), (schedule([target]),)), [data])
     e = np.exp(data.reshape(3, 5))

@@ -16,7 +16,7 @@ from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Lo
 from tenon.loops.index_set_splitting import in_intervals
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.split_div_mod_loops import with_split_loops, with_split_reductions
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.types import TensorType, int64
 
 EXTENTS = 2, 3, 4, 5, 6, 8, 9, 12, 16, 16, 36
@@ -121,7 +121,7 @@ def targets_of(draw):
         at = simplify(draw(shuffles(indices) if views else maps(indices, natural=True)))
         mask = simplify(Binary(draw(st.sampled_from(("<", ">="))), draw(maps(indices, 1)), size(draw(st.integers(0, 9)))))
         value = value + Load(X, at, mask if draw(st.booleans()) and not isinstance(mask, Const) else None)
-    return Target(OUT, indices, row_major(draw(st.permutations(indices))), simplify(value))
+    return StoreTarget(OUT, indices, row_major(draw(st.permutations(indices))), simplify(value))
 
 
 @given(st.data())
@@ -200,7 +200,7 @@ def test_reductions_whose_loops_are_cut_or_merged_add_up_the_same(data):
     both = (*indices, *inside)
     body = Load(X, simplify(data.draw(maps(both, natural=True) | shuffles(both))), None)
     total = Reduce("add", inside, body, tuple(size(index.extent) for index in inside))
-    target = Target(OUT, indices, row_major(indices), total)
+    target = StoreTarget(OUT, indices, row_major(indices), total)
     expected = stored([target])
     for same in (with_split_reductions(target), with_flat_reductions(target),
                  with_split_reductions(with_flat_reductions(target)), with_flat_reductions(with_split_reductions(target))):

@@ -11,7 +11,7 @@ from tenon.loops.expression_builder import GraphExpressions, offset
 from tenon.loops.expressions import Buffer
 from tenon.loops.fuse_row_reductions import may_go_along
 from tenon.loops.lower import loop_indices
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.passes.expand import expand
 
 REDUCTIONS = {
@@ -46,7 +46,7 @@ def test_sums_that_wait_for_all_rows_do_not_go_along_with_them(name):
     (result,) = graph.results
     build = GraphExpressions(graph, {p: Buffer("x", p.type, "input") for p in graph.params})
     index, indices = loop_indices(result.type)
-    target = Target(Buffer("out", result.type, "output"), indices, offset(result.shape, index),
+    target = StoreTarget(Buffer("out", result.type, "output"), indices, offset(result.shape, index),
                     build.to_store(result, index))
     assert may_go_along(target) == (not waits)
 

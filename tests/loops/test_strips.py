@@ -10,7 +10,7 @@ from tenon.loops import split_reductions, widen_narrow_reductions
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
 from tenon.loops.split_reductions import in_parts
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.strip_mining import Strips, is_partition, may_be_factored
 from tenon.types import TensorType, int64
 
@@ -67,7 +67,7 @@ def test_what_is_factored_is_what_it_was(monkeypatch):
     for _ in range(300):
         x, i, total = any_sum(choose)
         out = Buffer("out", TensorType(int64, (3,)), "output")
-        target = Target(out, (i,), i, total)
+        target = StoreTarget(out, (i,), i, total)
         data = np.arange(1000) % 7 - 3
         made = in_parts(target, lambda type: Buffer(f"t{choose.random()}", type, "temporary"))
         cut += len(made) > 1

@@ -10,7 +10,7 @@ from tenon.backends.cpu.contraction.machine_model import host
 from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.text import parse_graph
-from tenon.loops.loop_ir import Fetch, Turn, statements
+from tenon.loops.loop_ir import Prefetch, TransposeTile, statements
 from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import lower
 from tenon.ops.shape import permute
@@ -18,7 +18,7 @@ from tenon.records import replace
 
 
 def is_turned(kernel):
-    return any(isinstance(x, Turn) for nest in kernel.nests for x in statements(nest.body))
+    return any(isinstance(x, TransposeTile) for nest in kernel.nests for x in statements(nest.body))
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (65, 71), (8, 700), (700, 8), (33, 127)])
@@ -46,7 +46,7 @@ def test_of_a_square_that_is_never_full_the_lines_and_columns_that_there_are_are
     monkeypatch.setattr(loop_codegen, "host", lambda: replace(host(), vector_bytes=vector_bytes))
     t, axes = type_of(dtype, *shape), (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
     kernel = check(trace(lambda x: permute(x, axes=axes), t), data(t, 0, 2), interpreted=dtype == "f32")
-    turn, = (x for nest in kernel.nests for x in statements(nest.body) if isinstance(x, Turn))
+    turn, = (x for nest in kernel.nests for x in statements(nest.body) if isinstance(x, TransposeTile))
     assert (turn.lines, turn.columns) == (lines, columns)
     assert (f"[:{lines}, :{columns}])" in print_kernel(kernel)) == (lines < 32 or columns < 32)
 
@@ -55,7 +55,7 @@ def test_of_a_square_that_is_never_full_the_lines_and_columns_that_there_are_are
 def test_lines_of_the_next_square_are_asked_for_where_there_is_one(shape, fetches):
     t = type_of("f64", *shape)
     kernel = check(trace(toy.transpose, t), data(t, 0, 2), interpreted=shape == (64, 64))
-    assert any(isinstance(x, Fetch) for nest in kernel.nests for x in statements(nest.body)) == fetches
+    assert any(isinstance(x, Prefetch) for nest in kernel.nests for x in statements(nest.body)) == fetches
     assert ("fetch(out[" in print_kernel(kernel)) == fetches
 
 

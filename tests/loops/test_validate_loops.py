@@ -17,7 +17,7 @@ from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, Select,
 from tenon.loops.loop_interpreter import run_nest
 from tenon.loops.schedule import schedule
 from tenon.loops.simplify_expressions import substitute
-from tenon.loops.store_target import Target
+from tenon.loops.store_target import StoreTarget
 from tenon.loops.validate_loops import ChangedLoops, compare, validated
 from tenon.types import TensorType, float32
 
@@ -26,7 +26,7 @@ B = symbol("B")
 i, j, k = Index("i0", 5), Index("i1", 4), Index("k0", 3)
 x, out = Buffer("x", TensorType(float32, (5, 4, 3)), "input"), Buffer("out", TensorType(float32, (5, 4)), "output")
 PLACE = i * 12 + j * 3 + k
-SUMS = Target(out, (i, j), i * 4 + j, Reduce("add", (k,), Load(x, PLACE, None), (size(3),)))
+SUMS = StoreTarget(out, (i, j), i * 4 + j, Reduce("add", (k,), Load(x, PLACE, None), (size(3),)))
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_targets_are_what_numpy_says():
            (Binary("min", size(3), i),)),
 ], ids=str)
 def test_a_nest_stores_what_its_targets_say(value):
-    target = Target(out, (i, j), i * 4 + j, value)
+    target = StoreTarget(out, (i, j), i * 4 + j, value)
     random = np.random.default_rng(0).standard_normal(60).astype(np.float32)
     of_targets, of_nest = ({x: random.copy(), out: np.zeros(20, np.float32)} for _ in range(2))
     evaluate_targets([target], of_targets, {})
@@ -56,7 +56,7 @@ def test_a_nest_stores_what_its_targets_say(value):
 
 def wrong(targets):
     """The sum runs over the first two of three."""
-    return [Target(t.buffer, t.indices, t.offset, Reduce("add", (k,), t.value.body, (size(2),))) for t in targets]
+    return [StoreTarget(t.buffer, t.indices, t.offset, Reduce("add", (k,), t.value.body, (size(2),))) for t in targets]
 
 
 def test_a_wrong_transformation_is_named(checking):
@@ -73,8 +73,8 @@ def test_a_result_that_is_no_longer_stored_is_missed():
 
 def test_a_copy_that_was_made_for_another_target_is_known(checking):
     copy = Buffer("part", x.type, "temporary")
-    made = Target(copy, (i, j, k), PLACE, Load(x, PLACE, None))
-    of_copy = Target(out, (i, j), i * 4 + j, Reduce("add", (k,), Load(copy, PLACE, None), (size(3),)))
+    made = StoreTarget(copy, (i, j, k), PLACE, Load(x, PLACE, None))
+    of_copy = StoreTarget(out, (i, j), i * 4 + j, Reduce("add", (k,), Load(copy, PLACE, None), (size(3),)))
     compare("copies", (SUMS,), (made, of_copy))
     compare("copies again", (SUMS,), (of_copy,))
     validate_loops._made.targets.clear()

@@ -17,7 +17,7 @@ from tenon.ops.normalization import batch_norm_
 from tenon.passes.absorb_scales import absorb_scales
 from tenon.passes.drop_dead import drop_dead
 from tenon.passes.partition_constants import cut_constants
-from tenon.pipeline import OPTIMIZE, PASSES, compile_in_two, optimize, run_passes
+from tenon.pipeline import OPTIMIZE, PASSES, compile_with_constants, optimize, run_passes
 from tenon.records import replace
 from tenon.types import TensorType, float32, float64
 from tests.graphs import mixed_graphs
@@ -145,7 +145,7 @@ def test_weights_are_packed_once(rows):
     types = [TensorType(float32, shape) for shape in ((rows, 70), (90, 70), (90,))]
     graph = trace(lambda x, w, b: tn.tanh(x @ transposed(w) + b), *types)
     arrays = values(graph)
-    programs = compile_in_two(graph, (1, 2), "cpu")
+    programs = compile_with_constants(graph, (1, 2), "cpu")
     given_now = [arrays[k] for k in programs.reads]
     panels = programs.late.panels(given_now)
     assert len(panels) == (1 < rows <= MOST_ROWS_KEPT)
@@ -155,7 +155,7 @@ def test_weights_are_packed_once(rows):
 
 def test_one_weight_of_two_equal_products_is_packed_once():
     graph = trace(lambda x, y, w: (x @ w, y @ w), *[TensorType(float32, s) for s in ((16, 400), (16, 400), (400, 500))])
-    programs, arrays = compile_in_two(graph, (2,), "cpu"), values(graph)
+    programs, arrays = compile_with_constants(graph, (2,), "cpu"), values(graph)
     panels = programs.late.panels(arrays)
     assert len(panels) == 1
     for result, expected in zip(programs.late.run([*arrays, *panels]), interpret(graph, arrays), strict=True):
@@ -166,7 +166,7 @@ def test_a_weight_in_a_loop_is_packed_before_the_program_runs():
     def function(x, w):
         return tn.scan(lambda h, _: (tn.tanh(h @ w), h), x, tn.zeros(3))[0]
     graph = trace_scan(function)
-    programs, arrays = compile_in_two(graph, (1,), "cpu"), values(graph)
+    programs, arrays = compile_with_constants(graph, (1,), "cpu"), values(graph)
     panels = programs.late.panels(arrays)
     result, = programs.late.run([*arrays, *panels])
     assert len(panels) == 1

@@ -9,7 +9,7 @@ from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
 from tenon.graph.verify import verify
 from tenon.passes.fusion.liveness import peak_bytes
-from tenon.passes.schedule_nodes import Order, can_fail, schedule_nodes
+from tenon.passes.schedule_nodes import NodeOrder, can_fail, schedule_nodes
 from tenon.pipeline import compile, optimize
 from tests.graphs import arrays_for, assert_close, mixed_graphs
 
@@ -97,7 +97,7 @@ def test_a_number_that_steps_wait_for_is_computed_when_nothing_can_fail_any_more
         "    n1:", "    r: f32[1, 1] = sqrt(rate)\n    q: f32[50, 60] = broadcast_to(r, shape=(50, 60))\n    n1:").replace(
         "subtract(w1, g1)", "multiply(g1, q)").replace("subtract(w2, g2)", "multiply(g2, q)").replace(
         "return n1, n2", "return n1, n2, t")
-    found = [node.op.name for node in Order(parse_graph(waiting)).all()]
+    found = [node.op.name for node in NodeOrder(parse_graph(waiting)).all()]
     assert found.index("sqrt") < found.index("matmul")
 
 
@@ -105,7 +105,7 @@ def test_a_number_that_all_steps_read_does_not_make_each_of_them_look_at_all_oth
     """Neither before the last node that can fail, nor after it: the time to order would be quadratic."""
     count, looked = 200, 0
 
-    class Counting(Order):
+    class Counting(NodeOrder):
         def _comes_early(self, node):
             nonlocal looked
             looked += 1

@@ -13,7 +13,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.verify import verify
 from tenon.passes.drop_dead import drop_dead
-from tenon.passes.rewriting.rewrite_rules import Rule
+from tenon.passes.rewriting.rewrite_rules import RewriteRule
 from tenon.passes.simplify import RULES, simplify
 from tenon.types import BY_SHORT, TensorType
 
@@ -25,7 +25,7 @@ def parse_type(text: str) -> TensorType:
     return parse_graph(f"def f(x: {text}):\n    return x").params[0].type
 
 
-def sides(rule: Rule, example: dict[str, Any], type: str) -> tuple[Graph, Graph] | None:
+def sides(rule: RewriteRule, example: dict[str, Any], type: str) -> tuple[Graph, Graph] | None:
     """The graph of the left side, and what simplify makes of it; None where the operators do not take this type."""
     parameters = inspect.signature(rule.before).parameters.values()
     given = [example.get(p.name, type) for p in parameters if p.kind is not p.KEYWORD_ONLY]
@@ -56,12 +56,12 @@ def random_array(type: TensorType, seed: int = 0) -> np.ndarray:
     return rng.integers(info.min, info.max, shape, dtype=type.dtype.numpy, endpoint=True)
 
 
-def shows(rule: Rule) -> str:
+def shows(rule: RewriteRule) -> str:
     return f"{RULES.index(rule)}-{rule.op.name}"
 
 
 @pytest.mark.parametrize("rule", RULES, ids=shows)
-def test_rule_fires_and_both_sides_are_equal_to_the_last_bit(rule: Rule) -> None:
+def test_rule_fires_and_both_sides_are_equal_to_the_last_bit(rule: RewriteRule) -> None:
     fired = 0
     for example in rule.examples:
         for type in TYPES:

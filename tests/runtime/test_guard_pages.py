@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tenon.runtime import guard_pages
-from tenon.runtime.arena_planning import ALIGNMENT, Buffer
+from tenon.runtime.arena_planning import ALIGNMENT, ArenaBuffer
 from tenon.runtime.guard_pages import PAGE, guarded, guarded_arena, guarded_copy, spaced
 from tenon.types import bfloat16
 
@@ -40,7 +40,7 @@ def test_what_was_never_written_is_no_number(before):
 @pytest.mark.parametrize("scratch", [0, 100, 5000])
 def test_buffers_and_scratch_of_an_arena_have_walls_of_their_own(before, threads, scratch):
     sizes = [1, 64, 100, 4096, 9000]
-    plan, stride = spaced([Buffer(size, 0, 1) for size in sizes], scratch, threads)
+    plan, stride = spaced([ArenaBuffer(size, 0, 1) for size in sizes], scratch, threads)
     needed = plan.size + stride * threads
     regions = [*zip(plan.offsets, sizes, strict=True), *((plan.size + k * stride, scratch) for k in range(threads))]
     for offset, size in regions[:len(regions) if scratch else len(sizes)]:

@@ -12,14 +12,14 @@ import pytest
 
 from tenon.errors import ArgumentError
 from tenon.llvm import machine_code
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, NOTHING, POINTER, Pointer, Word
 from tenon.llvm.native_thread_pool import meet
 from tenon.runtime import thread_pool
 from tenon.runtime.thread_pool import Pool, SignalledPool
 
 
-def play(f: Function, words: Pointer, thread: Word, threads: Word) -> None:
+def play(f: NativeFunction, words: Pointer, thread: Word, threads: Word) -> None:
     """Words: pool, rounds, violations seen; from 8 on a counter of each thread, a cache line apart.
 
     Each round: my counter += 1; all meet; every thread's counter must equal the round; all meet.
@@ -38,7 +38,7 @@ def play(f: Function, words: Pointer, thread: Word, threads: Word) -> None:
 
 @pytest.fixture(scope="module")
 def rounds() -> machine_code.Library:
-    module = Module()
+    module = NativeModule()
     module.define("rounds", play, NOTHING, POINTER, HALF, HALF, public=True)
     return machine_code.compile(str(module))
 

@@ -7,7 +7,7 @@ import pytest
 
 import tenon as tn
 from tenon.capture.constant_weights import given
-from tenon.llvm.work_partition import PARTS
+from tenon.llvm.work_partition import PARTS_PER_THREAD
 from tenon.program import step_executor as native
 from tenon.runtime.frame import Frame
 
@@ -26,7 +26,7 @@ def shares(program, arrays, threads=2):
     for thread in range(threads):
         result[...] = np.nan
         for row in rows:
-            table = np.concatenate([row[:native.LEAST], [PARTS], [native.END] + [0] * (native.STEP_WORDS - 1)])
+            table = np.concatenate([row[:native.LEAST], [PARTS_PER_THREAD], [native.END] + [0] * (native.STEP_WORDS - 1)])
             frame.context[native.STEPS] = table.ctypes.data
             drive(frame.address, thread, threads)
         found.append(1 - np.isnan(result).mean())
@@ -81,7 +81,7 @@ def claimed(claims, least=1, threads=2):
         calls.clear()
         drive(context.ctypes.data, thread, threads)
         found.append(list(calls))
-    assert list(words[:, 0]) == [2 * PARTS] * threads or least == PARTS
+    assert list(words[:, 0]) == [2 * PARTS_PER_THREAD] * threads or least == PARTS_PER_THREAD
     return found
 
 
@@ -101,7 +101,7 @@ def test_what_others_have_claimed_is_left_to_them():
 
 def test_no_call_is_for_fewer_parts_than_are_worth_it():
     assert claimed([0, 0], least=6)[0][:5] == [(0, 8), (8, 14), (14, 16), (16, 24), (24, 30)]
-    assert claimed([0, 0], least=PARTS) == [[(0, 16)] * 2, [(16, 32)] * 2]
+    assert claimed([0, 0], least=PARTS_PER_THREAD) == [[(0, 16)] * 2, [(16, 32)] * 2]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

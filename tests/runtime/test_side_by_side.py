@@ -9,15 +9,15 @@ import pytest
 import tenon as tn
 from tenon.program import step_executor
 from tenon.runtime import inter_op_parallelism as rules
-from tenon.runtime.inter_op_parallelism import Job, side_by_side
+from tenon.runtime.inter_op_parallelism import ThreadJob, side_by_side
 from tenon.runtime.program import Program
 from tenon.runtime.thread_pool import set_num_threads
 
 WORK = 90_000
 
 
-def job(reads: str, writes: str, work: int = WORK) -> Job:
-    return Job(reads, writes, work, True, work // 5)
+def job(reads: str, writes: str, work: int = WORK) -> ThreadJob:
+    return ThreadJob(reads, writes, work, True, work // 5)
 
 
 def test_equal_chains_get_a_thread_each() -> None:
@@ -48,12 +48,12 @@ def test_the_last_of_three_equal_steps_is_cut() -> None:
     [job("x", "a"), job("y", "a")],                                     # writes what the first writes
     [],
 ])
-def test_other_steps_are_cut(steps: list[Job | None]) -> None:
+def test_other_steps_are_cut(steps: list[ThreadJob | None]) -> None:
     assert side_by_side(steps, 2) == []
 
 
 def test_many_small_steps_that_cannot_be_cut_are_shared_out() -> None:
-    steps = [Job("x", chr(ord("a") + k), 9_000, False) for k in range(12)]
+    steps = [ThreadJob("x", chr(ord("a") + k), 9_000, False) for k in range(12)]
     (region,) = side_by_side(steps, 3)
     assert sorted(region.values()) == [k for k in range(3) for _ in range(4)]
 
@@ -64,7 +64,7 @@ def test_where_no_chains_are_looked_for_there_is_nothing_to_gain(threads: int, m
     may_gain = rules._may_gain
     for _ in range(300):
         steps = [None if rng.random() < 0.02 else
-                 Job(rng.choices("abcdefgh", k=2), rng.choice("ijklmnabc"), rng.choice([500, 20_000, 10 ** 7]),
+                 ThreadJob(rng.choices("abcdefgh", k=2), rng.choice("ijklmnabc"), rng.choice([500, 20_000, 10 ** 7]),
                      rng.random() < 0.8, rng.choice([0, 3_000])) for _ in range(20)]
         found = side_by_side(steps, threads)
         with monkeypatch.context() as m:

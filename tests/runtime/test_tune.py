@@ -16,7 +16,7 @@ from tenon.llvm import machine_code
 from tenon.llvm.code_cache import CodeCache
 from tenon.nn.functional import conv2d
 from tenon.observe import subscribe
-from tenon.program.kernel import Unit
+from tenon.program.kernel import CompiledKernel
 from tenon.runtime import autotune
 
 PRODUCTS = {
@@ -31,7 +31,7 @@ PRODUCTS = {
 }
 
 
-def arrays_for(unit: Unit) -> list[np.ndarray]:
+def arrays_for(unit: CompiledKernel) -> list[np.ndarray]:
     rng = np.random.default_rng(1)
     return [rng.standard_normal(p.shape).astype(p.dtype.numpy) for p in unit.body.params]
 

@@ -20,7 +20,7 @@ from tenon.backends.cpu.scalar_codegen import I64, POINTER
 from tenon.dims import Dim, maximum
 from tenon.llvm.work_partition import SHARE
 from tenon.loops.expressions import Buffer, Load
-from tenon.loops.loop_ir import Block, Contraction, Kernel, Nest, Pairs, Store, roots, statements
+from tenon.loops.loop_ir import Block, BlockedAttention, Contraction, Kernel, Nest, Store, roots, statements
 from tenon.loops.traversal import walk
 from tenon.records import replace
 
@@ -80,7 +80,7 @@ def scratch_size(kernel: Kernel) -> Dim:
     largest: Dim = 0
     for nest in kernel.nests:
         total: Dim = sum(contraction_scratch(x) for x in nest.body if isinstance(x, Contraction))
-        total = total + sum(attention_scratch(x) for x in nest.body if isinstance(x, Pairs))
+        total = total + sum(attention_scratch(x) for x in nest.body if isinstance(x, BlockedAttention))
         for buffer in nest.locals:
             total = total + _padded(buffer)
         largest = maximum(largest, total)
@@ -111,7 +111,7 @@ def _emit_nest(module: ir.Module, kernel: Kernel, nest: Nest, name: str, shared:
     if isinstance(nest.body[0], Contraction):
         inner = emit_product(module, name + "_product", nest.body[0], arguments, len(slots), kernel.sizes,
                              len(slots) - 1 if packed else None)
-    elif isinstance(nest.body[0], Pairs):
+    elif isinstance(nest.body[0], BlockedAttention):
         inner = emit_attention(module, name + "_attention", nest.body[0], arguments, len(slots), kernel.sizes)
     else:
         inner = _emit_loops(module, name + "_loops", kernel, nest, arguments, len(slots))

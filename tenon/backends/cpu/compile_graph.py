@@ -22,16 +22,16 @@ from tenon.ops.call import fused
 from tenon.passes.fusion.kernel_bodies import body_of, has_loops
 from tenon.passes.fusion.parametrize_slices import on_pieces
 from tenon.program.execution_plan import Assembly, assemble
-from tenon.program.kernel import Unit, is_product
+from tenon.program.kernel import CompiledKernel, is_product
 from tenon.program.kernel_backend import LoopKernels, Prepacking
 from tenon.program.kernel_cache import keep
 from tenon.program.predict_aliasing import Foreseen
 
-CalledFirst = Callable[[Assembly], Mapping[Unit, Unit]]
+CalledFirst = Callable[[Assembly], Mapping[CompiledKernel, CompiledKernel]]
 CANNOT = NotImplementedError, KeyError, AssertionError, RecursionError      # what says that a kernel cannot be made
 
 
-def as_they_are(assembly: Assembly) -> Mapping[Unit, Unit]:
+def as_they_are(assembly: Assembly) -> Mapping[CompiledKernel, CompiledKernel]:
     """All kernels, none of which shares memory."""
     return {unit: unit for unit in assembly.units}
 
@@ -53,12 +53,12 @@ class CpuKernels:
 
 
 def assemble_graph(graph: Graph, called_first: CalledFirst = as_they_are,
-                   tuned: Callable[[Unit], Unit] = lambda unit: unit) -> Assembly:
+                   tuned: Callable[[CompiledKernel], CompiledKernel] = lambda unit: unit) -> Assembly:
     """Kernels and steps for a graph, `tuned` those; the kernels' code may still be in the making.
 
     `called_first` says which kernels the first run calls, and what each is a variant of.
     """
-    units: dict[str, Unit | None] = {}
+    units: dict[str, CompiledKernel | None] = {}
     pool = threads()
     try:
         with span("assemble", graph=graph.name, nodes=len(graph.nodes)):
@@ -102,7 +102,7 @@ def _body_of(node: Node) -> tuple[Graph | None, tuple[Value, ...]]:
     return on_pieces(body)[0], outside
 
 
-def _begun_unit(body: Graph) -> Unit | None:
+def _begun_unit(body: Graph) -> CompiledKernel | None:
     """The kernel of a body, which `assemble_graph` takes too; None where that belongs to one place in the source."""
     key = key_of(body)
     unit = _begun.get(key) or _try_unit(body, key)
@@ -112,10 +112,10 @@ def _begun_unit(body: Graph) -> Unit | None:
     return unit
 
 
-_begun: dict[str, Unit] = {}
+_begun: dict[str, CompiledKernel] = {}
 
 
-def _start_all(units: Mapping[Unit, Unit], pool: Workers) -> Unit | None:
+def _start_all(units: Mapping[CompiledKernel, CompiledKernel], pool: Workers) -> CompiledKernel | None:
     """Let the pool make the code of all kernels, products first, which take longest; one that code cannot express."""
     for variant, unit in sorted(units.items(), key=lambda x: (not is_product(x[1].body), x[0] is x[1])):
         try:
@@ -131,7 +131,8 @@ def _start_all(units: Mapping[Unit, Unit], pool: Workers) -> Unit | None:
     return None
 
 
-def _shared_unit(units: dict[str, Unit | None], tuned: Callable[[Unit], Unit], body: Graph) -> Unit | None:
+def _shared_unit(units: dict[str, CompiledKernel | None], tuned: Callable[[CompiledKernel], CompiledKernel],
+                 body: Graph) -> CompiledKernel | None:
     """The kernel of a body, or None; one that can fail is not shared, since it belongs to one place in the source."""
     key = key_of(body)
     if key in units:
@@ -143,7 +144,8 @@ def _shared_unit(units: dict[str, Unit | None], tuned: Callable[[Unit], Unit], b
     return unit
 
 
-def _inner_unit(units: dict[str, Unit | None], tuned: Callable[[Unit], Unit], body: Graph) -> Unit | None:
+def _inner_unit(units: dict[str, CompiledKernel | None], tuned: Callable[[CompiledKernel], CompiledKernel],
+                body: Graph) -> CompiledKernel | None:
     """The kernel of a body that may become a part of a larger kernel, which relies on it: its code is tried now."""
     unit = _shared_unit(units, tuned, body)
     if unit is None or "kernel" not in vars(unit):
@@ -157,7 +159,7 @@ def _inner_unit(units: dict[str, Unit | None], tuned: Callable[[Unit], Unit], bo
         return None
 
 
-def _try_unit(body: Graph, text: str) -> Unit | None:
+def _try_unit(body: Graph, text: str) -> CompiledKernel | None:
     """The loops of a kernel that is not known yet; None where there are none."""
     try:
         unit = make_unit(body, text)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction import Contraction as Template
+from tenon.backends.cpu.contraction import GemmSpec as Template
 from tenon.backends.cpu.contraction import (
     Tile,
     beats_windows,
@@ -22,13 +22,13 @@ from tenon.backends.cpu.contraction import (
 )
 from tenon.backends.cpu.contraction.gemm_spec import Args, Size
 from tenon.backends.cpu.contraction.gemm_spec import Index as Places
-from tenon.backends.cpu.contraction.gemm_spec import Target as Near
+from tenon.backends.cpu.contraction.gemm_spec import ResultAddress as Near
 from tenon.backends.cpu.contraction.ir_helpers import loop, maximum, minimum, runs
 from tenon.backends.cpu.conv_direct import emit_sliding, slides, sliding_scratch
 from tenon.backends.cpu.conv_nhwc import Plan, emit_convolution, emit_panels, plan_of, scratch_of
 from tenon.backends.cpu.epilogue_patterns import are_straight, joined, only_stored
 from tenon.backends.cpu.expression_codegen import ONE, ZERO, Values
-from tenon.backends.cpu.operand_access import Axis, Factors
+from tenon.backends.cpu.operand_access import Axis, OperandAccess
 from tenon.backends.cpu.scalar_codegen import I64, POINTER
 from tenon.dims import product
 from tenon.locks import cached_property
@@ -136,9 +136,9 @@ class _Product:
     packed: int | None = None
 
     @property
-    def factors(self) -> Factors:
+    def factors(self) -> OperandAccess:
         """How both factors are read."""
-        return Factors(self.statement, self.arguments, self.pointers, self.symbols)
+        return OperandAccess(self.statement, self.arguments, self.pointers, self.symbols)
 
     @property
     def element(self) -> ir.Type:

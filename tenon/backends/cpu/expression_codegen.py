@@ -14,7 +14,7 @@ from tenon.dims import Dim, Maximum, Quotient
 from tenon.loops.affine import at_least, bounds, is_natural
 from tenon.loops.expressions import (
     Binary,
-    Bits,
+    BitsOf,
     Buffer,
     Call,
     Cast,
@@ -26,7 +26,7 @@ from tenon.loops.expressions import (
     Local,
     Reduce,
     Select,
-    Size,
+    SizeOf,
 )
 from tenon.loops.loop_ir import Block, Let, Stmt, Store, roots
 from tenon.loops.traversal import walk
@@ -34,7 +34,7 @@ from tenon.records import dataclass, field
 from tenon.types import bfloat16, int64, uint64
 
 ZERO, ONE = ir.Constant(I64, 0), ir.Constant(I64, 1)
-COUNTED = frozenset((Binary, Const, Index, Size))       # what is made of these is as long as the indices are
+COUNTED = frozenset((Binary, Const, Index, SizeOf))       # what is made of these is as long as the indices are
 
 
 @dataclass
@@ -89,7 +89,7 @@ class Values:
         match x:
             case Const(value=value, dtype=dtype):
                 return number(value, dtype)
-            case Size(dim=dim):
+            case SizeOf(dim=dim):
                 return self.dim(dim)
             case Local() if x in self.slots:
                 return b.load(self.slots[x], typ=register(x.dtype))
@@ -109,7 +109,7 @@ class Values:
                 return scalar.nearest(b, self.value(inner))
             case Cast(x=inner, dtype=dtype):
                 return scalar.cast(b, self.value(inner), inner.dtype, dtype)
-            case Bits(x=inner, dtype=dtype):
+            case BitsOf(x=inner, dtype=dtype):
                 return scalar.reinterpret(b, self.value(inner), inner.dtype, dtype)
             case CheckedIndex():
                 return self.checked(x)

@@ -19,7 +19,7 @@ from tenon.llvm.code_cache import make_key
 from tenon.llvm.compile_pool import Job, Workers
 from tenon.llvm.native_thread_pool import default_sleep, entries
 from tenon.locks import Lock
-from tenon.program.kernel import Unit
+from tenon.program.kernel import CompiledKernel
 from tenon.program.kernel_cache import code_of, keep
 from tenon.program.step_executor import driver
 
@@ -41,7 +41,7 @@ def prepare() -> None:
         pool.submit(make)
 
 
-def start(unit: Unit, pool: Workers) -> None:
+def start(unit: CompiledKernel, pool: Workers) -> None:
     """Find the code of the kernel, or let the pool make it."""
     if unit.code is None and not machine_code.is_loaded(name := _name(unit)):
         unit.code = machine_code.stored(name) if unit.key is None else code_of(unit.key)
@@ -50,7 +50,7 @@ def start(unit: Unit, pool: Workers) -> None:
             _in_the_making[name] = unit.code
 
 
-def libraries(units: Collection[Unit]) -> list[machine_code.Library]:
+def libraries(units: Collection[CompiledKernel]) -> list[machine_code.Library]:
     """The machine code of kernels, in memory."""
     pool = threads()
     for unit in units:
@@ -59,7 +59,7 @@ def libraries(units: Collection[Unit]) -> list[machine_code.Library]:
         return [_library(unit) for unit in units]
 
 
-def _library(unit: Unit) -> machine_code.Library:
+def _library(unit: CompiledKernel) -> machine_code.Library:
     def kept() -> bytes | None:
         return unit.code if isinstance(unit.code, bytes) else None
 
@@ -74,12 +74,12 @@ def _library(unit: Unit) -> machine_code.Library:
     return library
 
 
-def _name(unit: Unit) -> str:
+def _name(unit: CompiledKernel) -> str:
     """Equal for kernels that are the same code."""
     return unit.key or make_key(unit.ir, *machine_code.environment())
 
 
-def _compile(unit: Unit, text: str) -> bytes:
+def _compile(unit: CompiledKernel, text: str) -> bytes:
     with machine_code.short_turns:
         code = machine_code.compile_object(text)
         if unit.key is not None:

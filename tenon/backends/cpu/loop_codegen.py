@@ -28,10 +28,10 @@ from tenon.backends.cpu.vectorization import (
 from tenon.backends.cpu.write_prefetch import AHEAD, elements_of_a_line, streams
 from tenon.llvm import shared_functions
 from tenon.llvm.optimization_level import NO_VECTORS
-from tenon.llvm.work_partition import Share
+from tenon.llvm.work_partition import WorkShare
 from tenon.loops.affine import is_multiple
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Local, identity
-from tenon.loops.loop_ir import Accumulator, Fetch, Kernel, Loop, Nest, Stmt, Turn, Update, statements
+from tenon.loops.loop_ir import Accumulator, Kernel, Loop, Nest, Prefetch, Stmt, TransposeTile, Update, statements
 from tenon.types import bool_, int64
 
 LOCAL_ALIGNMENT = 64        # bytes
@@ -50,7 +50,7 @@ class Loops(Values):
         *share, self.scratch, self.status = function.args[-5:]
         self.around: list[Index] = []           # of the loops that are being written
         self.ends: dict[Index, ir.Value] = {}   # where they end
-        self.own = Share(self.b, *share)
+        self.own = WorkShare(self.b, *share)
 
     def run(self, nest: Nest) -> None:
         """The whole function."""
@@ -93,12 +93,12 @@ class Loops(Values):
         match statement:
             case Loop():
                 self.loop(statement)
-            case Turn(buffer=buffer, lines=lines, columns=columns):
+            case TransposeTile(buffer=buffer, lines=lines, columns=columns):
                 bits, side = 8 * buffer.type.dtype.itemsize, buffer.type.shape[0]
                 lanes = min(8 * host().vector_bytes // bits, side)
                 form = ir.IntType(bits), lanes, side, lines, columns
                 shared_functions.call(self.b, turn, form, [self.pointers[buffer]])
-            case Fetch(buffer=buffer, offset=offset):
+            case Prefetch(buffer=buffer, offset=offset):
                 if not _stays_near(buffer):
                     element = scalar.in_memory(buffer.type.dtype)
                     where = self.b.gep(self.pointers[buffer], [self.value(offset)], source_etype=element)

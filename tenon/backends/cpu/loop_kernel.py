@@ -20,11 +20,11 @@ from tenon.llvm.ir_printer import print_module
 from tenon.llvm.safepoints import INTERRUPTED, SELDOM, interrupts
 from tenon.llvm.work_partition import whole
 from tenon.locks import cached_property
-from tenon.program.kernel import MANY_TURNS, Unit
+from tenon.program.kernel import UNKNOWN_TRIP_COUNT, CompiledKernel
 from tenon.program.kernel_cache import find, key_for
 from tenon.program.kernel_metadata import Facts, Shared
-from tenon.program.loop_body import Turns
-from tenon.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, Step, Storage, leaves, now
+from tenon.program.loop_body import LoopBody
+from tenon.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, Step, Storage, leaves, resolve
 from tenon.records import dataclass
 from tenon.types import bool_
 
@@ -35,7 +35,7 @@ ALIGNMENT = 64
 I8 = ir.IntType(8)
 
 
-def suits(turns: Turns) -> bool:
+def suits(turns: LoopBody) -> bool:
     """Whether the loop is worth a kernel of its own."""
     listed = list(leaves(turns.steps))
     if len(listed) > MOST_KERNELS or any(isinstance(step, LoopStep) for step in _all(turns.steps)):
@@ -56,21 +56,21 @@ def _all(steps: Iterable[Step]) -> Iterator[Step]:
                 yield from _all(part)
 
 
-def _is_plain(unit: Unit) -> bool:
+def _is_plain(unit: CompiledKernel) -> bool:
     facts = unit.facts
     return not facts.checks and not facts.sizes and facts.scratch == 0
 
 
-def work_of_turn(turns: Turns) -> int:
+def work_of_turn(turns: LoopBody) -> int:
     """Elements computed or read."""
     return sum(step.unit.work({}) for step in leaves(turns.steps) if isinstance(step, KernelStep))
 
 
 @dataclass(eq=False)
-class Whole(Unit):
+class LoopKernel(CompiledKernel):
     """The kernel that a loop is.  Its inputs are `turns.inputs`, its outputs the carried values and stacked arrays."""
 
-    turns: Turns | None = None
+    turns: LoopBody | None = None
     alone: ClassVar[bool] = True
 
     @cached_property
@@ -88,7 +88,7 @@ class Whole(Unit):
         return print_module(module)
 
     @property
-    def _turns(self) -> Turns:
+    def _turns(self) -> LoopBody:
         assert self.turns is not None
         return self.turns
 
@@ -107,35 +107,35 @@ class Whole(Unit):
     def work(self, sizes: object) -> int:
         """Of all turns; a loop of unknown length counts as a long one."""
         turns = self._turns
-        return (1 + work_of_turn(turns)) * (MANY_TURNS if turns.length is None else turns.length)
+        return (1 + work_of_turn(turns)) * (UNKNOWN_TRIP_COUNT if turns.length is None else turns.length)
 
-    def sharing(self, shared: Shared) -> Unit:
+    def sharing(self, shared: Shared) -> CompiledKernel:
         """The same kernel, since it may not share memory."""
         assert not shared
         return self
 
 
-def make_whole(node: Node, given: Sequence[Storage], turns: Turns) -> Whole:
+def make_whole(node: Node, given: Sequence[Storage], turns: LoopBody) -> LoopKernel:
     """The kernel of a loop that `suits`; the node's inputs lie where `given` says."""
     interrupts()                # which its code may call
     nodes = tuple(step.node for step in leaves(turns.steps) if isinstance(step, KernelStep))
     key = key_for(_text(node, given, turns), Graph("whole", (), (*nodes, node)))
     found = None if key is None else find(key)
     facts = Facts(1, (), 0, frozenset(), (), ())
-    return Whole(Graph(node.op.name, (), (node,), node.outputs), facts, (), key, found and found[1], turns=turns)
+    return LoopKernel(Graph(node.op.name, (), (node,), node.outputs), facts, (), key, found and found[1], turns=turns)
 
 
-def _text(node: Node, given: Sequence[Storage], turns: Turns) -> str:
+def _text(node: Node, given: Sequence[Storage], turns: LoopBody) -> str:
     """All that decides the code: the graphs, and of each input its number among the kernel's, or its elements."""
     params = tuple(x for x in dict.fromkeys(node.inputs) if isinstance(x, Value))
     places = [turns.inputs.index(x) if x in turns.inputs else x.data.tobytes().hex() if x.data is not None else ""
-              for x in map(now, given)]
+              for x in map(resolve, given)]
     return f"whole {places} {print_graph(Graph('loop', params, (node,), node.outputs), locations=False)}"
 
 
 # ---------------------------------------------------------------- code
 
-def emit_whole(module: ir.Module, name: str, turns: Turns) -> ir.Function:
+def emit_whole(module: ir.Module, name: str, turns: LoopBody) -> ir.Function:
     """void name(inputs..., carried results..., stacked results...), for use inside of its module."""
     inputs, results = turns.inputs, len(turns.carried) + len(turns.stacked)
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER] * (len(inputs) + results)), name)
@@ -144,21 +144,21 @@ def emit_whole(module: ir.Module, name: str, turns: Turns) -> ir.Function:
     function.attributes.add("alwaysinline")
     for argument in function.args:
         argument.add_attribute("noalias")
-    emitter = _Emitter(module, function, turns)
-    emitter.places.update(zip(map(now, inputs), function.args, strict=False))
+    emitter = _LoopEmitter(module, function, turns)
+    emitter.places.update(zip(map(resolve, inputs), function.args, strict=False))
     emitter.run(function.args[len(inputs):])
     return function
 
 
-class _Emitter:
+class _LoopEmitter:
     """Writes the steps of a loop into a function."""
 
-    def __init__(self, module: ir.Module, function: ir.Function, turns: Turns):
+    def __init__(self, module: ir.Module, function: ir.Function, turns: LoopBody):
         self.module, self.turns = module, turns
         self.entry = ir.IRBuilder(function.append_basic_block("entry"))
         self.b = ir.IRBuilder(function.append_basic_block("start"))
         self.places: dict[Storage, ir.Value] = {}
-        self.functions: dict[Unit, Sequence[tuple[ir.Function, Sequence[int]]]] = {}
+        self.functions: dict[CompiledKernel, Sequence[tuple[ir.Function, Sequence[int]]]] = {}
 
     def run(self, results: Sequence[ir.Value]) -> None:
         """The whole function."""
@@ -217,7 +217,8 @@ class _Emitter:
 
     def carry_on(self) -> None:
         """Copy what the turn made to where the next one reads it: all at once."""
-        pairs = [(x, now(y)) for x, y in zip(self.turns.carried, self.turns.following, strict=True) if x is not now(y)]
+        pairs = [(x, resolve(y)) for x, y in zip(self.turns.carried, self.turns.following, strict=True)
+                 if x is not resolve(y)]
         kept = {}
         for _, source in pairs:
             if source in self.turns.carried and source not in kept:
@@ -234,7 +235,7 @@ class _Emitter:
                 case KernelStep():
                     self.kernel(step)
                 case CopyStep(source=source, target=target):
-                    if now(source) is not now(target):
+                    if resolve(source) is not resolve(target):
                         self.copy(self.place(target), self.place(source), target)
                 case BranchStep():
                     self.branch(step)
@@ -248,11 +249,11 @@ class _Emitter:
             pointers = [self.further(self.place(buffers[k]), step.pieces.get(k, 0)) for k in taken]
             self.b.call(function, [*pointers, *rest][:len(function.args)])
 
-    def code_of(self, unit: Unit) -> Sequence[tuple[ir.Function, Sequence[int]]]:
+    def code_of(self, unit: CompiledKernel) -> Sequence[tuple[ir.Function, Sequence[int]]]:
         """The functions of a kernel, each with the buffers that it takes."""
         if unit not in self.functions:
             name = f"{self.b.function.name}.{len(self.functions)}"
-            if isinstance(unit, Whole):
+            if isinstance(unit, LoopKernel):
                 inner = emit_whole(self.module, name, unit._turns)
                 self.functions[unit] = [(inner, range(len(inner.args)))]
             else:
@@ -281,7 +282,7 @@ class _Emitter:
 
     def place(self, storage: Storage) -> ir.Value:
         """The address of a storage."""
-        storage = now(storage)
+        storage = resolve(storage)
         if storage not in self.places:
             self.places[storage] = self.constant(storage) if storage.data is not None else self.memory(storage)
         return self.places[storage]

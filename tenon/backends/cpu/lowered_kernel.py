@@ -8,7 +8,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.text import key_of
 from tenon.locks import cached_property, unforked
 from tenon.observe import span
-from tenon.program.kernel import Unit, name_of, with_schedule
+from tenon.program.kernel import CompiledKernel, name_of, with_schedule
 from tenon.program.kernel_cache import find, key_for
 from tenon.records import dataclass
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
-class LoweredKernel(Unit):
+class LoweredKernel(CompiledKernel):
     """A kernel that is lowered to loops, and these to LLVM IR."""
 
     @cached_property

@@ -43,7 +43,7 @@ Layout = tuple[Direction, int, int | None, bool, tuple[Expr, Expr] | None]
 
 
 @dataclass(frozen=True)
-class Factors:
+class OperandAccess:
     """Both factors of a statement, in a function of so many pointers and then the sizes that symbols stand for."""
 
     statement: Contraction

@@ -20,10 +20,10 @@ from tenon.llvm.shared_functions import text_of
 from tenon.locks import cached_property
 from tenon.loops.loop_ir import Contraction, Kernel
 from tenon.ops.channels_last import conv_channels_last
-from tenon.program.kernel import Unit, count, name_of
+from tenon.program.kernel import CompiledKernel, count, name_of
 from tenon.program.kernel_cache import find, key_for
 from tenon.program.kernel_metadata import Facts, Shared
-from tenon.program.steps import BranchStep, KernelStep, LoopStep, Step, Storage, homes, leaves, now
+from tenon.program.steps import BranchStep, KernelStep, LoopStep, Step, Storage, homes, leaves, resolve
 from tenon.records import dataclass, replace
 from tenon.types import TensorType, uint8
 
@@ -63,7 +63,7 @@ class Packed(LoweredKernel):
         results = [node.output.type for node in self.body.nodes if node.op.name == "matmul"]
         return not results or any(count(x.size, sizes) <= MOST_ROWS * count(x.shape[-1], sizes) for x in results)
 
-    def sharing(self, shared: Shared) -> Unit:
+    def sharing(self, shared: Shared) -> CompiledKernel:
         """The same kernel for outputs that have the memory of inputs."""
         if shared == self.shared:
             return self
@@ -72,12 +72,13 @@ class Packed(LoweredKernel):
         return self._variants[shared]
 
 
-def _part(kind: type[Unit], unit: Unit, facts: Facts, what: str) -> Unit:
+def _part(kind: type[CompiledKernel], unit: CompiledKernel, facts: Facts, what: str) -> CompiledKernel:
     """A part of a kernel, the same one wherever that kernel is called."""
     return unit.others.setdefault(what, _variant(kind, unit, facts, what))
 
 
-def _variant(kind: type[Unit], unit: Unit, facts: Facts, what: str, shared: Shared = ()) -> Unit:
+def _variant(kind: type[CompiledKernel], unit: CompiledKernel, facts: Facts, what: str,
+             shared: Shared = ()) -> CompiledKernel:
     """A variant of a kernel, with its code where that is on the disk."""
     key = key_for(f"{what} {key_of(unit.body)}", unit.body, shared)
     found = None if key is None else find(key)
@@ -87,12 +88,12 @@ def _variant(kind: type[Unit], unit: Unit, facts: Facts, what: str, shared: Shar
 def prepack(loop: LoopStep) -> tuple[list[Step], LoopStep]:
     """(the steps that pack before the loop, the loop that uses what they packed)."""
     changed = {x for step in leaves(loop.body) for y in step.outputs for x in homes(y)}
-    changed |= {now(move.target) for move in loop.turn}
+    changed |= {resolve(move.target) for move in loop.turn}
     before: list[Step] = []
     body: list[Step] = []
     for step in loop.body:
         found = right_of(step, MOST_ROWS)
-        if found is None or not changed.isdisjoint(x for y in found[0] for x in (now(y), *homes(y))):
+        if found is None or not changed.isdisjoint(x for y in found[0] for x in (resolve(y), *homes(y))):
             body.append(step)
             continue
         assert isinstance(step, KernelStep)
@@ -139,7 +140,7 @@ def _scratch(kernel: Kernel) -> int:
     return contraction_scratch(statement, packed=True)
 
 
-def is_packing(unit: Unit) -> bool:
+def is_packing(unit: CompiledKernel) -> bool:
     """Whether the kernel only packs."""
     return isinstance(unit, Packing)
 

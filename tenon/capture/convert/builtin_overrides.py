@@ -15,23 +15,23 @@ from tenon.capture.convert.comprehensions import Filtered, first, opened, perhap
 from tenon.capture.convert.container_methods import AWARE
 from tenon.capture.convert.dynamic_containers import attribute, content, counted, has_attribute
 from tenon.capture.convert.dynamic_indexing import length
-from tenon.capture.convert.list_growth import Elements, stacked, together
+from tenon.capture.convert.list_growth import ListElements, stacked, together
 from tenon.capture.convert.optional_elements import compared, is_perhaps, is_undecided, present, refused
 from tenon.capture.convert.runtime import RUNTIME, capture_now
-from tenon.capture.convert.tensor_list import FirstRows, Several
+from tenon.capture.convert.tensor_list import FirstRows, TensorList
 from tenon.capture.convert.traced_iterables import (
     Enumerate,
+    ItemSource,
     Listed,
     Range,
     Reversed,
-    Source,
     Zip,
     gone_through,
     source_of,
 )
-from tenon.capture.convert.union_value import UNBOUND, Choice
+from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
-from tenon.capture.runtime_numbers import Number, function_of, number_of, one_kind
+from tenon.capture.runtime_numbers import RuntimeNumber, function_of, number_of, one_kind
 from tenon.capture.symbolic_numbers import SymNumber, on_number
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
@@ -60,7 +60,7 @@ def aware(function: Callable[..., Any]) -> Callable[..., Any]:
 def is_open(x: Any) -> bool:
     """Whether a container, or which of several it is, depends on the data."""
     capture = capture_now()
-    return capture is not None and capture.irregular and (type(x) is Choice or is_undecided(x))
+    return capture is not None and capture.irregular and (type(x) is UnionValue or is_undecided(x))
 
 
 # ---------------------------------------------------------------- containers that hold as many as the data decide
@@ -75,7 +75,7 @@ def len_(x: Any) -> Any:
         return capture.seen_by_user(x.shape[0])
     if capture is None or not capture.irregular:
         return len(x)
-    if type(x) is Choice and type(x := capture.settled(x)) is Choice:
+    if type(x) is UnionValue and type(x := capture.settled(x)) is UnionValue:
         return capture.each(x, len_)
     if type(x) is FirstRows:
         return x.count
@@ -93,7 +93,7 @@ def sum_(items: Any, /, start: Any = 0) -> Any:
 @replaces(hasattr)
 def hasattr_(holder: Any, name: str) -> Any:
     capture = capture_now()
-    if type(holder) is Choice and capture is not None:
+    if type(holder) is UnionValue and capture is not None:
         return capture.each(holder, lambda x: hasattr_(x, name))
     found = getattr(holder, name, MISSING)
     if capture is not None and is_perhaps(found):
@@ -107,7 +107,7 @@ def getattr_(holder: Any, name: str, *default: Any) -> Any:
     capture = capture_now()
     if capture is None or not capture.irregular:
         return getattr(holder, name, *default)
-    if type(holder) is Choice:
+    if type(holder) is UnionValue:
         return capture.each(holder, lambda x: getattr_(x, name, *default))
     found = getattr(holder, name, *default)
     if not is_perhaps(found):
@@ -127,7 +127,7 @@ def _joined(function: Any) -> None:
         if capture is None or not is_open(listed):
             return function(*parts, axis=axis)
         listed = content(capture, listed)
-        if not any(type(x) is Several for x in listed):
+        if not any(type(x) is TensorList for x in listed):
             return stacked(capture, listed, lambda found: function(found, axis=axis)) if is_undecided(listed) \
                 else function(listed, axis=axis)
         rows = together(capture, listed)
@@ -170,9 +170,9 @@ _to(float)
 @aware
 @replaces(isinstance)
 def isinstance_(x: Any, kinds: Any) -> Any:
-    if type(x) is Choice and (capture := capture_now()) is not None:
+    if type(x) is UnionValue and (capture := capture_now()) is not None:
         return capture.each_option(x, lambda option: isinstance_(option, kinds))
-    if type(x) is Number:
+    if type(x) is RuntimeNumber:
         return issubclass(one_kind(x).weak, kinds)
     return isinstance(x, kinds)
 
@@ -180,18 +180,19 @@ def isinstance_(x: Any, kinds: Any) -> Any:
 @aware
 @replaces(type)
 def type_(*args: Any, **keywords: Any) -> Any:
-    if len(args) == 1 and type(args[0]) is Choice and (capture := capture_now()) is not None:
+    if len(args) == 1 and type(args[0]) is UnionValue and (capture := capture_now()) is not None:
         found = capture.narrowed(args[0])
-        return Choice(tuple([(p, type_(x)) for p, x in found.options])) if type(found) is Choice else type_(found)
+        return UnionValue(tuple([(p, type_(x)) for p,
+                                 x in found.options])) if type(found) is UnionValue else type_(found)
     if len(args) == 1 and type(args[0]) is SymNumber:
         return args[0].kind
-    return one_kind(args[0]).weak if len(args) == 1 and type(args[0]) is Number else type(*args, **keywords)
+    return one_kind(args[0]).weak if len(args) == 1 and type(args[0]) is RuntimeNumber else type(*args, **keywords)
 
 
 @aware
 @replaces(callable)
 def callable_(x: Any) -> bool:
-    return callable(x) and type(x) is not Choice
+    return callable(x) and type(x) is not UnionValue
 
 
 # ---------------------------------------------------------------- iterables
@@ -210,7 +211,7 @@ def range_(*args: Any) -> Any:
 def enumerate_(iterable: Any, start: int = 0) -> Any:
     if is_open(iterable) and (capture := capture_now()) is not None:
         iterable = gone_through(capture, iterable)
-        if isinstance(iterable, Elements):
+        if isinstance(iterable, ListElements):
             return iterable.numbered(start)
     source = source_of(iterable)
     return enumerate(iterable, start) if source is None else Enumerate(source, start)
@@ -219,7 +220,7 @@ def enumerate_(iterable: Any, start: int = 0) -> Any:
 @replaces(zip)
 def zip_(*iterables: Any, **keywords: Any) -> Any:
     sources = [source_of(x) or (Listed(x) if isinstance(x, (list, tuple)) else None) for x in iterables]
-    if keywords or None in sources or not any(isinstance(s, Source) and not isinstance(s, Listed) for s in sources):
+    if keywords or None in sources or not any(isinstance(s, ItemSource) and not isinstance(s, Listed) for s in sources):
         return zip(*iterables, **keywords)
     return Zip([s for s in sources if s is not None])
 
@@ -259,7 +260,7 @@ def list_(*args: Any) -> Any:
     args = tuple(map(opened, args))
     if args and is_open(args[0]) and (capture := capture_now()) is not None:
         return list(content(capture, args[0]))
-    return list(*map(iter, args)) if args and isinstance(args[0], Source) else list(*args)
+    return list(*map(iter, args)) if args and isinstance(args[0], ItemSource) else list(*args)
 
 
 # ---------------------------------------------------------------- questions about many

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenon.capture.code_monitor import PACKAGE, UnsafeCall, unwatched
 from tenon.capture.convert.phi_merge import Arm, Join
-from tenon.capture.convert.state_snapshot import Mark
+from tenon.capture.convert.state_snapshot import StateMark
 from tenon.capture.convert.union_value import UNBOUND
 from tenon.capture.leaving import is_of_the_program
 from tenon.capture.runtime_numbers import strong
@@ -19,7 +19,7 @@ from tenon.ops.comparison import logical_not
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 # What only a mistake in these files raises there: it is an error of Tenon's, not the program's.
 OWN_FILES = frozenset(f"{PACKAGE}capture/convert/{name}.py" for name in (
@@ -46,14 +46,14 @@ def exception_of_the_program() -> BaseException | None:
     return error
 
 
-def decide(capture: Session, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+def decide(capture: ConvertingCapture, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
     """Call one of two functions, as the graph decides."""
     truth = capture.truth(condition)
     if isinstance(truth, bool):
         return then() if truth else other()
     scope = {f"{k}{n}": cell.cell_contents for k, f in enumerate((then, other))
              for n, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True) if _is_full(cell)}
-    fork, value = Fork(capture, strong(truth), scope, ("value",)), UNBOUND
+    fork, value = BranchCapture(capture, strong(truth), scope, ("value",)), UNBOUND
     for arm in fork:
         try:
             value = then() if arm.taken else other()
@@ -79,23 +79,23 @@ class Plain:
         self.taken = taken
 
 
-class Fork:
+class BranchCapture:
     """An `if` on a bool of the graph."""
 
     data, caught = True, (BaseException,)
 
-    def __init__(self, capture: Session, condition: Tensor, scope: Mapping[str, Any], names: Sequence[str]):
+    def __init__(self, capture: ConvertingCapture, condition: Tensor, scope: Mapping[str, Any], names: Sequence[str]):
         self.capture, self.condition, self.names = capture, condition, names
         self.where = user_location()
         self.outer, self.path = capture.builder, capture.path
         if capture.depth >= DEEPEST:
             raise Abandoned(f"conditions on tensors are nested more than {DEEPEST} deep")
         with unwatched():
-            self.mark = Mark(capture, scope, names)
+            self.mark = StateMark(capture, scope, names)
         self.arms: list[Arm] = []
         self.errors: list[BaseException | None] = []
 
-    def __iter__(self) -> Iterator[Fork]:
+    def __iter__(self) -> Iterator[BranchCapture]:
         capture = self.capture
         capture.depth += 1
         for self.taken in (True, False):

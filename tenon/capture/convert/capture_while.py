@@ -19,11 +19,11 @@ from tenon.capture.convert.list_growth import fitted, grown
 from tenon.capture.convert.optional_elements import is_undecided
 from tenon.capture.convert.phi_merge import Arm, Join, free_values, needed
 from tenon.capture.convert.reachable import reachable
-from tenon.capture.convert.state_snapshot import Key, Mark, elements
+from tenon.capture.convert.state_snapshot import Key, StateMark, elements
 from tenon.capture.convert.statements import PRIVATE
-from tenon.capture.convert.union_value import UNBOUND, Choice
+from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.convert.widen import Unstable, leaves_of, renewed, replaced, widened
-from tenon.capture.runtime_numbers import Number, as_tensor, one_kind, strong, truth
+from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, one_kind, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.eager.tape import TapeNode, linked
 from tenon.errors import user_location
@@ -34,7 +34,7 @@ from tenon.ops.loops import while_loop
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 KEPT = -1               # in the place of a parameter: the tensor itself
 MOST_PEELED = 3         # iterations that are not like the others
@@ -57,10 +57,10 @@ class Earlier:
 EARLIER: Any = Earlier()
 
 
-class Loop:
+class WhileCapture:
     """A `while` loop: Python's own until its condition is a tensor."""
 
-    def __init__(self, capture: Session | None, names: Sequence[str], live: Sequence[str], broken: str | None,
+    def __init__(self, capture: ConvertingCapture | None, names: Sequence[str], live: Sequence[str], broken: str | None,
                  yields: bool):
         self.capture, self.names, self.live, self.broken, self.yields = capture, names, live, broken, yields
         self.data, self.go, self.ended = False, True, False
@@ -77,7 +77,7 @@ class Loop:
     def test(self, value: Any) -> None:
         """The condition was computed."""
         if self.capture is not None:        # asked once: a user's `__bool__` may do more
-            several = type(value) is Choice or (self.capture.undecided and is_undecided(value))
+            several = type(value) is UnionValue or (self.capture.undecided and is_undecided(value))
             value = self.capture.truth(value) if several else own_truth(value)
         self.flag = value
         if not self.data:
@@ -109,7 +109,7 @@ class Loop:
         capture = self.capture
         self.condition = self.running(self.flag)
         self.scope = dict(scope)
-        self.mark = Mark(capture, scope, self.names)
+        self.mark = StateMark(capture, scope, self.names)
         self.plan: dict[Key, Any] = {self.mark.place("variable", None, n, x): x
                                      for n, x in self.mark.variables.items()}
         self.plan |= self.hidden()
@@ -130,7 +130,7 @@ class Loop:
         if failed is False or flag is False:
             return flag
         going = logical_not(strong(failed))
-        return Number(logical_and(strong(flag), going) if isinstance(flag, Tensor) else going)
+        return RuntimeNumber(logical_and(strong(flag), going) if isinstance(flag, Tensor) else going)
 
     def record(self) -> tuple[Any, ...]:
         """Record an iteration on parameters of its own."""
@@ -159,14 +159,14 @@ class Loop:
         if id(entry) in self.kept:
             self.places.append(KEPT)
             return entry
-        if type(entry) is not Number and leaf not in self.apart:
+        if type(entry) is not RuntimeNumber and leaf not in self.apart:
             for k, (other, _, tensor) in enumerate(self.params):
                 if other is entry:
                     self.places.append(k)
                     return tensor
         value = Value(entry.type, name=f"c{len(self.params)}")
-        if type(entry) is Number:
-            tensor = Number(Tensor(value), one_kind(entry).weak)
+        if type(entry) is RuntimeNumber:
+            tensor = RuntimeNumber(Tensor(value), one_kind(entry).weak)
         elif leaf in self.carries or entry.requires_grad:
             tensor = linked(value, TapeNode(EARLIER, (), {}, (value,)), 0)
         else:
@@ -308,7 +308,7 @@ class Loop:
         for k, out in zip(carried, made[1:], strict=True):
             entry = after[k]
             after[k] = self.output(entry, exit_of[k], out)
-            if type(entry) is not Number and exit_of[k] is not self.params[k][2]:      # bound to another tensor
+            if type(entry) is not RuntimeNumber and exit_of[k] is not self.params[k][2]:      # bound to another tensor
                 capture.may_be(after[k], entry, exit_of[k])
         given = iter([None if k == KEPT else after[k] for k in self.places])
         memo: dict[int, Any] = {}
@@ -321,8 +321,8 @@ class Loop:
     @staticmethod
     def output(entry: Tensor, exit: Any, out: Tensor) -> Tensor:
         """A result of the loop, as the kind of thing that the place holds."""
-        if type(entry) is Number:
-            return Number(out, entry.weak)
+        if type(entry) is RuntimeNumber:
+            return RuntimeNumber(out, entry.weak)
         return out if entry.requires_grad or exit.requires_grad else out.detach()
 
     # ------------------------------------------------------------ iterations on their own
@@ -372,7 +372,7 @@ class Loop:
 class Peel:
     """One iteration under the condition that there is one, with all that comes after it."""
 
-    def __init__(self, loop: Loop, mark: Mark, condition: Any):
+    def __init__(self, loop: WhileCapture, mark: StateMark, condition: Any):
         assert loop.capture is not None
         self.capture, self.mark, self.condition = loop.capture, mark, condition
         self.outer, self.path = self.capture.builder, self.capture.path

@@ -17,26 +17,26 @@ from tenon.capture.code_monitor import UnsafeCall, place_of
 from tenon.capture.convert.capture_branches import decide
 from tenon.capture.convert.optional_elements import is_perhaps, negated, presence, present, refused
 from tenon.capture.convert.reachable import OfCapture
-from tenon.capture.convert.union_value import UNBOUND, Choice
+from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
-from tenon.capture.runtime_numbers import Number, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, strong
 from tenon.errors import user_location
 from tenon.ops.comparison import logical_or
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 END = object()
 
 
-def perhaps_made(capture: Session | None, condition: Any, make: Callable[[], Any]) -> Any:
+def perhaps_made(capture: ConvertingCapture | None, condition: Any, make: Callable[[], Any]) -> Any:
     """What `make` gives where the condition holds, else MISSING."""
     if capture is None or not capture.is_data(condition):
         return make() if condition else MISSING
     return where_it_holds(capture, condition, make)
 
 
-def where_it_holds(capture: Session, condition: Any, make: Callable[[], Any]) -> Any:
+def where_it_holds(capture: ConvertingCapture, condition: Any, make: Callable[[], Any]) -> Any:
     """An element that there is, at most, where a condition of the graph holds; no variable can be MISSING."""
     found = decide(capture, condition, lambda: _with(UNBOUND, MISSING, make()), lambda: UNBOUND)
     capture.irregular = capture.undecided = True
@@ -45,8 +45,8 @@ def where_it_holds(capture: Session, condition: Any, make: Callable[[], Any]) ->
 
 def _with(new: Any, old: Any, x: Any) -> Any:
     """An element with another word for that it is not there."""
-    if type(x) is Choice:
-        return Choice(tuple([(p, new if option is old else option) for p, option in x.options]))
+    if type(x) is UnionValue:
+        return UnionValue(tuple([(p, new if option is old else option) for p, option in x.options]))
     return new if x is old else x
 
 
@@ -99,10 +99,10 @@ def opened(x: Any) -> Any:
 
 # ---------------------------------------------------------------- one element after the other
 
-class Steps(OfCapture):
+class ComprehensionSteps(OfCapture):
     """An iterator that only one question is put to, so that nobody sees how far it is."""
 
-    def __init__(self, capture: Session, iterable: Iterable[Any], fresh: bool):
+    def __init__(self, capture: ConvertingCapture, iterable: Iterable[Any], fresh: bool):
         self.capture, self.of, self.ended = capture, iter(iterable), False
         self.held = self.of is iterable and not fresh       # somebody may ask it again
 
@@ -123,9 +123,10 @@ class Steps(OfCapture):
         return where_it_holds(self.capture, condition, step)
 
 
-def quantified(capture: Session, iterable: Iterable[Any], fresh: bool, ends: bool, truth: Callable[[Any], Any]) -> Any:
+def quantified(capture: ConvertingCapture, iterable: Iterable[Any], fresh: bool, ends: bool,
+               truth: Callable[[Any], Any]) -> Any:
     """`any` (which ends with a true element) or `all` (with a false one)."""
-    items = Steps(capture, iterable, fresh)
+    items = ComprehensionSteps(capture, iterable, fresh)
     hit: Any = False        # whether there was an element that ends it
     while True:
         if hit is False:
@@ -140,7 +141,7 @@ def quantified(capture: Session, iterable: Iterable[Any], fresh: bool, ends: boo
             return ends
 
 
-def ends_with(capture: Session, x: Any, ends: bool, truth: Callable[[Any], Any]) -> Any:
+def ends_with(capture: ConvertingCapture, x: Any, ends: bool, truth: Callable[[Any], Any]) -> Any:
     """Whether an element, if it is there, ends the question."""
     there = presence(capture, x) if x is not MISSING else False
     if there is False:
@@ -156,12 +157,12 @@ def either(a: Any, b: Any) -> Any:
     """`a or b`, of bools known or of the graph."""
     if isinstance(a, bool):
         return True if a else b
-    return either(b, a) if isinstance(b, bool) else Number(logical_or(strong(a), strong(b)))
+    return either(b, a) if isinstance(b, bool) else RuntimeNumber(logical_or(strong(a), strong(b)))
 
 
-def first(capture: Session, items: Filtered, fresh: bool, default: Any) -> Any:
+def first(capture: ConvertingCapture, items: Filtered, fresh: bool, default: Any) -> Any:
     """`next(items, default)`; without a default, calls in which there is no element run eagerly."""
-    steps, found, value = Steps(capture, items, fresh), False, UNBOUND
+    steps, found, value = ComprehensionSteps(capture, items, fresh), False, UNBOUND
     while found is not True:
         x = steps.next() if found is False else steps.next_where(negated(found))
         if steps.ended:
@@ -177,7 +178,7 @@ def first(capture: Session, items: Filtered, fresh: bool, default: Any) -> Any:
     return default if found is False else value if found is True else chosen(capture, found, value, default)
 
 
-def chosen(capture: Session, condition: Any, a: Any, b: Any) -> Any:
+def chosen(capture: ConvertingCapture, condition: Any, a: Any, b: Any) -> Any:
     """`a` where the condition holds, else `b`."""
     return a if b is UNBOUND else decide(capture, condition, lambda: a, lambda: b)
 

@@ -17,36 +17,36 @@ from tenon.capture.code_monitor import ELSEWHERE, IN_PLACE, STANDS_FOR, UnsafeCa
 from tenon.capture.convert import builtins_in_python
 from tenon.capture.convert.callees import callee
 from tenon.capture.convert.dynamic_indexing import taken
-from tenon.capture.convert.list_growth import Elements, appended, elements
+from tenon.capture.convert.list_growth import ListElements, appended, elements
 from tenon.capture.convert.optional_elements import is_perhaps, is_undecided, perhaps, presence, present, refused
-from tenon.capture.convert.tensor_list import Several
-from tenon.capture.convert.union_value import UNBOUND, Choice
+from tenon.capture.convert.tensor_list import TensorList
+from tenon.capture.convert.union_value import UNBOUND, UnionValue
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 Method = Callable[..., Any]
 
 
 # ---------------------------------------------------------------- lists and queues
 
-def _append(capture: Session, held: Any, x: Any) -> None:
+def _append(capture: ConvertingCapture, held: Any, x: Any) -> None:
     if isinstance(held, deque) and held.maxlen is not None:
         raise refused("an element is added to a queue of limited length")
     appended(capture, held, x)
 
 
-def _extend(capture: Session, held: Any, items: Iterable[Any]) -> None:
+def _extend(capture: ConvertingCapture, held: Any, items: Iterable[Any]) -> None:
     for x in list(_listed(capture, items)):
         _append(capture, held, x)
 
 
-def _listed(capture: Session, items: Any) -> Any:
+def _listed(capture: ConvertingCapture, items: Any) -> Any:
     """The elements of a container, those that may not be there among them."""
-    return capture.each(items, list) if type(items) is Choice else items
+    return capture.each(items, list) if type(items) is UnionValue else items
 
 
-def _pop(capture: Session, held: Any, index: Any = -1) -> Any:
+def _pop(capture: ConvertingCapture, held: Any, index: Any = -1) -> Any:
     if type(index) is not int:
         raise refused("an element is taken out of a list")
     value, rest = taken(capture, list(held), index, "pop from an empty" if not held else "pop")
@@ -61,20 +61,20 @@ def refill(held: Any, content: Iterable[Any]) -> None:
     held.extend(new)
 
 
-def _insert(capture: Session, held: Any, index: Any, x: Any) -> None:
+def _insert(capture: ConvertingCapture, held: Any, index: Any, x: Any) -> None:
     if type(index) is not int or index != 0:
         raise refused("an element is put into the middle of a list")
     held.insert(0, x)
 
 
-def _reverse(capture: Session, held: Any) -> None:
-    if any(type(x) is Several for x in held):
+def _reverse(capture: ConvertingCapture, held: Any) -> None:
+    if any(type(x) is TensorList for x in held):
         raise refused("a list is reversed")
     held.reverse()
 
 
 def _found(name: str) -> Method:
-    def find(capture: Session, held: Any, x: Any) -> Any:
+    def find(capture: ConvertingCapture, held: Any, x: Any) -> Any:
         return callee(getattr(builtins_in_python, name))(held, x)
     return find
 
@@ -96,7 +96,7 @@ def _append_left(held: deque[Any], x: Any) -> None:
 
 # ---------------------------------------------------------------- dictionaries
 
-def get(capture: Session, held: Any, key: Any, default: Any = None) -> Any:
+def get(capture: ConvertingCapture, held: Any, key: Any, default: Any = None) -> Any:
     """The value of a key, or the default where it is not there."""
     if key not in held:
         return default
@@ -104,14 +104,14 @@ def get(capture: Session, held: Any, key: Any, default: Any = None) -> Any:
     return capture.choose(presence(capture, x), lambda: present(capture, x), lambda: default)
 
 
-def lookup(capture: Session, held: Any, key: Any) -> Any:
+def lookup(capture: ConvertingCapture, held: Any, key: Any) -> Any:
     """The value of a key that is there; calls in which it is not run eagerly."""
     x = held[key]
     capture.fail_if_not(presence(capture, x))
     return present(capture, x)
 
 
-def store(capture: Session, held: Any, key: Any, value: Any) -> None:
+def store(capture: ConvertingCapture, held: Any, key: Any, value: Any) -> None:
     """Set a key: one that is not there for some data must be the last one, or the order would depend on the data."""
     if key in held and presence(capture, held[key]) is not True and next(reversed(held)) != key:
         raise UnsafeCall("the order of the keys in a dictionary depends on the data",
@@ -119,7 +119,7 @@ def store(capture: Session, held: Any, key: Any, value: Any) -> None:
     held[key] = value
 
 
-def _pop_key(capture: Session, held: Any, key: Any, default: Any = UNBOUND) -> Any:
+def _pop_key(capture: ConvertingCapture, held: Any, key: Any, default: Any = UNBOUND) -> Any:
     if key not in held or not is_perhaps(held[key]):
         return held.pop(key) if default is UNBOUND else held.pop(key, default)
     value = lookup(capture, held, key) if default is UNBOUND else get(capture, held, key, default)
@@ -127,7 +127,7 @@ def _pop_key(capture: Session, held: Any, key: Any, default: Any = UNBOUND) -> A
     return value
 
 
-def _set_default(capture: Session, held: Any, key: Any, default: Any = None) -> Any:
+def _set_default(capture: ConvertingCapture, held: Any, key: Any, default: Any = None) -> Any:
     if key not in held:
         held[key] = default
         return default
@@ -136,7 +136,7 @@ def _set_default(capture: Session, held: Any, key: Any, default: Any = None) -> 
     return value
 
 
-def _update(capture: Session, held: Any, *others: Any, **named: Any) -> None:
+def _update(capture: ConvertingCapture, held: Any, *others: Any, **named: Any) -> None:
     for other in (*others, named):
         if not isinstance(other, dict) or is_undecided(other):
             raise refused("a dictionary is updated")
@@ -144,12 +144,12 @@ def _update(capture: Session, held: Any, *others: Any, **named: Any) -> None:
             store(capture, held, key, value)
 
 
-def keys(capture: Session, held: Any) -> list[Any]:
+def keys(capture: ConvertingCapture, held: Any) -> list[Any]:
     """The keys, those that may not be there among them."""
     return [perhaps(p, key) for p, key in elements(capture, held).slots]
 
 
-def _pairs(capture: Session, held: Any) -> list[Any]:
+def _pairs(capture: ConvertingCapture, held: Any) -> list[Any]:
     return [perhaps(presence(capture, x), (key, present(capture, x))) for key, x in held.items()]
 
 
@@ -170,7 +170,7 @@ HEAP_TYPE = 1 << 9              # of a class: made by a class statement
 AWARE: set[Any] = set()         # functions in the place of Python's that deal with such containers themselves
 
 
-def in_place_of(capture: Session, function: Any) -> Any:
+def in_place_of(capture: ConvertingCapture, function: Any) -> Any:
     """What to call in the place of a function, where there are containers that hold as many as the data decide."""
     owner = getattr(function, "__self__", None)
     if capture.undecided and isinstance(function, types.BuiltinFunctionType) and is_undecided(owner):
@@ -216,10 +216,10 @@ def keeps(function: Any, owner: Any) -> bool:
 
 def holds_undecided(x: Any, depth: int = 3) -> bool:
     """Whether a value is or holds what the data decide the elements of."""
-    if type(x) is Several or is_perhaps(x) or isinstance(x, Elements) or is_undecided(x):
+    if type(x) is TensorList or is_perhaps(x) or isinstance(x, ListElements) or is_undecided(x):
         return True
     if depth == 0:
         return False
     inside: Iterable[Any] = x.values() if isinstance(x, dict) else x if isinstance(x, (list, tuple, deque)) else \
-        [y for _, y in x.options] if type(x) is Choice else ()
+        [y for _, y in x.options] if type(x) is UnionValue else ()
     return any(holds_undecided(y, depth - 1) for y in inside)

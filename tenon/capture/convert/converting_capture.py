@@ -17,13 +17,13 @@ from tenon.capture.convert.optional_elements import is_undecided
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.convert.tensor_list import FirstRows, refusal_of_rows
-from tenon.capture.convert.union_value import UNBOUND, Choice, refusal
+from tenon.capture.convert.union_value import UNBOUND, UnionValue, refusal
 from tenon.capture.effects import MISSING
 from tenon.capture.output_effects import OutputEffect, rules_of_warnings
 from tenon.capture.runtime_numbers import (
     KIND_OF,
     ORDER,
-    Number,
+    RuntimeNumber,
     as_tensor,
     is_number,
     kind_of,
@@ -63,13 +63,13 @@ def sized(attribute: Any) -> Any:
     """An attribute, with sizes for the numbers in it that the graph computes."""
     if type(attribute) in (tuple, list):
         return type(attribute)(map(sized, attribute))
-    return attribute.as_size() if type(attribute) is Number else attribute
+    return attribute.as_size() if type(attribute) is RuntimeNumber else attribute
 
 
 Path = Mapping[Any, bool]       # edges that are known to be true or false where the recording is
 
 
-class Session(OfCapture, Capture):
+class ConvertingCapture(OfCapture, Capture):
     """Records control flow on tensors as well."""
 
     converting = True
@@ -130,7 +130,7 @@ class Session(OfCapture, Capture):
         if there is False:
             return
         before: Any = state.grad
-        if type(before) is Choice:
+        if type(before) is UnionValue:
             now = self.each(before, lambda x: self._added(x, total, there))
         else:
             now = self._added(before, total, there)
@@ -144,7 +144,7 @@ class Session(OfCapture, Capture):
         if known is False:
             return None
         self.irregular = True
-        return Choice(((number_of(there), total), (Number(logical_not(there)), None)))
+        return UnionValue(((number_of(there), total), (RuntimeNumber(logical_not(there)), None)))
 
     def carry(self, edge: Any, tensor: Tensor) -> None:
         """Note by which tensors gradients leave the inputs of a recorded call."""
@@ -159,7 +159,7 @@ class Session(OfCapture, Capture):
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Record the call; for each of several tensors that an input may be, in a branch of its own."""
         for x in inputs:
-            if type(x) is Choice:
+            if type(x) is UnionValue:
                 return self._apply_to_each(op, inputs, attrs)
         return super().apply(op, inputs, {name: sized(value) for name, value in attrs.items()})
 
@@ -179,30 +179,30 @@ class Session(OfCapture, Capture):
         return outputs
 
     def as_size(self, number: Tensor) -> Any:
-        if self.data_sizes is None or not isinstance(number, Number) or number.weak is not int:
+        if self.data_sizes is None or not isinstance(number, RuntimeNumber) or number.weak is not int:
             return super().as_size(number)
         return self.data_sizes.size_of(number)
 
     def seen_by_user(self, size: Dim) -> Any:
         """A size as the program sees it: a number where the data decide it."""
-        return Number(dimension(size=size, dtype=int64)) if is_by_data(size) else size
+        return RuntimeNumber(dimension(size=size, dtype=int64)) if is_by_data(size) else size
 
     def _apply_to_each(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
-        inputs = tuple([self.settled(x, blended=True) if type(x) is Choice else x for x in inputs])
-        k = next((k for k, x in enumerate(inputs) if type(x) is Choice), None)
+        inputs = tuple([self.settled(x, blended=True) if type(x) is UnionValue else x for x in inputs])
+        k = next((k for k, x in enumerate(inputs) if type(x) is UnionValue), None)
         if k is None:
             return super().apply(op, inputs, attrs)
         return self.each(inputs[k], lambda one: self.apply(op, (*inputs[:k], one, *inputs[k + 1:]), attrs))
 
     def is_several(self, x: Any) -> bool:
         """Whether a value is one of several that are no one value."""
-        return type(x) is Choice and type(self.settled(x, blended=True)) is Choice
+        return type(x) is UnionValue and type(self.settled(x, blended=True)) is UnionValue
 
     def lift(self, x: Any) -> Any:
         """One of several values is resolved where an operator takes it."""
         if type(x) is FirstRows:
             raise refusal_of_rows()
-        return super().lift(self.resolve(x) if type(x) is Choice else x)
+        return super().lift(self.resolve(x) if type(x) is UnionValue else x)
 
     def hold(self, tensor: Tensor, state: TensorState) -> None:
         """Give a tensor another state, which is noted."""
@@ -242,13 +242,13 @@ class Session(OfCapture, Capture):
 
     def is_data(self, x: Any) -> bool:
         """Whether the graph computes it, or whether it counts as true."""
-        if type(x) is Choice or (self.undecided and is_undecided(x)):
+        if type(x) is UnionValue or (self.undecided and is_undecided(x)):
             return not isinstance(self.truth(x), bool)
         return isinstance(x, Tensor) and isinstance(x.payload, Value)
 
     def truth(self, x: Any) -> Any:
         """Whether a value counts as true: a bool, or a Number."""
-        if type(x) is Choice:
+        if type(x) is UnionValue:
             asks = any(isinstance(getattr(type(one), "__bool__", None), types.FunctionType) for _, one in x.options)
             return self.each(x, self.truth) if asks else self.each_option(x, self.truth)
         if self.undecided and is_undecided(x):
@@ -262,7 +262,7 @@ class Session(OfCapture, Capture):
             return x
         if x.size != 1:
             bool(x)         # says that it is ambiguous
-        return Number(truth(x))
+        return RuntimeNumber(truth(x))
 
     def decided(self, x: Any) -> Any:
         """The bool that a tensor is known to be on this path, else the tensor; a container known to be empty is so."""
@@ -318,45 +318,45 @@ class Session(OfCapture, Capture):
 
     # ------------------------------------------------------------ one of several
 
-    def narrowed(self, choice: Choice, drop: Any = None) -> Any:
+    def narrowed(self, choice: UnionValue, drop: Any = None) -> Any:
         """The choice without the options that are out of the question here."""
         options = [(p, x) for p, x in choice.options if x is not drop or drop is None]
         certain = [x for p, x in options if self.decided(p) is True]
         options = [(p, x) for p, x in options if self.decided(p) is not False]
         if certain or len(options) == 1:
             return certain[0] if certain else options[0][1]
-        return Choice(tuple(options))
+        return UnionValue(tuple(options))
 
-    def bound(self, choice: Choice, name: str) -> Any:
+    def bound(self, choice: UnionValue, name: str) -> Any:
         """The choice, without the option that it has no value."""
         found = self.narrowed(choice)
         if found is UNBOUND:
             raise unbound(name)
-        if type(found) is Choice:
+        if type(found) is UnionValue:
             for p, x in found.options:
                 if x is UNBOUND:
                     self.fail_if(p)
         return self.narrowed(choice, drop=UNBOUND)
 
-    def resolve(self, choice: Choice, name: str = "") -> Any:
+    def resolve(self, choice: UnionValue, name: str = "") -> Any:
         """One value: the one known here, or one of numbers and tensors alike; other calls run eagerly."""
         found = self.settled(choice, name, blended=True)
-        if type(found) is Choice:
+        if type(found) is UnionValue:
             raise refusal(found)
         return found
 
-    def settled(self, choice: Choice, name: str = "", blended: bool = False) -> Any:
+    def settled(self, choice: UnionValue, name: str = "", blended: bool = False) -> Any:
         """One value where there is one; else the choice.  A number or a tensor of its size is a tensor where one is
         asked for: what Python computes of it would be a number."""
         found = self.bound(choice, name)
-        value = self._one(found, blended) if type(found) is Choice else found
+        value = self._one(found, blended) if type(found) is UnionValue else found
         return found if value is UNRESOLVED else value
 
-    def _one(self, found: Choice, blended: bool) -> Any:
+    def _one(self, found: UnionValue, blended: bool) -> Any:
         options = list(found.options)
         if any(x is MISSING for _, x in options):
             return UNRESOLVED
-        tensors = [(p, x) for p, x in options if isinstance(x, Tensor) and type(x) is not Number]
+        tensors = [(p, x) for p, x in options if isinstance(x, Tensor) and type(x) is not RuntimeNumber]
         if all(is_number(x) for _, x in options):
             return self._number(options)
         if len(tensors) == 1:
@@ -369,16 +369,16 @@ class Session(OfCapture, Capture):
                     return self._selected([(p, x if x is tensor else cast(as_tensor(x), dtype=tensor.dtype))
                                            for p, x in options])
                 if tensor.dtype is bool_:       # a comparison, which is as good as a Python bool
-                    return self._number([(p, Number(x) if x is tensor else x) for p, x in options])
+                    return self._number([(p, RuntimeNumber(x) if x is tensor else x) for p, x in options])
             if len(options) > 1:
                 self.fail_if(logical_not(strong(self.truth(condition))))
             return tensor
         return UNRESOLVED
 
-    def _number(self, options: Any) -> Number:
+    def _number(self, options: Any) -> RuntimeNumber:
         kind = max((kind_of(x) for _, x in options), key=ORDER.index)
         kinds = frozenset().union(*(getattr(x, "kinds", None) or {kind_of(x)} for _, x in options))
-        return Number(self._selected([(p, as_tensor(x, kind)) for p, x in options]), kind,
+        return RuntimeNumber(self._selected([(p, as_tensor(x, kind)) for p, x in options]), kind,
                       kinds if len(kinds) > 1 else frozenset())
 
     @staticmethod
@@ -388,25 +388,25 @@ class Session(OfCapture, Capture):
             found = where(strong(p), x, found)
         return found
 
-    def each(self, choice: Choice, use: Callable[[Any], Any]) -> Any:
+    def each(self, choice: UnionValue, use: Callable[[Any], Any]) -> Any:
         """What is done with the value of a choice: with what it is, or with each of several in a branch of its own."""
         found = self.settled(choice)
-        if type(found) is not Choice:
+        if type(found) is not UnionValue:
             return use(found)
         if any(x is MISSING for _, x in found.options):
             raise refusal(found)
         (condition, value), *rest = found.options
-        others = rest[0][1] if len(rest) == 1 else Choice(tuple(rest))
+        others = rest[0][1] if len(rest) == 1 else UnionValue(tuple(rest))
         return decide(self, condition, lambda: use(value),
-                      lambda: self.each(others, use) if type(others) is Choice else use(others))
+                      lambda: self.each(others, use) if type(others) is UnionValue else use(others))
 
-    def each_option(self, choice: Choice, ask: Callable[[Any], Any]) -> Any:
+    def each_option(self, choice: UnionValue, ask: Callable[[Any], Any]) -> Any:
         """A question that has a bool for an answer, put to every option."""
         found = self.narrowed(choice)
-        if type(found) is not Choice:
+        if type(found) is not UnionValue:
             return ask(found)
         answers = [(p, ask(x)) for p, x in found.options]
-        if any(not isinstance(y, (bool, Number)) for _, y in answers):
+        if any(not isinstance(y, (bool, RuntimeNumber)) for _, y in answers):
             raise refusal(choice)
         answer = answers[-1][1]
         for p, y in reversed(answers[:-1]):
@@ -420,16 +420,16 @@ class Session(OfCapture, Capture):
         if then is True and other is False:
             return condition
         if then is False and other is True:
-            return Number(logical_not(strong(condition)))
-        return Number(where(strong(condition), as_tensor(then), as_tensor(other)))
+            return RuntimeNumber(logical_not(strong(condition)))
+        return RuntimeNumber(where(strong(condition), as_tensor(then), as_tensor(other)))
 
     # ------------------------------------------------------------ what runs eagerly after all
 
     def fail_if(self, condition: Any) -> None:
         """Let calls in which this bool comes out true run eagerly, where Python raises what it raises."""
         condition = strong(condition)
-        self.failed = Number(condition) if self.failed is False else \
-            self.failed if self.failed is True else Number(logical_or(strong(self.failed), condition))
+        self.failed = RuntimeNumber(condition) if self.failed is False else \
+            self.failed if self.failed is True else RuntimeNumber(logical_or(strong(self.failed), condition))
 
     def fail_if_not(self, condition: Any) -> None:
         """Let calls in which this bool, of Python or of the graph, comes out false run eagerly."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.code_monitor import UnsafeCall
-from tenon.capture.runtime_numbers import Number, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, strong
 from tenon.dims import BY_DATA, SMALLEST_SYMBOLIC_SIZE, Dim, SymbolicDim, bounds, is_by_data, substitute, symbol
 from tenon.errors import user_location
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
@@ -65,7 +65,7 @@ class DataSizes:
 
     # ------------------------------------------------------------ numbers
 
-    def size_of(self, number: Number) -> Dim:
+    def size_of(self, number: RuntimeNumber) -> Dim:
         """The size that a whole number is; a negative one lets the call run eagerly."""
         value = number.payload
         assert isinstance(value, Value)

@@ -20,32 +20,32 @@ from tenon.capture.convert.optional_elements import (
     select,
 )
 from tenon.capture.convert.reachable import OfCapture
-from tenon.capture.convert.tensor_list import Several
-from tenon.capture.convert.union_value import Choice
+from tenon.capture.convert.tensor_list import TensorList
+from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 
-def view_of(capture: Session, held: Any) -> Any:
+def view_of(capture: ConvertingCapture, held: Any) -> Any:
     """The container itself, or what stands for it where Python does not know what is in it."""
-    if type(held) is Choice and type(held := capture.settled(held)) is Choice:
-        return View(capture, held)
-    return View(capture, held) if capture.undecided and is_undecided(held) else held
+    if type(held) is UnionValue and type(held := capture.settled(held)) is UnionValue:
+        return ItemView(capture, held)
+    return ItemView(capture, held) if capture.undecided and is_undecided(held) else held
 
 
-class View(OfCapture):
+class ItemView(OfCapture):
     """`container[...]`, to be read, stored and deleted."""
 
     __slots__ = ("capture", "held")
 
-    def __init__(self, capture: Session, held: Any):
+    def __init__(self, capture: ConvertingCapture, held: Any):
         self.capture, self.held = capture, held
 
     def __getitem__(self, key: Any) -> Any:
         capture, held = self.capture, self.held
-        if type(held) is Choice:
+        if type(held) is UnionValue:
             return capture.each(held, lambda x: view_of(capture, x)[key])
         if isinstance(held, dict):
             return lookup(capture, held, key)
@@ -55,7 +55,7 @@ class View(OfCapture):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         capture, held = self.capture, self.held
-        if type(held) is Choice:
+        if type(held) is UnionValue:
             capture.each(held, lambda x: view_of(capture, x).__setitem__(key, value))
         elif isinstance(held, dict):
             store(capture, held, key, value)
@@ -66,7 +66,7 @@ class View(OfCapture):
 
     def __delitem__(self, key: Any) -> None:
         capture, held = self.capture, self.held
-        if type(held) is Choice:
+        if type(held) is UnionValue:
             capture.each(held, lambda x: view_of(capture, x).__delitem__(key))
         elif isinstance(held, dict):
             lookup(capture, held, key)
@@ -84,28 +84,28 @@ class View(OfCapture):
         return key
 
 
-def content(capture: Session, value: Any) -> Any:
+def content(capture: ConvertingCapture, value: Any) -> Any:
     """The elements of a container, or of one of several; some may be there or not."""
-    if type(value) is Choice and type(value := capture.settled(value)) is Choice:
+    if type(value) is UnionValue and type(value := capture.settled(value)) is UnionValue:
         return capture.each(value, lambda x: list(content(capture, x)))
     return keys(capture, value) if isinstance(value, dict) and is_undecided(value) else value
 
 
-def counted(capture: Session, value: Any) -> Any:
+def counted(capture: ConvertingCapture, value: Any) -> Any:
     """A container of a known number of elements."""
-    if type(value) is Choice or not isinstance(value, dict):
+    if type(value) is UnionValue or not isinstance(value, dict):
         value = content(capture, value)
     if is_undecided(value):
         raise refused("a container is used where Python counts its elements")
     return value
 
 
-def unpacked(capture: Session, value: Any, pattern: Sequence[Any]) -> Any:
+def unpacked(capture: ConvertingCapture, value: Any, pattern: Sequence[Any]) -> Any:
     """What Python can unpack by itself: as many elements as there are variables before and behind the star."""
     value = content(capture, value)
     if is_undecided(value):
         value = _exactly(capture, value, pattern) if "*" not in pattern else _around(capture, value, pattern)
-    if any(isinstance(p, tuple) for p in pattern) and isinstance(value, (*SEQUENCES, Choice)):
+    if any(isinstance(p, tuple) for p in pattern) and isinstance(value, (*SEQUENCES, UnionValue)):
         value = list(value)
         for k, p in enumerate(pattern if "*" not in pattern else ()):
             if isinstance(p, tuple) and k < len(value):
@@ -113,17 +113,17 @@ def unpacked(capture: Session, value: Any, pattern: Sequence[Any]) -> Any:
     return value
 
 
-def _exactly(capture: Session, value: Any, pattern: Sequence[Any]) -> list[Any]:
+def _exactly(capture: ConvertingCapture, value: Any, pattern: Sequence[Any]) -> list[Any]:
     if isinstance(value, dict):
         raise refused("a dictionary is unpacked")
     n = len(pattern)
-    if not any(type(x) is Several for x in value) and len(value) < n:
+    if not any(type(x) is TensorList for x in value) and len(value) < n:
         raise ValueError(f"not enough values to unpack (expected {n}, got {len(value)})")
     capture.fail_if_not(compared(length(capture, value), lambda m: m == n))
     return [found_at(capture, value, k)[0] for k in range(n)]
 
 
-def _around(capture: Session, value: Any, pattern: Sequence[Any]) -> list[Any]:
+def _around(capture: ConvertingCapture, value: Any, pattern: Sequence[Any]) -> list[Any]:
     star = pattern.index("*")
     before, behind = star, len(pattern) - star - 1
     capture.fail_if_not(compared(length(capture, value), lambda m: m >= before + behind))
@@ -132,7 +132,7 @@ def _around(capture: Session, value: Any, pattern: Sequence[Any]) -> list[Any]:
     return [*first, *cut(capture, value, slice(before, -behind or None)), *last]
 
 
-def attribute(capture: Session, holder: Any, name: str, found: Any) -> Any:
+def attribute(capture: ConvertingCapture, holder: Any, name: str, found: Any) -> Any:
     """An attribute that an object has or not: else it is that of its class, or there is none."""
     there, value = presence(capture, found), present(capture, found)
     inherited = inspect.getattr_static(type(holder), name, MISSING)
@@ -144,7 +144,7 @@ def attribute(capture: Session, holder: Any, name: str, found: Any) -> Any:
     return select(capture, there, value, inherited)
 
 
-def has_attribute(capture: Session, holder: Any, name: str, found: Any) -> Any:
+def has_attribute(capture: ConvertingCapture, holder: Any, name: str, found: Any) -> Any:
     """Whether there is such an attribute."""
     if inspect.getattr_static(type(holder), name, MISSING) is not MISSING:
         return True
@@ -153,9 +153,9 @@ def has_attribute(capture: Session, holder: Any, name: str, found: Any) -> Any:
     return presence(capture, found)
 
 
-def contained(capture: Session, wanted: Any, container: Any) -> Any:
+def contained(capture: ConvertingCapture, wanted: Any, container: Any) -> Any:
     """`wanted in container`."""
-    if type(container) is Choice and type(container := capture.settled(container)) is Choice:
+    if type(container) is UnionValue and type(container := capture.settled(container)) is UnionValue:
         return capture.each(container, lambda x: contained(capture, wanted, x))
     if not is_undecided(container):
         return wanted in container
@@ -166,12 +166,12 @@ def contained(capture: Session, wanted: Any, container: Any) -> Any:
 
 def is_counted(*values: Any) -> bool:
     """Whether a comparison would count elements that are there or not."""
-    return any(type(x) is not Choice and holds_undecided(x) for x in values)
+    return any(type(x) is not UnionValue and holds_undecided(x) for x in values)
 
 
-def alike(capture: Session, left: Any, right: Any) -> Any:
+def alike(capture: ConvertingCapture, left: Any, right: Any) -> Any:
     """`left == right` of two such containers."""
-    if type(left) is Choice or type(right) is Choice or isinstance(left, dict) or isinstance(right, dict):
+    if type(left) is UnionValue or type(right) is UnionValue or isinstance(left, dict) or isinstance(right, dict):
         raise refused("a container is compared with another")
     if type(left) is not type(right):
         return False

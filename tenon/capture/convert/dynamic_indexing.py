@@ -22,13 +22,13 @@ from tenon.capture.convert.optional_elements import (
     total,
 )
 from tenon.capture.convert.tensor_list import (
-    Several,
+    TensorList,
     at,
     without_first,
     without_last,
 )
 from tenon.capture.effects import MISSING
-from tenon.capture.runtime_numbers import Number, as_tensor, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, strong
 from tenon.ops.comparison import clip, logical_or, maximum, where
 from tenon.ops.creation import arange
 from tenon.ops.indexing import take
@@ -36,7 +36,7 @@ from tenon.records import dataclass
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 
 @dataclass(frozen=True)
@@ -48,25 +48,25 @@ class Hit:
     value: Any
 
 
-def length(capture: Session, container: Any) -> Any:
+def length(capture: ConvertingCapture, container: Any) -> Any:
     """How many elements there are."""
     inside = container.values() if isinstance(container, dict) else container
-    return total(x.count if type(x) is Several else presence(capture, x) for x in inside)
+    return total(x.count if type(x) is TensorList else presence(capture, x) for x in inside)
 
 
-def truth(capture: Session, container: Any) -> Any:
+def truth(capture: ConvertingCapture, container: Any) -> Any:
     """Whether there is any element."""
-    flags = [compared(x.count, lambda n: n > 0) if type(x) is Several else presence(capture, x)
+    flags = [compared(x.count, lambda n: n > 0) if type(x) is TensorList else presence(capture, x)
              for x in (container.values() if isinstance(container, dict) else container)]
     if any(p is True for p in flags):
         return True
     found: Any = False
     for p in flags:
-        found = p if found is False else found if p is False else Number(logical_or(strong(found), strong(p)))
+        found = p if found is False else found if p is False else RuntimeNumber(logical_or(strong(found), strong(p)))
     return found
 
 
-def hits(capture: Session, content: Sequence[Any], index: int) -> tuple[list[Hit], Any]:
+def hits(capture: ConvertingCapture, content: Sequence[Any], index: int) -> tuple[list[Hit], Any]:
     """The elements that may have this index, and how many there are up to the last of them."""
     found, before = [], 0
     place, backward = (index, False) if index >= 0 else (-index - 1, True)
@@ -74,7 +74,7 @@ def hits(capture: Session, content: Sequence[Any], index: int) -> tuple[list[Hit
         x = content[k]
         if isinstance(before, int) and before > place:
             break
-        if type(x) is Several:
+        if type(x) is TensorList:
             within = total([place, negative(before)])
             left = total([x.count, negative(within)])
             here = both(compared(within, lambda n: n >= 0), compared(left, lambda n: n > 0))
@@ -88,7 +88,8 @@ def hits(capture: Session, content: Sequence[Any], index: int) -> tuple[list[Hit
     return [hit for hit in found if hit.condition is not False], before
 
 
-def found_at(capture: Session, content: Sequence[Any], index: int, words: str = "list") -> tuple[Any, list[Hit]]:
+def found_at(capture: ConvertingCapture, content: Sequence[Any], index: int,
+             words: str = "list") -> tuple[Any, list[Hit]]:
     """The element with this index; calls in which there is none run eagerly."""
     among, before = hits(capture, content, index)
     if not among:
@@ -101,13 +102,13 @@ def found_at(capture: Session, content: Sequence[Any], index: int, words: str = 
     return value, among
 
 
-def taken(capture: Session, content: Sequence[Any], index: int, words: str = "list") -> tuple[Any, list[Any]]:
+def taken(capture: ConvertingCapture, content: Sequence[Any], index: int, words: str = "list") -> tuple[Any, list[Any]]:
     """The element with this index, and all the others."""
     value, among = found_at(capture, content, index, words)
     rest = list(content)
     for hit in among:
         x = rest[hit.number]
-        if type(x) is not Several:
+        if type(x) is not TensorList:
             rest[hit.number] = perhaps(both(presence(capture, x), negated(hit.condition)), present(capture, x))
             continue
         if index not in (0, -1):
@@ -117,25 +118,26 @@ def taken(capture: Session, content: Sequence[Any], index: int, words: str = "li
     return value, [x for x in rest if x is not MISSING]
 
 
-def stored(capture: Session, content: Sequence[Any], index: int, value: Any, words: str = "list") -> list[Any]:
+def stored(capture: ConvertingCapture, content: Sequence[Any], index: int, value: Any,
+           words: str = "list") -> list[Any]:
     """The content with another element at this index."""
     _, among = found_at(capture, content, index, words)
     new = list(content)
     for hit in among:
         x = new[hit.number]
-        if type(x) is Several:
+        if type(x) is TensorList:
             raise refused("an element is stored in a list")
         there = presence(capture, x)
         new[hit.number] = perhaps(there, select(capture, hit.condition, value, present(capture, x)))
     return new
 
 
-def cut(capture: Session, content: Sequence[Any], where_: slice) -> list[Any]:
+def cut(capture: ConvertingCapture, content: Sequence[Any], where_: slice) -> list[Any]:
     """The content of a slice."""
     start, stop, step = where_.start, where_.stop, where_.step
     if any(not (x is None or type(x) is int) for x in (start, stop, step)) or step not in (None, 1, -1):
         raise refused("a slice is taken of a list")
-    if any(type(x) is Several for x in content) and (start, stop, step) not in ((None, None, None), (None, None, 1)):
+    if any(type(x) is TensorList for x in content) and (start, stop, step) not in ((None, None, None), (None, None, 1)):
         rows = together(capture, content)
         if rows is None or (step == -1 and (start, stop) != (None, None)):
             raise refused("a slice is taken of a list")
@@ -144,7 +146,7 @@ def cut(capture: Session, content: Sequence[Any], where_: slice) -> list[Any]:
         if (start, stop) != (None, None):
             raise refused("a slice is taken of a list")
         return list(content)[::-1]
-    flags = [presence(capture, x) if type(x) is not Several else True for x in content]
+    flags = [presence(capture, x) if type(x) is not TensorList else True for x in content]
     kept = list(flags)
     for bound, keeps_later in ((start, True), (stop, False)):
         if bound is not None:
@@ -160,21 +162,21 @@ def _beside(flags: Sequence[Any], k: int, bound: int, later: bool) -> Any:
     return compared(total(flags[k + 1:]), lambda n: n < -bound if later else n >= -bound)
 
 
-def between(several: Several, start: int | None, stop: int | None) -> Several:
+def between(several: TensorList, start: int | None, stop: int | None) -> TensorList:
     """The elements of a slice."""
     count = strong(several.count)
     first, last = (clip(bound + count if bound < 0 else bound, 0, count) for bound in
                    (0 if start is None else start, several.room if stop is None else stop))
     rows = moved(several, arange(several.room) + first)
-    return Several(several.form, rows, Number(maximum(last - first, 0)))
+    return TensorList(several.form, rows, RuntimeNumber(maximum(last - first, 0)))
 
 
-def turned(several: Several) -> Several:
+def turned(several: TensorList) -> TensorList:
     """The elements from the last to the first."""
-    return Several(several.form, moved(several, strong(several.count) - 1 - arange(several.room)), several.count)
+    return TensorList(several.form, moved(several, strong(several.count) - 1 - arange(several.room)), several.count)
 
 
-def moved(several: Several, places: Tensor) -> list[Tensor]:
+def moved(several: TensorList, places: Tensor) -> list[Tensor]:
     """Rows from these places; those that there are not are nobody's."""
     at_most = clip(places, 0, several.room - 1)
     return [take(row, at_most, axis=0) for row in several.rows]

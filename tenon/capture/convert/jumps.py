@@ -34,7 +34,7 @@ def lower_jumps(function: ast.FunctionDef) -> None:
     body = list(function.body)
     if returns and not isinstance(body[-1], ast.Return):
         body.append(ast.copy_location(ast.Return(None), body[-1]))
-    lowered = _Lowering(returns).block(body)
+    lowered = _JumpLowering(returns).block(body)
     if returns:
         first, last = function.body[0], function.body[-1]
         lowered = [*statements(f"{DONE} = False", first), *lowered,
@@ -52,7 +52,7 @@ class _Loop:
 
 
 @dataclass
-class _Lowering:
+class _JumpLowering:
     returns: bool                   # lower them too
     loops: list[_Loop] = field(default_factory=list)
     count: int = 0

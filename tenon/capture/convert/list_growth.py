@@ -22,35 +22,35 @@ from tenon.capture.convert.optional_elements import (
     total,
 )
 from tenon.capture.convert.tensor_list import (
-    Several,
+    TensorList,
     empty,
     form_of,
     pushed,
     same_form,
     tensors_of,
 )
-from tenon.capture.convert.union_value import Choice
-from tenon.capture.runtime_numbers import Number, strong
+from tenon.capture.convert.union_value import UnionValue
+from tenon.capture.runtime_numbers import RuntimeNumber, strong
 from tenon.ops.joining_and_axes import concat, stack
 from tenon.records import dataclass
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 MOST_LENGTHS = 8        # of a stack of tensors, each of which is a shape of its own
 
 
 @dataclass(frozen=True)
-class Elements:
+class ListElements:
     """What a loop goes through: values, each under the condition that it is there; and what it was taken from."""
 
     slots: Sequence[tuple[Any, Any]]
     source: Any = None
 
-    def numbered(self, start: Any) -> Elements:
+    def numbered(self, start: Any) -> ListElements:
         """The elements, each behind its number."""
         flags = [p for p, _ in self.slots]
-        return Elements([(p, (total([start, *flags[:k]]), x)) for k, (p, x) in enumerate(self.slots)], self.source)
+        return ListElements([(p, (total([start, *flags[:k]]), x)) for k, (p, x) in enumerate(self.slots)], self.source)
 
     def changed(self, content: Sequence[Any]) -> bool:
         """Whether the container is not what it was."""
@@ -58,24 +58,24 @@ class Elements:
         return len(now) != len(content) or any(a is not b for a, b in zip(now, content, strict=True))
 
 
-def elements(capture: Session, container: Any) -> Elements:
-    """The elements of a container that holds no `Several`, one by one."""
+def elements(capture: ConvertingCapture, container: Any) -> ListElements:
+    """The elements of a container that holds no `TensorList`, one by one."""
     if isinstance(container, dict):
         slots = [(presence(capture, x), key) for key, x in container.items()]
-        return Elements([(p, key) for p, key in slots if p is not False], None)
+        return ListElements([(p, key) for p, key in slots if p is not False], None)
     slots = [(presence(capture, x), x) for x in container]
-    return Elements([(p, present(capture, x)) for p, x in slots if p is not False], container)
+    return ListElements([(p, present(capture, x)) for p, x in slots if p is not False], container)
 
 
-def together(capture: Session, content: Iterable[Any]) -> Several | None:
+def together(capture: ConvertingCapture, content: Iterable[Any]) -> TensorList | None:
     """The content as rows of tensors, where elements of one kind allow it and some of it is such rows."""
     parts = list(content)
-    middle = next((k for k, x in enumerate(parts) if type(x) is Several), None)
+    middle = next((k for k, x in enumerate(parts) if type(x) is TensorList), None)
     if middle is None:
         return None
     several = parts[middle]
-    if not all(presence(capture, x) is True and type(x) is not Several and fits(several, present(capture, x))
-               for x in parts[:middle]) or any(type(x) is Several for x in parts[middle + 1:]):
+    if not all(presence(capture, x) is True and type(x) is not TensorList and fits(several, present(capture, x))
+               for x in parts[:middle]) or any(type(x) is TensorList for x in parts[middle + 1:]):
         return None
     several = preceded(capture, [present(capture, x) for x in parts[:middle]], several)
     for x in parts[middle + 1:]:
@@ -85,13 +85,13 @@ def together(capture: Session, content: Iterable[Any]) -> Several | None:
     return several
 
 
-def fits(several: Several, x: Any) -> bool:
+def fits(several: TensorList, x: Any) -> bool:
     """Whether an element has the form of these."""
     form = form_of(x)
     return form is not None and same_form(form, several.form)
 
 
-def preceded(capture: Session, first: Sequence[Any], several: Several) -> Several:
+def preceded(capture: ConvertingCapture, first: Sequence[Any], several: TensorList) -> TensorList:
     """With more elements before them."""
     if not first:
         return several
@@ -99,24 +99,24 @@ def preceded(capture: Session, first: Sequence[Any], several: Several) -> Severa
     rows = [concat([stack(list(new)), row])[:several.room] for new, row in zip(columns, several.rows, strict=True)]
     count = strong(several.count) + len(first)
     capture.fail_if(count > several.room)
-    return Several(several.form, rows, Number(count))
+    return TensorList(several.form, rows, RuntimeNumber(count))
 
 
-def pushed_if(capture: Session, condition: Any, several: Several, x: Any) -> Several:
+def pushed_if(capture: ConvertingCapture, condition: Any, several: TensorList, x: Any) -> TensorList:
     """With another element at the end, where the condition holds."""
     return several if condition is False else pushed(capture, several, x, condition)
 
 
-def appended(capture: Session, content: list[Any], x: Any) -> None:
+def appended(capture: ConvertingCapture, content: list[Any], x: Any) -> None:
     """Add an element in place."""
-    if content and type(content[-1]) is Several and (is_perhaps(x) or fits(content[-1], x)) \
+    if content and type(content[-1]) is TensorList and (is_perhaps(x) or fits(content[-1], x)) \
             and (not is_perhaps(x) or fits(content[-1], present(capture, x))):
         content[-1] = pushed_if(capture, presence(capture, x), content[-1], present(capture, x))
     else:
         content.append(x)
 
 
-def compact(capture: Session, content: Sequence[Any]) -> tuple[list[Any], Any]:
+def compact(capture: ConvertingCapture, content: Sequence[Any]) -> tuple[list[Any], Any]:
     """The elements one behind the other, those that may not be there at the end, and how many there are."""
     found: list[Any] = []
     count: Any = 0
@@ -135,7 +135,7 @@ def compact(capture: Session, content: Sequence[Any]) -> tuple[list[Any], Any]:
     return found, count
 
 
-def stacked(capture: Session, content: Sequence[Any], join: Callable[[list[Any]], Any]) -> Any:
+def stacked(capture: ConvertingCapture, content: Sequence[Any], join: Callable[[list[Any]], Any]) -> Any:
     """The elements joined to one tensor, which has one of several shapes."""
     found, count = compact(capture, content)
     if isinstance(count, int):
@@ -146,10 +146,10 @@ def stacked(capture: Session, content: Sequence[Any], join: Callable[[list[Any]]
     if len(lengths) > MOST_LENGTHS:
         raise refused("tensors of a list are joined to one")
     options = tuple((compared(count, lambda n, k=k: n == k), join(found[:k])) for k in lengths)     # type: ignore[misc]
-    return options[0][1] if len(options) == 1 else Choice(options)
+    return options[0][1] if len(options) == 1 else UnionValue(options)
 
 
-def grown(capture: Session, before: Sequence[Any], after: Sequence[Any]) -> list[Any] | None:
+def grown(capture: ConvertingCapture, before: Sequence[Any], after: Sequence[Any]) -> list[Any] | None:
     """What a list can hold in every iteration of a loop in which it becomes longer or shorter.
 
     What no iteration changes at its beginning stays; all behind it are rows of one kind, or there is no such list.
@@ -158,23 +158,23 @@ def grown(capture: Session, before: Sequence[Any], after: Sequence[Any]) -> list
     while front < min(len(before), len(after)) and before[front] is after[front]:
         front += 1
     rest, later = before[front:], after[front:]
-    known = [x.form if type(x) is Several else form_of(present(capture, x)) for x in [*rest, *later]]
+    known = [x.form if type(x) is TensorList else form_of(present(capture, x)) for x in [*rest, *later]]
     if not known or any(form is None or not same_form(form, known[0]) for form in known):
         return None
     rows = as_rows(capture, rest, known[0])
     return None if rows is None else [*before[:front], rows]
 
 
-def fitted(capture: Session, given: Any, after: Any) -> Any:
+def fitted(capture: ConvertingCapture, given: Any, after: Any) -> Any:
     """A list at the end of an iteration in the form that it had at its beginning, where that has rows at the end."""
     if type(given) not in (list, deque) or type(after) is not type(given):
         return after
-    if not given or type(given[-1]) is not Several:
+    if not given or type(given[-1]) is not TensorList:
         return after
     front, content = len(given) - 1, list(after)
     rest = content[front:]
     if any(a is not b for a, b in zip(list(given)[:front], content[:front], strict=False)) or len(content) < front or (
-            len(rest) == 1 and type(rest[0]) is Several):
+            len(rest) == 1 and type(rest[0]) is TensorList):
         return after
     rows = as_rows(capture, rest, given[-1].form)
     if rows is None:
@@ -182,9 +182,9 @@ def fitted(capture: Session, given: Any, after: Any) -> Any:
     return type(after)([*content[:front], rows])
 
 
-def as_rows(capture: Session, content: Sequence[Any], form: Any) -> Several | None:
+def as_rows(capture: ConvertingCapture, content: Sequence[Any], form: Any) -> TensorList | None:
     """The elements as rows of this form; None where they are of another."""
-    if any(type(x) is Several for x in content):
+    if any(type(x) is TensorList for x in content):
         return together(capture, content)
     rows = empty(form)
     for x in content:

@@ -10,8 +10,8 @@ from itertools import zip_longest
 from typing import Any
 
 from tenon.capture.code_names import module_of
-from tenon.capture.convert.tensor_list import FirstRows, Several, same_form
-from tenon.capture.convert.union_value import Choice
+from tenon.capture.convert.tensor_list import FirstRows, TensorList, same_form
+from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import is_atom, same_atom
 from tenon.records import is_dataclass
@@ -22,9 +22,9 @@ WHOLE = (Tensor, type, types.ModuleType, types.FunctionType, types.MethodType, t
 
 def parts_of(x: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
     """The labels and the parts of a container or object; None where it is one thing."""
-    if is_atom(x) or type(x) is Choice or isinstance(x, WHOLE) or x is MISSING:
+    if is_atom(x) or type(x) is UnionValue or isinstance(x, WHOLE) or x is MISSING:
         return None
-    if type(x) is Several:
+    if type(x) is TensorList:
         return (len(x.rows),), [*x.rows, x.count]
     if type(x) is FirstRows:
         return (x.rows.dtype, x.rows.shape), [x.rows, x.count]
@@ -40,8 +40,8 @@ def parts_of(x: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
 
 def rebuilt(x: Any, parts: Sequence[Any]) -> Any:
     """A container or object like `x` with other parts; no code of its class runs."""
-    if type(x) is Several:
-        return Several(x.form, parts[:-1], parts[-1])
+    if type(x) is TensorList:
+        return TensorList(x.form, parts[:-1], parts[-1])
     if type(x) is FirstRows:
         return FirstRows(*parts)
     if isinstance(x, tuple):
@@ -68,7 +68,7 @@ def matches(a: Any, b: Any, is_new: Callable[[Any], bool]) -> bool:
     left, right = parts_of(a), parts_of(b)
     if left is None or right is None or left[0] != right[0]:
         return False
-    if type(a) is Several:
+    if type(a) is TensorList:
         return same_form(a.form, b.form)
     return isinstance(a, (tuple, FirstRows)) or (is_new(a) and is_new(b))
 
@@ -89,7 +89,7 @@ def side_by_side(a: Sequence[Any], b: Sequence[Any]) -> list[tuple[Any, Any]]:
     front = _common(a, b)
     back = _common(a[front:][::-1], b[front:][::-1])
     left, right = a[front:len(a) - back], b[front:len(b) - back]
-    rows = [[k for k, x in enumerate(part) if type(x) is Several] for part in (left, right)]
+    rows = [[k for k, x in enumerate(part) if type(x) is TensorList] for part in (left, right)]
     middle = [*((x, MISSING) for x in left), *((MISSING, y) for y in right)] if rows[0] != rows[1] else \
         zip_longest(left, right, fillvalue=MISSING)
     return [*zip(a[:front], b[:front], strict=True), *middle,

@@ -13,7 +13,7 @@ from typing import Any
 from tenon.capture.code_monitor import IN_PLACE, user_frame
 from tenon.capture.convert.builtin_overrides import aware, replaces
 from tenon.capture.convert.callees import OF_TEXT
-from tenon.capture.convert.converting_capture import Session
+from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.runtime import capture_now
 from tenon.capture.convert.texts import form_of, may_say, method_of, option_of, part_of, say, shown
 from tenon.capture.output_effects import logged, printed, rules_of_warnings, warned
@@ -34,7 +34,7 @@ def _here() -> types.FrameType:
     return user_frame(sys._getframe())
 
 
-def speaker() -> Session | None:
+def speaker() -> ConvertingCapture | None:
     """The capture, where what is said here is said by its call."""
     capture = capture_now()
     return capture if capture is not None and may_say(capture) else None

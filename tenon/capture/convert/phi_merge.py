@@ -1,7 +1,7 @@
 """Two outcomes of a condition -> one `cond`, whose results stand where the outcomes differ.
 
 Values are compared leaf by leaf.  Tensors of one type and numbers of one kind become results; containers of one
-structure are built anew; what is not the same kind of thing becomes a `Choice`.
+structure are built anew; what is not the same kind of thing becomes a `UnionValue`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from tenon.capture.code_monitor import UnsafeCall, unwatched
 from tenon.capture.conditional_gradients import goes_through_released
 from tenon.capture.convert.object_trees import are_lists, matches, parts_of, rebuilt, side_by_side
-from tenon.capture.convert.tensor_list import Several
-from tenon.capture.convert.union_value import UNBOUND, Choice
+from tenon.capture.convert.tensor_list import TensorList
+from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import same_atom
-from tenon.capture.runtime_numbers import Number, as_tensor, in_graph, is_number, kind_of, one_kind, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, in_graph, is_number, kind_of, one_kind, strong
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.eager.tape import RELEASED, TapeNode, saved
 from tenon.graph.ir import Graph, Node, Value
@@ -30,7 +30,7 @@ from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 IsNew = Callable[[Any], bool]       # whether an object was made within an arm, so that nobody else can know it
 FEW = 4         # scalar operations that are cheaper done than skipped
@@ -39,7 +39,7 @@ FEW = 4         # scalar operations that are cheaper done than skipped
 class Arm:
     """What was recorded on one side of a condition, and what it left behind."""
 
-    def __init__(self, capture: Session, builder: InnerBuilder, values: Mapping[Any, Any]):
+    def __init__(self, capture: ConvertingCapture, builder: InnerBuilder, values: Mapping[Any, Any]):
         self.capture, self.builder, self.values = capture, builder, values
         self.own = {x for node in builder.nodes for x in node.outputs}
         self.results: list[Value] = []
@@ -90,7 +90,7 @@ def free_values(graphs: Sequence[Graph]) -> list[Value]:
 class Join:
     """The outcomes of both arms as one."""
 
-    def __init__(self, capture: Session, condition: Tensor, then: Arm, other: Arm, is_new: IsNew):
+    def __init__(self, capture: ConvertingCapture, condition: Tensor, then: Arm, other: Arm, is_new: IsNew):
         self.capture, self.condition, self.arms, self.is_new = capture, condition, (then, other), is_new
         self.requests: dict[Any, tuple[Any, Any]] = {}
         self.outputs: dict[Any, Tensor] | None = None       # in the second round
@@ -126,8 +126,8 @@ class Join:
             out = self.output(a, b)
             self.capture.may_be(out, a, b)
             return out
-        if isinstance(a, Choice):
-            return Choice(tuple((self.merge(p, q), self.merge(x, y))
+        if isinstance(a, UnionValue):
+            return UnionValue(tuple((self.merge(p, q), self.merge(x, y))
                                 for (p, x), (q, y) in zip(a.options, b.options, strict=True)))
         if are_lists(a, b, self.is_new):
             parts = [self.merge(x, y) for x, y in side_by_side(list(a), list(b))]
@@ -145,14 +145,14 @@ class Join:
         out = self.output(in_graph(one_kind(a)), in_graph(one_kind(b)))
         if self.outputs is None:
             return None
-        number = Number(out, kind_of(a))
+        number = RuntimeNumber(out, kind_of(a))
         self.capture.facts[number.own.payload] = (self.condition.payload, a, b)
         return number
 
     def known(self, condition: Tensor, negated: bool = False) -> Any:
         if self.outputs is None:
             return None
-        number = Number(logical_not(condition) if negated else condition)
+        number = RuntimeNumber(logical_not(condition) if negated else condition)
         if negated:
             self.capture.facts[number.own.payload] = (condition.payload, False, True)
         return number
@@ -168,9 +168,9 @@ class Join:
     def choice(self, a: Any, b: Any) -> Any:
         """A value of several kinds; options of one kind are one."""
         self.capture.irregular = True
-        if type(a) is Several or type(b) is Several:
+        if type(a) is TensorList or type(b) is TensorList:
             return self.rows(a, b)
-        sides = [x.options if isinstance(x, Choice) else ((True, x),) for x in (a, b)]
+        sides = [x.options if isinstance(x, UnionValue) else ((True, x),) for x in (a, b)]
         groups: list[tuple[Any, Any]] = []
         left, right = sides
         rest = list(right)
@@ -183,7 +183,7 @@ class Join:
                 groups.append((self.merge(p, q), self.merge(x, y)))
         groups += [(self.merge(False, q), self.export(y, 1)) for q, y in rest]
         self.capture.undecided = self.capture.undecided or any(x is MISSING for _, x in groups)
-        return groups[0][1] if len(groups) == 1 else Choice(tuple(groups))
+        return groups[0][1] if len(groups) == 1 else UnionValue(tuple(groups))
 
     def rows(self, a: Any, b: Any) -> Any:
         """Elements that only one arm has: none of them where the other is taken."""
@@ -193,7 +193,7 @@ class Join:
         one, side = (a, 0) if b is MISSING else (b, 1)
         rows = [self.export(x, side) for x in one.rows]
         count = self.merge(one.count, 0) if side == 0 else self.merge(0, one.count)
-        return None if self.outputs is None else Several(one.form, rows, count)
+        return None if self.outputs is None else TensorList(one.form, rows, count)
 
     def export(self, x: Any, side: int) -> Any:
         """A value of one arm as the program around it sees it."""
@@ -202,9 +202,9 @@ class Join:
             if x.payload not in arm.own:
                 return x
             out = self.output(x, UNBOUND) if side == 0 else self.output(UNBOUND, x)
-            return Number(out, x.weak) if type(x) is Number and out is not None else out
-        if isinstance(x, Choice):
-            return Choice(tuple((self.export(p, side), self.export(y, side)) for p, y in x.options))
+            return RuntimeNumber(out, x.weak) if type(x) is RuntimeNumber and out is not None else out
+        if isinstance(x, UnionValue):
+            return UnionValue(tuple((self.export(p, side), self.export(y, side)) for p, y in x.options))
         found = parts_of(x)
         if found is None or not self.is_new(x):
             return x
@@ -310,9 +310,10 @@ def compatible(a: Any, b: Any, is_new: IsNew) -> bool:
     if is_number(a) and is_number(b):
         return kind_of(a) is kind_of(b)
     if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return isinstance(a, Tensor) and isinstance(b, Tensor) and type(a) is not Number and type(b) is not Number \
+        is_tensor = isinstance(a, Tensor) and isinstance(b, Tensor)
+        return is_tensor and type(a) is not RuntimeNumber and type(b) is not RuntimeNumber \
             and a.dtype is b.dtype and a.shape == b.shape
-    if isinstance(a, Choice) or isinstance(b, Choice):
-        return isinstance(a, Choice) and isinstance(b, Choice) and len(a.options) == len(b.options) and all(
+    if isinstance(a, UnionValue) or isinstance(b, UnionValue):
+        return isinstance(a, UnionValue) and isinstance(b, UnionValue) and len(a.options) == len(b.options) and all(
             same_kind(x, y, is_new) for (_, x), (_, y) in zip(a.options, b.options, strict=True))
     return a is not UNBOUND and (matches(a, b, is_new) or are_lists(a, b, is_new))

@@ -13,8 +13,8 @@ import numpy as np
 
 from tenon.capture.classes import functions_of, is_library
 from tenon.capture.code_names import module_of
-from tenon.capture.convert.tensor_list import FirstRows, Several
-from tenon.capture.convert.union_value import Choice
+from tenon.capture.convert.tensor_list import FirstRows, TensorList
+from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import slots_of
 from tenon.capture.guards import is_atom
 from tenon.records import dataclass, field
@@ -50,13 +50,13 @@ def reachable(values: Iterable[Any], known: Collection[int]) -> Reached:
         if is_atom(value) or isinstance(value, OPAQUE) or id(value) in seen:
             continue
         seen.add(id(value))
-        pending += [x for _, x in value.options] if type(value) is Choice else _inside(value, found)
+        pending += [x for _, x in value.options] if type(value) is UnionValue else _inside(value, found)
     return found
 
 
 def _inside(value: Any, found: Reached) -> list[Any]:
     """What a value holds; notes the value itself."""
-    if type(value) in (Several, FirstRows):
+    if type(value) in (TensorList, FirstRows):
         return [value.rows]
     if isinstance(value, BYTES):
         found.memory.append(value)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from tenon.capture.code_monitor import IN_PLACE, UnsafeCall
 from tenon.capture.convert import builtins_in_python
 from tenon.capture.convert.callees import callee, getter, own_truth
-from tenon.capture.convert.capture_branches import Fork, Plain, decide
-from tenon.capture.convert.capture_while import Loop
+from tenon.capture.convert.capture_branches import BranchCapture, Plain, decide
+from tenon.capture.convert.capture_while import WhileCapture
 from tenon.capture.convert.comprehensions import Filtered, perhaps_made, without_missing
 from tenon.capture.convert.container_methods import in_place_of
 from tenon.capture.convert.dynamic_containers import (
@@ -28,9 +28,9 @@ from tenon.capture.convert.dynamic_containers import (
 from tenon.capture.convert.optional_elements import is_perhaps, is_undecided, negated
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.texts import filled_in, text_of
-from tenon.capture.convert.traced_getitem import Place, item
+from tenon.capture.convert.traced_getitem import TracedItem, item
 from tenon.capture.convert.traced_iterables import Each
-from tenon.capture.convert.union_value import UNBOUND, Choice
+from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.output_effects import formatted
 from tenon.capture.runtime_numbers import strong
 from tenon.errors import user_location
@@ -38,14 +38,14 @@ from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 THEN, OTHERWISE = (Plain(True),), (Plain(False),)
 
 
-def capture_now() -> Session | None:
+def capture_now() -> ConvertingCapture | None:
     """The capture that this code runs in, where it is one that converts."""
-    capture = cast("Session | None", recorder.get())
+    capture = cast("ConvertingCapture | None", recorder.get())
     return capture if capture is not None and capture.converting else None
 
 
@@ -67,7 +67,7 @@ class Runtime(OfCapture, local):
             return None
         return THEN if value else OTHERWISE
 
-    def fork(self, scope: Mapping[str, Any], names: Sequence[str], yields: bool) -> Iterable[Plain | Fork]:
+    def fork(self, scope: Mapping[str, Any], names: Sequence[str], yields: bool) -> Iterable[Plain | BranchCapture]:
         """Both arms of the tensor just kept."""
         capture, test = capture_now(), self.tested()
         assert capture is not None
@@ -76,11 +76,11 @@ class Runtime(OfCapture, local):
             return THEN if truth else OTHERWISE
         if yields:
             raise UnsafeCall("a generator yields under a condition on a tensor", where=user_location())
-        return Fork(capture, strong(truth), scope, names)
+        return BranchCapture(capture, strong(truth), scope, names)
 
-    def loop(self, names: Sequence[str], live: Sequence[str], broken: str | None, yields: bool) -> Loop:
+    def loop(self, names: Sequence[str], live: Sequence[str], broken: str | None, yields: bool) -> WhileCapture:
         """A `while` loop."""
-        return Loop(capture_now(), names, live, broken, yields)
+        return WhileCapture(capture_now(), names, live, broken, yields)
 
     def each(self, iterable: Any, names: Sequence[str], live: Sequence[str], broken: str | None, yields: bool) -> Each:
         """A `for` loop."""
@@ -94,7 +94,7 @@ class Runtime(OfCapture, local):
         if capture is None:
             self.value = value
             return False
-        if type(value) is Choice or (capture.undecided and is_undecided(value)):
+        if type(value) is UnionValue or (capture.undecided and is_undecided(value)):
             test = capture.truth(value)         # which may ask a user's `__bool__`, so once, and first
             self.value, self.test = value, test
             return True
@@ -150,14 +150,14 @@ class Runtime(OfCapture, local):
 
     def read(self, value: Any, name: str) -> Any:
         """The value of a variable that a condition may have given one of several."""
-        if type(value) is not Choice:
+        if type(value) is not UnionValue:
             return value
         capture = capture_now()
         return value if capture is None else capture.settled(value, name)
 
     def held(self, value: Any, name: str) -> Any:
         """The value of a variable that is only kept or returned: it may be one of several, but has to be there."""
-        if type(value) is not Choice:
+        if type(value) is not UnionValue:
             return value
         capture = capture_now()
         return value if capture is None else capture.bound(value, name)
@@ -166,9 +166,9 @@ class Runtime(OfCapture, local):
         """`holder[index]`."""
         return item(capture_now(), self.indexed(holder), index)
 
-    def place(self, holder: Any, index: Any) -> Place:
+    def place(self, holder: Any, index: Any) -> TracedItem:
         """`holder[index]` where it is stored to: `.item` of this."""
-        return Place(capture_now(), self.indexed(holder), index)
+        return TracedItem(capture_now(), self.indexed(holder), index)
 
     def indexed(self, holder: Any) -> Any:
         """What `[...]` is asked of in the place of a container."""
@@ -185,14 +185,14 @@ class Runtime(OfCapture, local):
             return tuple(map(capture.seen_by_user, found)) if name == "shape" else capture.seen_by_user(found)
         if capture is None or not capture.irregular:
             return getter(holder, name)
-        if type(holder) is Choice:
+        if type(holder) is UnionValue:
             return capture.each(holder, lambda x: self.get(x, name))
         found = getter(holder, name)
         return attribute(capture, holder, name, found) if is_perhaps(found) else found
 
     def kind(self, holder: Any) -> Any:
         """`holder.__class__`."""
-        return self.call(type)(holder) if type(holder) is Choice or isinstance(holder, Tensor) else holder.__class__
+        return self.call(type)(holder) if type(holder) is UnionValue or isinstance(holder, Tensor) else holder.__class__
 
     def unpack(self, value: Any, pattern: Sequence[Any]) -> Any:
         """What is unpacked into variables: `None` is one, `"*"` is one with a star."""
@@ -263,9 +263,9 @@ class Runtime(OfCapture, local):
     def call(self, function: Any) -> Any:
         """What to call in the place of a function, which may be one of several."""
         capture = capture_now()
-        if capture is None or not (capture.irregular or type(function) is Choice):
+        if capture is None or not (capture.irregular or type(function) is UnionValue):
             return callee(function)
-        if type(function) is Choice:
+        if type(function) is UnionValue:
             def call(*args: Any, **keywords: Any) -> Any:
                 def one(f: Any) -> Any:
                     return self.call(f)(*args, **keywords)
@@ -277,7 +277,7 @@ class Runtime(OfCapture, local):
     def result(self, value: Any) -> Any:
         """What a function returns; flags say that it has something."""
         capture = capture_now()
-        return value if type(value) is not Choice or capture is None else capture.narrowed(value, drop=UNBOUND)
+        return value if type(value) is not UnionValue or capture is None else capture.narrowed(value, drop=UNBOUND)
 
     def same(self, left: Any, right: Any) -> Any:
         """`left is right`."""
@@ -308,9 +308,9 @@ class Runtime(OfCapture, local):
         if capture is not None and capture.irregular and compare is not operator.is_ and is_counted(left, right):
             same = alike(capture, left, right)
             return same if compare is operator.eq else self.negate(same)
-        if capture is None or (type(left) is not Choice and type(right) is not Choice):
+        if capture is None or (type(left) is not UnionValue and type(right) is not UnionValue):
             return compare(left, right)
-        if type(left) is Choice:
+        if type(left) is UnionValue:
             return capture.each_option(left, lambda x: self.compared(compare, x, right))
         return capture.each_option(right, lambda x: compare(left, x))
 

@@ -19,13 +19,13 @@ from tenon.capture.convert.statements import PRIVATE
 from tenon.capture.convert.union_value import UNBOUND
 from tenon.capture.effects import MISSING, Effect, Snapshot
 from tenon.capture.guard_readers import attribute_of, cell_of, item_of, slot_of
-from tenon.capture.guards import Group
+from tenon.capture.guards import GuardGroup
 from tenon.records import dataclass
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 Key = tuple[Any, ...]
 
@@ -48,13 +48,13 @@ class World:
         if id(effect.holder) in self.known or effect.kind == "cell":
             self.relied.setdefault(key, (effect, before))
 
-    def guards(self) -> Iterator[Group]:
+    def guards(self) -> Iterator[GuardGroup]:
         """Conditions on what was relied on; to be asked for when all is as it was before the call."""
         for effect, before in self.relied.values():
             read = partial(READ.get(effect.kind, _content), effect.key)
             now = tuple(read(effect.holder))
             if effect.kind not in READ or now[0] is before:     # else the function itself had put it there
-                yield Group(read, effect.holder, now, f"{effect.kind} {effect.key}")
+                yield GuardGroup(read, effect.holder, now, f"{effect.kind} {effect.key}")
 
 
 def _content(key: Any, holder: Any) -> tuple[Any, ...]:
@@ -67,7 +67,7 @@ READ: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
 
 
 @dataclass
-class Place:
+class SnapshotPlace:
     """Where a value is kept: what it was at the mark, and how it is given another."""
 
     kind: str
@@ -83,10 +83,10 @@ class Place:
         return self.kind in ("attribute", "slot") and not isinstance(self.holder, type)
 
 
-class Mark:
+class StateMark:
     """A moment of a captured program, for code that holds these variables."""
 
-    def __init__(self, capture: Session, scope: Mapping[str, Any], names: Collection[str]):
+    def __init__(self, capture: ConvertingCapture, scope: Mapping[str, Any], names: Collection[str]):
         self.capture, self.names = capture, names
         self.variables = {n: scope.get(n, UNBOUND) for n in names}
         self.failed = capture.failed
@@ -101,7 +101,7 @@ class Mark:
         for tensor in list(found.tensors.values()):
             found.tensors.update(capture.leaves_above(tensor))
         self.snapshot = Snapshot(self.reached.holders, self.reached.cells)
-        self.places: dict[Key, Place] = {}
+        self.places: dict[Key, SnapshotPlace] = {}
         self.found: list[Effect] | None = None      # the changes, between looking for them and putting them back
         self._keep()
 
@@ -152,7 +152,7 @@ class Mark:
     def place(self, kind: str, holder: Any, key: Any, before: Any) -> Key:
         """The name of a place, which held `before` at the mark."""
         name = (kind, id(holder), key)
-        self.places.setdefault(name, Place(kind, holder, key, before))
+        self.places.setdefault(name, SnapshotPlace(kind, holder, key, before))
         return name
 
     def restore(self) -> None:
@@ -221,4 +221,4 @@ def _bytes(x: Any) -> Any:
     return (x.shape, x.dtype.str, x.tobytes()) if isinstance(x, np.ndarray) else bytes(x)
 
 
-__all__ = ["MISSING", "Key", "Mark", "World"]
+__all__ = ["MISSING", "Key", "StateMark", "World"]

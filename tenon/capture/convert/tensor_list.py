@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.guards import is_atom, same_atom
-from tenon.capture.runtime_numbers import DTYPE_OF, Number, as_tensor, is_number, kind_of, strong
+from tenon.capture.runtime_numbers import DTYPE_OF, RuntimeNumber, as_tensor, is_number, kind_of, strong
 from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.ops.comparison import greater_equal, logical_and, where
@@ -27,13 +27,13 @@ from tenon.tensor import Tensor
 from tenon.types import int64
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 MOST, FEWEST = 256, 16          # elements that there is room for
 BYTES = 1 << 20                 # that the rows may take before there is room for fewer
 
 
-class Several:
+class TensorList:
     """The first `count` of the rows, each an element of this form."""
 
     __slots__ = ("count", "form", "rows")
@@ -87,7 +87,7 @@ def element(form: Any, tensors: Iterator[Tensor]) -> Any:
     tensor = next(tensors)
     if not isinstance(form, type):
         return tensor
-    return Number(tensor, form) if isinstance(tensor.payload, Value) else form(tensor.item())
+    return RuntimeNumber(tensor, form) if isinstance(tensor.payload, Value) else form(tensor.item())
 
 
 def types_of(form: Any) -> list[tuple[Any, tuple[int, ...]]]:
@@ -97,13 +97,13 @@ def types_of(form: Any) -> list[tuple[Any, tuple[int, ...]]]:
     return [] if isinstance(form, dict) else [(DTYPE_OF[form], ())] if isinstance(form, type) else [form]
 
 
-def empty(form: Any) -> Several | None:
+def empty(form: Any) -> TensorList | None:
     """Room for elements of this form; None where there would be nothing but constants in it."""
     types = types_of(form)
     size = max([1, *(dtype.numpy.itemsize * _elements(shape) for dtype, shape in types)])
     room = min(MOST, max(FEWEST, BYTES // size))
     rows = [zeros((room, *shape), dtype=dtype) for dtype, shape in types]
-    return Several(form, rows, Number(as_tensor(0))) if rows else None
+    return TensorList(form, rows, RuntimeNumber(as_tensor(0))) if rows else None
 
 
 def _elements(shape: Sequence[int]) -> int:
@@ -113,7 +113,7 @@ def _elements(shape: Sequence[int]) -> int:
     return count
 
 
-def pushed(capture: Session, several: Several, x: Any, condition: Any = True) -> Several:
+def pushed(capture: ConvertingCapture, several: TensorList, x: Any, condition: Any = True) -> TensorList:
     """With another element at the end, where the condition holds; what stands beyond the count is nobody's."""
     count = strong(several.count)
     full = greater_equal(count, several.room)
@@ -122,24 +122,24 @@ def pushed(capture: Session, several: Several, x: Any, condition: Any = True) ->
     rows = [put(row, place, t.reshape(1, *t.shape), axis=0, reduce="set")
             for row, t in zip(several.rows, tensors_of(x), strict=True)]
     one = 1 if condition is True else cast(strong(condition), dtype=int64)
-    return Several(several.form, rows, Number(count + one))
+    return TensorList(several.form, rows, RuntimeNumber(count + one))
 
 
-def at(several: Several, place: Any) -> Any:
+def at(several: TensorList, place: Any) -> Any:
     """The element in this place, which is one of them."""
     index = strong(as_tensor(place) if is_number(place) else place)
     return element(several.form, iter([take(row, index, axis=0) for row in several.rows]))
 
 
-def without_first(several: Several) -> Several:
+def without_first(several: TensorList) -> TensorList:
     """All but the first element."""
     rows = [concat([row[1:], row[:1]]) for row in several.rows]
-    return Several(several.form, rows, Number(strong(several.count) - 1))
+    return TensorList(several.form, rows, RuntimeNumber(strong(several.count) - 1))
 
 
-def without_last(several: Several) -> Several:
+def without_last(several: TensorList) -> TensorList:
     """All but the last element."""
-    return Several(several.form, several.rows, Number(strong(several.count) - 1))
+    return TensorList(several.form, several.rows, RuntimeNumber(strong(several.count) - 1))
 
 
 class FirstRows:

@@ -10,7 +10,7 @@ from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.convert.callees import converted
 from tenon.capture.convert.comprehensions import opened
 from tenon.capture.convert.optional_elements import is_undecided
-from tenon.capture.convert.union_value import Choice
+from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.output_effects import (
     CONVERSIONS,
     Noted,
@@ -25,7 +25,7 @@ from tenon.capture.output_effects import (
     parts,
     rebuilt,
 )
-from tenon.capture.runtime_numbers import KIND_OF, Number, in_graph, one_kind
+from tenon.capture.runtime_numbers import KIND_OF, RuntimeNumber, in_graph, one_kind
 from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.symbolic_numbers import SymNumber
 from tenon.dims import SymbolicDim
@@ -39,7 +39,7 @@ from tenon.tensor_state import TensorState, recorder
 from tenon.types import int64
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 PLAIN = (str, int, float, bool, complex, bytes, type(None), type(...))
 CONTAINERS = (list, tuple, dict)
@@ -48,12 +48,12 @@ MOST_OUTPUT_EFFECTS = 1000     # of one call; more come from a loop that Python 
 
 # ---------------------------------------------------------------- forms
 
-def form_of(capture: Session, x: Any, within: bool = False) -> Any:
+def form_of(capture: ConvertingCapture, x: Any, within: bool = False) -> Any:
     """A value as it is now; what no form can hold is the text that it shows, in a container by `repr`."""
     kind = type(x)
     if kind in PLAIN or kind in (Text, SymNumber, Verbatim, SymbolicDim):
         return x
-    if kind is Choice:
+    if kind is UnionValue:
         return form_of(capture, capture.resolve(x), within)
     if isinstance(x, Tensor):
         return _tensor(capture, x)
@@ -68,17 +68,17 @@ def form_of(capture: Session, x: Any, within: bool = False) -> Any:
     return Verbatim(text) if within else text
 
 
-def option_of(capture: Session, x: Any) -> Any:
+def option_of(capture: ConvertingCapture, x: Any) -> Any:
     """The same for what is said, which may be one of several values."""
-    found = capture.settled(x) if type(x) is Choice else x
-    return found if type(found) is Choice else form_of(capture, found)
+    found = capture.settled(x) if type(x) is UnionValue else x
+    return found if type(found) is UnionValue else form_of(capture, found)
 
 
-def _tensor(capture: Session, x: Tensor) -> Tensor:
+def _tensor(capture: ConvertingCapture, x: Tensor) -> Tensor:
     """A tensor as it is now, whatever is assigned to it later."""
     if current() is not capture or not isinstance(x.payload, Value):
         raise UnsafeCall("the text of a tensor shows its elements", where=user_location())
-    if type(x) is Number:
+    if type(x) is RuntimeNumber:
         return one_kind(x)  # type: ignore[no-any-return]
     for name in ("__repr__", "__str__", "__format__"):
         found = getattr(type(x), name)
@@ -90,12 +90,12 @@ def _tensor(capture: Session, x: Tensor) -> Tensor:
     return view
 
 
-def shown(capture: Session, x: Any, method: str = "__str__") -> Any:
+def shown(capture: ConvertingCapture, x: Any, method: str = "__str__") -> Any:
     """What `str(x)` or `repr(x)` gives: text that may have values of the graph in it."""
     kind = type(x)
     if kind is Text and method == "__str__":
         return x
-    if kind is Choice:
+    if kind is UnionValue:
         return capture.each(x, lambda one: shown(capture, one, method))
     if is_given(x) or kind is Text or kind in CONTAINERS:
         form = form_of(capture, x)
@@ -113,10 +113,10 @@ def shown(capture: Session, x: Any, method: str = "__str__") -> Any:
     return text
 
 
-def text_of(capture: Session, given: Sequence[Any]) -> Any:
+def text_of(capture: ConvertingCapture, given: Sequence[Any]) -> Any:
     """What an f-string of these parts gives: text, or (a value, its conversion, its format)."""
     found = [x if type(x) is str else part_of(capture, *x) for x in given]
-    several = next((k for k, x in enumerate(found) if type(x) is Choice), None)
+    several = next((k for k, x in enumerate(found) if type(x) is UnionValue), None)
     if several is not None:
         before, after = ([x if type(x) is str else (x, -1, "") for x in part]
                          for part in (found[:several], found[several + 1:]))
@@ -125,11 +125,11 @@ def text_of(capture: Session, given: Sequence[Any]) -> Any:
     return "".join(found) if all(type(x) is str for x in found) else Text(joined, tuple(found))
 
 
-def part_of(capture: Session, value: Any, conversion: int, spec: Any) -> Any:
+def part_of(capture: ConvertingCapture, value: Any, conversion: int, spec: Any) -> Any:
     """A formatted value; where it is a user's class that formats it, by that."""
     if type(value) in PLAIN and type(spec) is str:
         return formatted(value, conversion, spec)
-    if type(value) is Choice:
+    if type(value) is UnionValue:
         return capture.each(value, lambda one: part_of(capture, one, conversion, spec))
     if is_given(value) or type(value) is Text or type(spec) is not str:
         return sampled(Text(formatted, (form_of(capture, value), conversion, form_of(capture, spec))))
@@ -143,7 +143,7 @@ def part_of(capture: Session, value: Any, conversion: int, spec: Any) -> Any:
     return converted(own)(value, spec) if isinstance(own, types.FunctionType) else format(value, spec)
 
 
-def filled_in(capture: Session, text: str, values: Any) -> Any:
+def filled_in(capture: ConvertingCapture, text: str, values: Any) -> Any:
     """`text % values`."""
     form = tuple([form_of(capture, x) for x in values]) if type(values) is tuple else \
         {k: form_of(capture, x) for k, x in values.items()} if type(values) is dict else form_of(capture, values)
@@ -162,12 +162,13 @@ def method_of(function: Any) -> Any:
     def join(items: Any) -> Any:
         items = list(opened(items))
         capture: Any = recorder.get()
-        return text.join(items) if capture is None or not any(type(x) in (Text, Choice) for x in items) else \
+        return text.join(items) if capture is None or not any(type(x) in (Text, UnionValue) for x in items) else \
             Text(str.join, (text, [form_of(capture, x) for x in items]))
 
     def format(*args: Any, **keywords: Any) -> Any:
         capture: Any = recorder.get()
-        if capture is None or not any(is_given(x) or type(x) in (Text, Choice) for x in (*args, *keywords.values())):
+        if capture is None or not any(is_given(x) or type(x) in (Text, UnionValue)
+                                      for x in (*args, *keywords.values())):
             return text.format(*args, **keywords)
         form = [form_of(capture, x) for x in args], {k: form_of(capture, x) for k, x in keywords.items()}
         return sampled(Text(str.format, (text, *form[0]), form[1]))
@@ -205,9 +206,9 @@ class _Elements:
 
 # ---------------------------------------------------------------- what is said
 
-def say(capture: Session, tell: Callable[..., None], objects: tuple[Any, ...], form: Any) -> None:
+def say(capture: ConvertingCapture, tell: Callable[..., None], objects: tuple[Any, ...], form: Any) -> None:
     """Let the call say this here: always, or where a branch or loop comes to it."""
-    choice = next((x for x in parts(form) if type(x) is Choice), None)
+    choice = next((x for x in parts(form) if type(x) is UnionValue), None)
     if choice is not None:
         capture.each(choice, lambda one: say(capture, tell, objects, _chosen(capture, form, choice, one)))
         return
@@ -219,25 +220,25 @@ def say(capture: Session, tell: Callable[..., None], objects: tuple[Any, ...], f
         capture.output_effects.append(OutputEffect(tell, objects, found, tuple(given)))
         return
     values = [_in_graph(capture, x) for x in given]
-    leaves = tuple([Noted(None if type(x) is Number else type(x), x.requires_grad) for x in values])
+    leaves = tuple([Noted(None if type(x) is RuntimeNumber else type(x), x.requires_grad) for x in values])
     capture.emit(say_op, tuple([x.payload for x in values]), {"output_effect": len(capture.output_effects)})
     capture.output_effects.append(OutputEffect(tell, objects, found, leaves, noted=True))
 
 
-def _chosen(capture: Session, form: Any, choice: Choice, one: Any) -> Any:
+def _chosen(capture: ConvertingCapture, form: Any, choice: UnionValue, one: Any) -> Any:
     """The form with one of several values in the place of the choice."""
     return rebuilt(form, lambda x: option_of(capture, one) if x is choice else x)
 
 
-def _in_graph(capture: Session, x: Any) -> Tensor:
+def _in_graph(capture: ConvertingCapture, x: Any) -> Tensor:
     """A value as a tensor or number of the graph."""
     if type(x) is SymbolicDim:
-        return Number(dimension(size=x, dtype=int64))
+        return RuntimeNumber(dimension(size=x, dtype=int64))
     found: Tensor = in_graph(x)
     return found
 
 
-def may_say(capture: Session) -> bool:
+def may_say(capture: ConvertingCapture) -> bool:
     """Whether what is said here is said by the captured call itself, and not by a function of some operator."""
     builder = capture.builder
     while isinstance(builder, InnerBuilder):

@@ -1,6 +1,6 @@
 """`holder[index]` with an index that the graph computes -> one of the items of a list, a tuple or a dictionary.
 
-Items of one kind are chosen within the graph, items of several kinds are a `Choice`; an index or a key that is not
+Items of one kind are chosen within the graph, items of several kinds are a `UnionValue`; an index or a key that is not
 there lets the call run eagerly, which raises what Python raises.  Storing at such an index gives every item the new
 value or the one that it has.
 """
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from tenon.capture.convert.union_value import Choice
+from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.guards import same_atom
-from tenon.capture.runtime_numbers import Number, as_tensor, is_number, kind_of, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, is_number, kind_of, strong
 from tenon.graph.ir import Graph, Value
 from tenon.ops.branches import switch
 from tenon.ops.comparison import greater_equal, less, logical_or, where
@@ -23,18 +23,18 @@ from tenon.tensor import Tensor
 from tenon.types import int64
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 MOST_ITEMS = 256        # among which one is chosen
 PLAIN = (dict, list, tuple)     # that do nothing but hold
 
 
-class Place:
+class TracedItem:
     """`holder[index]` as a place to read and to store: `.item` stands for it."""
 
     __slots__ = ("capture", "holder", "index")
 
-    def __init__(self, capture: Session | None, holder: Any, index: Any):
+    def __init__(self, capture: ConvertingCapture | None, holder: Any, index: Any):
         self.capture, self.holder, self.index = capture, holder, index
 
     @property
@@ -51,9 +51,9 @@ class Place:
         del self.holder[self.index]
 
 
-def item(capture: Session | None, holder: Any, index: Any) -> Any:
+def item(capture: ConvertingCapture | None, holder: Any, index: Any) -> Any:
     """`holder[index]`."""
-    if type(index) is Choice and type(holder) in PLAIN and capture is not None:
+    if type(index) is UnionValue and type(holder) in PLAIN and capture is not None:
         return capture.each(index, lambda one: item(capture, holder, one))
     if capture is None or not is_chosen(holder, index):
         return holder[index]
@@ -62,9 +62,9 @@ def item(capture: Session | None, holder: Any, index: Any) -> Any:
     return picked(capture, Chosen([place == k for k in range(len(items))], place), items)
 
 
-def store(capture: Session | None, holder: Any, index: Any, value: Any) -> None:
+def store(capture: ConvertingCapture | None, holder: Any, index: Any, value: Any) -> None:
     """`holder[index] = value`."""
-    if type(index) is Choice and type(holder) in PLAIN and capture is not None:
+    if type(index) is UnionValue and type(holder) in PLAIN and capture is not None:
         capture.each(index, lambda one: store(capture, holder, one, value))
         return
     if capture is None or isinstance(holder, tuple) or not is_chosen(holder, index):
@@ -81,7 +81,7 @@ def is_chosen(holder: Any, index: Any) -> bool:
     if not isinstance(index, Tensor) or not isinstance(index.payload, Value) or index.shape != ():
         return False
     if type(holder) is dict:
-        return type(index) is Number and 0 < len(holder) <= MOST_ITEMS
+        return type(index) is RuntimeNumber and 0 < len(holder) <= MOST_ITEMS
     plain = isinstance(holder, (list, tuple)) and type(holder).__getitem__ in (list.__getitem__, tuple.__getitem__)
     return plain and index.dtype.kind in "biu" and 0 < len(holder) <= MOST_ITEMS
 
@@ -93,7 +93,7 @@ def entries(holder: Any) -> tuple[list[Any], list[Any]]:
     return list(range(len(holder))), list(holder)
 
 
-def position(capture: Session, holder: Any, keys: Sequence[Any], index: Tensor) -> Tensor:
+def position(capture: ConvertingCapture, holder: Any, keys: Sequence[Any], index: Tensor) -> Tensor:
     """Which of the entries is meant; calls in which it is none run eagerly."""
     found: Tensor
     if isinstance(holder, dict):
@@ -122,9 +122,9 @@ class Chosen:
         return Chosen([self.flags[k] for k in group])
 
 
-def picked(capture: Session, chosen: Chosen, options: Sequence[Any]) -> Any:
+def picked(capture: ConvertingCapture, chosen: Chosen, options: Sequence[Any]) -> Any:
     """The value that is meant."""
-    options = [capture.resolve(x) if type(x) is Choice else x for x in options]
+    options = [capture.resolve(x) if type(x) is UnionValue else x for x in options]
     groups: list[list[int]] = []
     for k, x in enumerate(options):
         group = next((g for g in groups if are_alike(options[g[0]], x)), None)
@@ -135,7 +135,7 @@ def picked(capture: Session, chosen: Chosen, options: Sequence[Any]) -> Any:
     if len(groups) == 1:
         return one(capture, chosen, options)
     capture.irregular = True
-    return Choice(tuple((Number(reduce(logical_or, chosen.only(group).flags)),
+    return UnionValue(tuple((RuntimeNumber(reduce(logical_or, chosen.only(group).flags)),
                          one(capture, chosen.only(group), [options[k] for k in group])) for group in groups))
 
 
@@ -148,13 +148,13 @@ def are_alike(a: Any, b: Any) -> bool:
     return isinstance(a, Tensor) and isinstance(b, Tensor) and a.dtype is b.dtype and a.shape == b.shape
 
 
-def one(capture: Session, chosen: Chosen, options: Sequence[Any]) -> Any:
+def one(capture: ConvertingCapture, chosen: Chosen, options: Sequence[Any]) -> Any:
     """One of several values that are alike."""
     first = options[0]
     if all(x is first or same_atom(x, first) for x in options):
         return first
     if is_number(first):
-        return Number(among(chosen, [as_tensor(x) for x in options]), kind_of(first))
+        return RuntimeNumber(among(chosen, [as_tensor(x) for x in options]), kind_of(first))
     found = among(chosen, options)
     capture.may_be(found, *options)
     return found if any(x.requires_grad for x in options) else found.detach()

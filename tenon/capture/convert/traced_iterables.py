@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.code_monitor import UnsafeCall, unwatched
-from tenon.capture.convert.capture_while import Loop, Peel
-from tenon.capture.convert.list_growth import Elements, elements, together
+from tenon.capture.convert.capture_while import Peel, WhileCapture
+from tenon.capture.convert.list_growth import ListElements, elements, together
 from tenon.capture.convert.optional_elements import SEQUENCES, is_perhaps, is_undecided, refused
-from tenon.capture.convert.state_snapshot import Key, Mark
-from tenon.capture.convert.tensor_list import Several, at
-from tenon.capture.convert.union_value import UNBOUND, Choice
+from tenon.capture.convert.state_snapshot import Key, StateMark
+from tenon.capture.convert.tensor_list import TensorList, at
+from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.convert.widen import Unstable
-from tenon.capture.runtime_numbers import Number, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, strong
 from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.ops.comparison import logical_and, logical_not
@@ -22,13 +22,13 @@ from tenon.ops.indexing import take
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tenon.capture.convert.converting_capture import Session
+    from tenon.capture.convert.converting_capture import ConvertingCapture
 
 FEW_ROWS = 8            # of a tensor, which are gone through as a list of them
 MOST_ROWS = 1024        # that are gone through one by one where no loop can be made
 
 
-class Source:
+class ItemSource:
     """Items by number."""
 
     length: Any
@@ -46,7 +46,7 @@ class Source:
         return (self.at(k) for k in builtins.range(self.length))
 
 
-class Rows(Source):
+class TensorRows(ItemSource):
     """The rows of a tensor."""
 
     def __init__(self, of: Tensor):
@@ -56,7 +56,7 @@ class Rows(Source):
         return take(self.of, strong(index), axis=0) if isinstance(index, Tensor) else self.of[index]
 
 
-class Range(Source):
+class Range(ItemSource):
     """`range` with bounds that the graph computes."""
 
     def __init__(self, start: Any, stop: Any, step: Any):
@@ -73,7 +73,7 @@ class Range(Source):
         return self.start + index * self.step
 
 
-class Listed(Source):
+class Listed(ItemSource):
     """A Python sequence beside others: its items are known for known numbers only."""
 
     def __init__(self, of: Sequence[Any]):
@@ -85,20 +85,20 @@ class Listed(Source):
         return self.of[index]
 
 
-class Left(Source):
+class RemainingItems(ItemSource):
     """The elements that a loop has left in a list."""
 
-    def __init__(self, several: Several):
+    def __init__(self, several: TensorList):
         self.several, self.length = several, several.count
 
     def at(self, index: Any) -> Any:
         return at(self.several, index)
 
 
-class Zip(Source):
+class Zip(ItemSource):
     """Several beside each other."""
 
-    def __init__(self, sources: Sequence[Source]):
+    def __init__(self, sources: Sequence[ItemSource]):
         self.sources = sources
         self.length = builtins.min(s.length for s in sources)
 
@@ -106,59 +106,59 @@ class Zip(Source):
         return tuple(s.at(index) for s in self.sources)
 
 
-class Enumerate(Source):
+class Enumerate(ItemSource):
     """Numbers and items."""
 
-    def __init__(self, source: Source, start: int):
+    def __init__(self, source: ItemSource, start: int):
         self.source, self.start, self.length = source, start, source.length
 
     def at(self, index: Any) -> Any:
         return self.start + index, self.source.at(index)
 
 
-class Reversed(Source):
+class Reversed(ItemSource):
     """From the last to the first."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: ItemSource):
         self.source, self.length = source, source.length
 
     def at(self, index: Any) -> Any:
         return self.source.at(self.length - 1 - index)
 
 
-def gone_through(capture: Session, x: Any) -> Any:
+def gone_through(capture: ConvertingCapture, x: Any) -> Any:
     """What a loop goes through in the place of a container that holds as many elements as the data decide."""
-    if type(x) is Choice and type(x := capture.settled(x)) is Choice:
+    if type(x) is UnionValue and type(x := capture.settled(x)) is UnionValue:
         x = capture.each(x, list)
     if not is_undecided(x):
         return x
-    if isinstance(x, dict) or not any(type(e) is Several for e in x):
+    if isinstance(x, dict) or not any(type(e) is TensorList for e in x):
         return elements(capture, x)
     several = together(capture, x)
     if several is None:
         raise refused("a loop goes through a list of several kinds of elements")
-    return Left(several)
+    return RemainingItems(several)
 
 
-def source_of(x: Any) -> Source | None:
+def source_of(x: Any) -> ItemSource | None:
     """The iterable as items by number, where the graph has a part in it and it is worth a loop."""
-    if isinstance(x, Source):
+    if isinstance(x, ItemSource):
         return x
     if isinstance(x, Tensor) and isinstance(x.payload, Value) and x.ndim:
         known = isinstance(x.shape[0], int)
-        return None if known and x.shape[0] <= FEW_ROWS else Rows(x)
+        return None if known and x.shape[0] <= FEW_ROWS else TensorRows(x)
     return None
 
 
-class Each(Loop):
-    """A `for` loop: Python's own, but over a `Source`."""
+class Each(WhileCapture):
+    """A `for` loop: Python's own, but over a `ItemSource`."""
 
-    def __init__(self, capture: Session | None, iterable: Any, *args: Any):
+    def __init__(self, capture: ConvertingCapture | None, iterable: Any, *args: Any):
         super().__init__(capture, *args)
-        self.elements: Elements | None = None       # which are there or not, and gone through one by one
+        self.elements: ListElements | None = None       # which are there or not, and gone through one by one
         if capture is not None and capture.irregular:
             iterable = gone_through(capture, iterable)
-            self.elements = iterable if isinstance(iterable, Elements) else None
+            self.elements = iterable if isinstance(iterable, ListElements) else None
         self.source = None if capture is None else source_of(iterable)
         self.iterable = iterable
         self.data = self.source is not None or self.elements is not None
@@ -177,7 +177,7 @@ class Each(Loop):
     def _checked(self, iterable: Any) -> Iterator[Any]:
         """The items of a container, which the loop must not prolong as the data decide."""
         for item in iterable:
-            if is_perhaps(item) or type(item) is Several:
+            if is_perhaps(item) or type(item) is TensorList:
                 raise UnsafeCall("a loop changes the list that it goes through", where=self.where)
             yield item
 
@@ -200,7 +200,7 @@ class Each(Loop):
         while self.go:
             yield self.source.at(self.index)
 
-    def _elements(self, elements: Elements) -> Iterator[Any]:
+    def _elements(self, elements: ListElements) -> Iterator[Any]:
         """Each element under the condition that it is there."""
         assert self.capture is not None
         content = list(elements.source) if elements.source is not None else []
@@ -215,7 +215,7 @@ class Each(Loop):
             self.caught, self.error = (() if there is True else (BaseException,)), None
             if there is not True:
                 with unwatched():
-                    self.peels.append(Peel(self, Mark(self.capture, self.scope, self.names), there))
+                    self.peels.append(Peel(self, StateMark(self.capture, self.scope, self.names), there))
             yield value
 
     def leave(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -254,8 +254,8 @@ class Each(Loop):
             return False
         if isinstance(broken, Tensor) and not self.unrolling:
             going = logical_not(strong(broken))
-            return Number(logical_and(strong(flag), going) if isinstance(flag, Tensor) else going)
-        return Number(flag) if isinstance(flag, Tensor) else bool(flag)
+            return RuntimeNumber(logical_and(strong(flag), going) if isinstance(flag, Tensor) else going)
+        return RuntimeNumber(flag) if isinstance(flag, Tensor) else bool(flag)
 
     def hidden(self) -> dict[Key, Any]:
         return {self.mark.place("index", self, None, self.index): self.index}

@@ -26,7 +26,7 @@ class Unbound:
 UNBOUND = Unbound()
 
 
-class Choice:
+class UnionValue:
     """One of several values: the first whose condition holds, a bool of the graph; the last has none."""
 
     __slots__ = ("options",)
@@ -51,7 +51,7 @@ class Choice:
         each(self, lambda x: setattr(x, name, value))
 
 
-def resolved(choice: Choice) -> Any:
+def resolved(choice: UnionValue) -> Any:
     """What the choice is, as far as the graph around it can tell."""
     capture: Any = recorder.get()
     if capture is None:
@@ -59,7 +59,7 @@ def resolved(choice: Choice) -> Any:
     return capture.resolve(choice)
 
 
-def each(choice: Choice, use: Callable[[Any], Any]) -> Any:
+def each(choice: UnionValue, use: Callable[[Any], Any]) -> Any:
     """What is done with the value of a choice: with what it is, or with each of several in a branch of its own."""
     capture: Any = recorder.get()
     if capture is None:
@@ -69,7 +69,7 @@ def each(choice: Choice, use: Callable[[Any], Any]) -> Any:
 
 def words(value: Any) -> str:
     """What a value is, in a word or two."""
-    if type(value) is Choice:
+    if type(value) is UnionValue:
         return " or ".join(words(x) for _, x in value.options)
     if value is None or value is UNBOUND or isinstance(value, (bool, int, float, str)):
         return "unbound" if value is UNBOUND else repr(value)
@@ -78,23 +78,23 @@ def words(value: Any) -> str:
     return str(getattr(value, "type", None) or f"a {type(value).__name__}")
 
 
-def refusal(choice: Choice) -> UnsafeCall:
+def refusal(choice: UnionValue) -> UnsafeCall:
     """For a value that would have to be known."""
     return UnsafeCall(f"a value that is {words(choice)}, as the data decide, is used where it must be known",
                       where=user_location(), hint="give it the same type and shape in all branches")
 
 
 def _install(name: str, refuses: bool) -> None:
-    def method(self: Choice, *args: Any) -> Any:
+    def method(self: UnionValue, *args: Any) -> Any:
         if refuses or name in ONE_VALUE:
             value = resolved(self)
             return getattr(type(value), name)(value, *args)
         use = getattr(operator, name, None) or (lambda value, *rest: getattr(type(value), name)(value, *rest))
         return each(self, lambda value: use(value, *args))
 
-    def reflected(self: Choice, other: Any) -> Any:
+    def reflected(self: UnionValue, other: Any) -> Any:
         return each(self, lambda value: getattr(operator, name.replace("__r", "__", 1))(other, value))
-    setattr(Choice, name, reflected if name in REFLECTED else method)
+    setattr(UnionValue, name, reflected if name in REFLECTED else method)
 
 
 def _names(text: str) -> list[str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 from tenon.capture.convert.object_trees import are_lists, matches, parts_of, rebuilt
 from tenon.capture.convert.phi_merge import IsNew, compatible
-from tenon.capture.convert.tensor_list import FirstRows, Several
-from tenon.capture.convert.union_value import UNBOUND, Choice, words
+from tenon.capture.convert.tensor_list import FirstRows, TensorList
+from tenon.capture.convert.union_value import UNBOUND, UnionValue, words
 from tenon.capture.guards import same_atom
-from tenon.capture.runtime_numbers import Number, as_tensor, is_number, kind_of
+from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, is_number, kind_of
 from tenon.ops.creation import zeros
 from tenon.tensor import Tensor
 
@@ -28,15 +28,15 @@ def widened(entry: Any, exit: Any, is_new: IsNew, grow: Grow) -> Any:
     if entry is exit or same_atom(entry, exit):
         return entry
     if is_number(entry) and is_number(exit) and kind_of(entry) is kind_of(exit):
-        return entry if type(entry) is Number else Number(as_tensor(entry))
+        return entry if type(entry) is RuntimeNumber else RuntimeNumber(as_tensor(entry))
     if isinstance(entry, Tensor) and compatible(entry, exit, is_new):
         return entry
-    if isinstance(entry, Choice) and isinstance(exit, Choice) and len(entry.options) == len(exit.options):
+    if isinstance(entry, UnionValue) and isinstance(exit, UnionValue) and len(entry.options) == len(exit.options):
         options = [(widened(p, q, is_new, grow), widened(x, y, is_new, grow))
                    for (p, x), (q, y) in zip(entry.options, exit.options, strict=True)]
         same = all(p is q and x is y for (p, x), (q, y) in zip(options, entry.options, strict=True))
-        return entry if same else Choice(tuple(options))
-    if entry is UNBOUND and isinstance(exit, Choice) and (choice := unbound_at_first(exit)) is not None:
+        return entry if same else UnionValue(tuple(options))
+    if entry is UNBOUND and isinstance(exit, UnionValue) and (choice := unbound_at_first(exit)) is not None:
         return choice
     try:
         if entry is not UNBOUND and matches(entry, exit, is_new):
@@ -52,11 +52,11 @@ def widened(entry: Any, exit: Any, is_new: IsNew, grow: Grow) -> Any:
     raise Unstable(f"{words(entry)} before an iteration and {words(exit)} after it")
 
 
-def unbound_at_first(exit: Choice) -> Choice | None:
+def unbound_at_first(exit: UnionValue) -> UnionValue | None:
     """What an iteration may bind to data, as it is before the first one: a result that it returns."""
     if not any(x is UNBOUND for _, x in exit.options) or not all(is_data(x) for _, x in exit.options):
         return None
-    return Choice(tuple((Number(as_tensor(x is UNBOUND)), nothing_like(x)) for _, x in exit.options))
+    return UnionValue(tuple((RuntimeNumber(as_tensor(x is UNBOUND)), nothing_like(x)) for _, x in exit.options))
 
 
 def is_data(x: Any) -> bool:
@@ -68,14 +68,16 @@ def nothing_like(x: Any) -> Any:
     """Data of the same types that nobody is going to read."""
     if type(x) is tuple:
         return tuple(map(nothing_like, x))
-    return x if x is UNBOUND else Number(as_tensor(kind_of(x)(0))) if is_number(x) else zeros(x.shape, dtype=x.dtype)
+    if x is UNBOUND:
+        return x
+    return RuntimeNumber(as_tensor(kind_of(x)(0))) if is_number(x) else zeros(x.shape, dtype=x.dtype)
 
 
 def renewed(entry: Any, exit: Any) -> Iterator[Any]:
     """The containers of the entry in whose place an iteration leaves another one."""
     if entry is exit or entry is UNBOUND or (before := parts_of(entry)) is None:
         return
-    if not isinstance(entry, (tuple, Several, FirstRows)):
+    if not isinstance(entry, (tuple, TensorList, FirstRows)):
         yield entry
     after = None if exit is UNBOUND else parts_of(exit)
     if after is not None:
@@ -92,7 +94,7 @@ def leaves_of(entry: Any, exit: Any, found: list[tuple[Tensor, Any]], memo: dict
         if memo[id(entry)] is not exit:
             raise Unstable("one object in two places before an iteration, and two after it")
         return
-    if isinstance(entry, Choice):
+    if isinstance(entry, UnionValue):
         for (p, x), (q, y) in zip(entry.options, exit.options, strict=True):
             leaves_of(p, q, found, memo)
             leaves_of(x, y, found, memo)
@@ -110,8 +112,8 @@ def replaced(entry: Any, fill: Callable[[Tensor], Tensor], memo: dict[int, Any])
         return fill(entry)
     if id(entry) in memo:
         return memo[id(entry)]
-    if isinstance(entry, Choice):
-        return Choice(tuple((replaced(p, fill, memo), replaced(x, fill, memo)) for p, x in entry.options))
+    if isinstance(entry, UnionValue):
+        return UnionValue(tuple((replaced(p, fill, memo), replaced(x, fill, memo)) for p, x in entry.options))
     elif (found := None if entry is UNBOUND else parts_of(entry)) is not None:
         parts = [replaced(x, fill, memo) for x in found[1]]
         memo[id(entry)] = entry if all(map(operator.is_, parts, found[1])) else rebuilt(entry, parts)

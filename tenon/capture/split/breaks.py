@@ -27,7 +27,7 @@ from tenon.capture.pytree import Structure
 from tenon.capture.split.body import Body, as_function
 from tenon.capture.split.closures import shared_by
 from tenon.capture.split.driver import Cuts, drive
-from tenon.capture.split.flow import Ways, blocks_of, header_of
+from tenon.capture.split.flow import ExitLiveness, blocks_of, header_of
 from tenon.errors import PACKAGE, Location
 from tenon.graph.op import current
 from tenon.locks import Lock
@@ -43,7 +43,7 @@ YIELDS = (ast.Yield, ast.YieldFrom)
 
 
 @dataclass(eq=False)
-class Part:
+class FunctionPart:
     """All statements of a function, or a piece of it: what runs them, and with how many stops that was made."""
 
     split: Split
@@ -132,7 +132,7 @@ class Part:
 class Split:
     """One function: where it is split and why, and the parts that it has so far."""
 
-    def __init__(self, function: types.FunctionType, compile: Callable[[types.FunctionType, Part | None], Any]):
+    def __init__(self, function: types.FunctionType, compile: Callable[[types.FunctionType, FunctionPart | None], Any]):
         self.function, self.compile, self.lock = function, compile, Lock()
         definition = definition_of(function.__code__, function.__globals__)
         node = without_decorators(definition, function.__code__)
@@ -145,20 +145,20 @@ class Split:
         own = frozenset(arguments | set(bound_by(node.body)) - globals_of(node.body) - lent)
         self.cuts = Cuts(function, Definition(node, definition.owner), own, shared_by(node, own))
         self.reasons: list[Reason] = []         # why it is split, as that was found
-        self.parts: dict[Body, Part] = {}
+        self.parts: dict[Body, FunctionPart] = {}
         self.compiled: dict[Body, Any] = {}
         self.codes: dict[Body, set[types.CodeType]] = {}
-        self.called = Called(compile)
+        self.called = CalledFunction(compile)
         self.version = 0
         body = Body(tuple(node.body), (), None)
-        self.all = Part(self, body, function, node)
+        self.all = FunctionPart(self, body, function, node)
         self.parts[body] = self.all
 
     def piece(self, body: Body) -> Any:
         """What runs a piece."""
         if body not in self.parts:
             function = as_function(body, self.function, self.cuts.definition)
-            self.parts[body] = part = Part(self, body, function)
+            self.parts[body] = part = FunctionPart(self, body, function)
             self.codes.setdefault(body, set()).add(function.__code__)
             self.compiled[body] = self.compile(function, part)
         return self.compiled[body]
@@ -219,10 +219,10 @@ class Split:
         return {}
 
 
-class Called:
+class CalledFunction:
     """What a statement of Python's calls: a user's function is compiled, other things stay as they are."""
 
-    def __init__(self, compile: Callable[[types.FunctionType, Part | None], Any]):
+    def __init__(self, compile: Callable[[types.FunctionType, FunctionPart | None], Any]):
         self.compile = compile
         self.known: WeakKeyDictionary[types.CodeType, list[Any]] = WeakKeyDictionary()
 
@@ -290,7 +290,7 @@ def statement_at(statements: Sequence[ast.stmt], line: int, column: int | None) 
         empty: frozenset[str] = frozenset()
         if any(is_within(x, line, column) for x in header_of(statement) if hasattr(x, "lineno")):
             return statement
-        for block in blocks_of(statement, empty, Ways(), empty):
+        for block in blocks_of(statement, empty, ExitLiveness(), empty):
             if (found := statement_at(block.statements, line, column)) is not None:
                 return found
         return statement
@@ -310,7 +310,8 @@ def is_within(node: Any, line: int, column: int | None) -> bool:
     return bool(first <= (line, column) < last)
 
 
-def split_of(function: Any, compile: Callable[[types.FunctionType, Part | None], Any]) -> tuple[Part, Bind] | None:
+def split_of(function: Any,
+             compile: Callable[[types.FunctionType, FunctionPart | None], Any]) -> tuple[FunctionPart, Bind] | None:
     """A function as a part that can be split, and what binds a driver of it likewise; None where it must be whole."""
     if isinstance(function, functools.partial):
         return _bound(split_of(function.func, compile),
@@ -327,5 +328,5 @@ def split_of(function: Any, compile: Callable[[types.FunctionType, Part | None],
         return None
 
 
-def _bound(found: tuple[Part, Bind] | None, bind: Bind) -> tuple[Part, Bind] | None:
+def _bound(found: tuple[FunctionPart, Bind] | None, bind: Bind) -> tuple[FunctionPart, Bind] | None:
     return found and (found[0], lambda f: bind(found[1](f)))

@@ -29,8 +29,8 @@ from tenon.capture.split.closures import Shared
 from tenon.capture.split.flow import (
     JUMPS,
     NOTHING,
+    ExitLiveness,
     Names,
-    Ways,
     blocks_of,
     bound_after,
     bound_through,
@@ -88,7 +88,7 @@ class Cuts:
     def foreign(self) -> Names:
         """The variables that hold what statements made which stopped a capture, such as a progress bar."""
         return frozenset(name for x in self.stops if not isinstance(x, ast.For) for name in bound_by(
-            [x] if not blocks_of(x, NOTHING, Ways(), NOTHING) else header_of(x)))
+            [x] if not blocks_of(x, NOTHING, ExitLiveness(), NOTHING) else header_of(x)))
 
     def has_stop(self, statement: ast.stmt) -> bool:
         """Whether Python runs a statement, or the header of one, here or in a block of the statement."""
@@ -98,7 +98,7 @@ class Cuts:
 
 
 @dataclass
-class Driver:
+class SplitDriver:
     """What writes the function; `pieces` are those that it calls."""
 
     cuts: Cuts
@@ -109,10 +109,11 @@ class Driver:
         bound = frozenset(x.arg for x in ast.walk(node.args) if isinstance(x, ast.arg)) if node else \
             frozenset(body.takes) - body.unsure_takes
         after = frozenset(body.gives or ())
-        inside = self.block(body.statements, after, Ways(handled=body.handled), bound, body.gives is None)
+        inside = self.block(body.statements, after, ExitLiveness(handled=body.handled), bound, body.gives is None)
         return [*body.begin(), *inside, *body.end()]
 
-    def block(self, listed: Sequence[ast.stmt], after: Names, ways: Ways, bound: Names, last: bool) -> list[ast.stmt]:
+    def block(self, listed: Sequence[ast.stmt], after: Names, ways: ExitLiveness, bound: Names,
+              last: bool) -> list[ast.stmt]:
         """The statements of a block; `last`: whether the function ends behind it."""
         lives = [after]
         for statement in reversed(listed):
@@ -123,7 +124,7 @@ class Driver:
             bounds.append(found if (found := bound_after(statement, bounds[-1])) is not None else bounds[-1])
         returning = self.returning(listed, last, ways)
         out: list[ast.stmt] = []
-        run = Run(self, listed, lives, bounds, ways)
+        run = StatementRun(self, listed, lives, bounds, ways)
         start = 0
         for k, statement in enumerate(listed):
             if k >= returning:
@@ -135,7 +136,7 @@ class Driver:
         return out + (run.pieces(start, returning) + run.returned(max(start, returning), len(listed))
                       if returning < len(listed) else run.pieces(start, len(listed)))
 
-    def returning(self, listed: Sequence[ast.stmt], last: bool, ways: Ways) -> int:
+    def returning(self, listed: Sequence[ast.stmt], last: bool, ways: ExitLiveness) -> int:
         """Where the statements begin that return as a whole, so that a piece may hold their `return`."""
         if not listed or not (last or isinstance(listed[-1], ast.Return)):
             return len(listed)
@@ -145,7 +146,7 @@ class Driver:
         lost = not ways.handled.isdisjoint(bound_by(listed[start:]))       # which a `finally` may read
         return start if contains(listed[start:], (ast.Return,)) and not lost else len(listed)
 
-    def python(self, statement: ast.stmt, after: Names, ways: Ways, bound: Names) -> list[ast.stmt]:
+    def python(self, statement: ast.stmt, after: Names, ways: ExitLiveness, bound: Names) -> list[ast.stmt]:
         """A statement that Python runs; blocks in it are split."""
         blocks = blocks_of(statement, after, ways, bound)
         if not blocks or isinstance(statement, OWN_SCOPE):
@@ -165,7 +166,7 @@ class Driver:
 
     def with_calls(self, node: Any) -> Any:
         """A copy, whose calls of users' functions go through `_tenon_call`."""
-        return Calls(self.cuts).visit(copy.deepcopy(node))
+        return CallRewriter(self.cuts).visit(copy.deepcopy(node))
 
     def call(self, body: Body) -> str:
         """The name of a piece."""
@@ -175,14 +176,14 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class Run:
+class StatementRun:
     """A block, of which statements in a row become pieces."""
 
-    driver: Driver
+    driver: SplitDriver
     listed: Sequence[ast.stmt]
     lives: Sequence[Names]          # before each statement, and behind the last
     bounds: Sequence[Names]
-    ways: Ways
+    ways: ExitLiveness
 
     def pieces(self, start: int, end: int) -> list[ast.stmt]:
         """Statements from `start` up to `end`, in pieces that begin where they have to."""
@@ -244,7 +245,7 @@ class Run:
         listed, own = tuple(self.listed[start:end]), self.driver.cuts.own
         after = self.lives[end] if gives is None else frozenset(gives) | self.ways.handled
         touched = frozenset(reads(listed)) | frozenset(bound_by(listed))
-        takes = live_through(listed, after, Ways(handled=self.ways.handled)) & touched & own
+        takes = live_through(listed, after, ExitLiveness(handled=self.ways.handled)) & touched & own
         takes -= self.never_bound(takes - self.bounds[start], listed)
         sure = bound_through(listed, self.bounds[start])
         unsure = frozenset(gives or ()) - (sure if sure is not None else frozenset(gives or ()))
@@ -317,7 +318,7 @@ def function_name(statement: ast.stmt) -> str | None:
     return None
 
 
-class Calls(ast.NodeTransformer):
+class CallRewriter(ast.NodeTransformer):
     """Calls of what may be a user's function -> calls by `_tenon_call`."""
 
     def __init__(self, cuts: Cuts):
@@ -358,7 +359,7 @@ def is_of_user(function: Any) -> bool:
 def drive(body: Body, node: ast.FunctionDef | None, cuts: Cuts, piece: Callable[[Body], Any], call: Any,
           left: Callable[[Sequence[Body]], Any], raised: Any) -> tuple[Any, Mapping[Body, types.CellType]] | None:
     """The function that runs a body in pieces, and the cells that hold them; None where there is nothing to compile."""
-    driver = Driver(cuts)
+    driver = SplitDriver(cuts)
     listed = driver.written(body, node)
     if body in driver.pieces or not (driver.pieces or cuts.calls):
         return None

@@ -18,7 +18,7 @@ JUMPS = (ast.Return, ast.Break, ast.Continue)
 
 
 @dataclass(frozen=True)
-class Ways:
+class ExitLiveness:
     """What is live where statements are left otherwise than at their end."""
 
     broken: Names = NOTHING
@@ -26,58 +26,58 @@ class Ways:
     handled: Names = NOTHING        # where an exception may be caught, or passes a `finally`
     in_loop: bool = False           # whether the statements may run again
 
-    def everywhere(self, names: Names) -> Ways:
+    def everywhere(self, names: Names) -> ExitLiveness:
         """The same, where every way leads through code in which these are live."""
         return replace(self, broken=self.broken | names, continued=self.continued | names, handled=self.handled | names)
 
 
 @dataclass(frozen=True)
-class Block:
+class StatementBlock:
     """The statements inside of another, what is live behind them, and what is bound when they begin."""
 
     field: str                      # of the node that has them
     owner: ast.AST
     statements: list[ast.stmt]
     after: Names
-    ways: Ways
+    ways: ExitLiveness
     bound: Names
 
 
-def blocks_of(statement: ast.stmt, after: Names, ways: Ways, bound: Names) -> list[Block]:
+def blocks_of(statement: ast.stmt, after: Names, ways: ExitLiveness, bound: Names) -> list[StatementBlock]:
     """The blocks of a compound statement that can be gone into; none for any other statement."""
     match statement:
         case ast.If(body=body, orelse=orelse):
-            return [Block("body", statement, body, after, ways, bound),
-                    Block("orelse", statement, orelse, after, ways, bound)]
+            return [StatementBlock("body", statement, body, after, ways, bound),
+                    StatementBlock("orelse", statement, orelse, after, ways, bound)]
         case ast.While(body=body, orelse=orelse) | ast.For(body=body, orelse=orelse):
             head = _live_at_head(statement, after, ways)
             inside = replace(ways, broken=after, continued=head, in_loop=True)
             started = bound - _deleted(body) | _targets(statement)
-            return [Block("body", statement, body, head, inside, started),
-                    Block("orelse", statement, orelse, after, ways, bound)]
+            return [StatementBlock("body", statement, body, head, inside, started),
+                    StatementBlock("orelse", statement, orelse, after, ways, bound)]
         case ast.With(body=body):
             inside = replace(ways, handled=ways.handled | after)        # it may keep an exception to itself
-            return [Block("body", statement, body, after, inside, bound | _targets(statement))]
+            return [StatementBlock("body", statement, body, after, inside, bound | _targets(statement))]
         case ast.Try():
             return list(_blocks_of_try(statement, after, ways, bound))
     return []
 
 
-def _blocks_of_try(statement: ast.Try, after: Names, ways: Ways, bound: Names) -> Iterator[Block]:
+def _blocks_of_try(statement: ast.Try, after: Names, ways: ExitLiveness, bound: Names) -> Iterator[StatementBlock]:
     last, bound = after, bound - _deleted([statement])
     if statement.finalbody:
         all_ways = after | ways.broken | ways.continued | ways.handled
         last = live_through(statement.finalbody, all_ways, ways)
-        yield Block("finalbody", statement, statement.finalbody, all_ways, ways, bound)
+        yield StatementBlock("finalbody", statement, statement.finalbody, all_ways, ways, bound)
         ways = ways.everywhere(last)
     caught = ways.handled
     for handler in statement.handlers:
         named = frozenset({handler.name} if handler.name else ())
-        yield Block("body", handler, handler.body, last, ways, bound | named)
+        yield StatementBlock("body", handler, handler.body, last, ways, bound | named)
         caught |= live_through(handler.body, last, ways) - named | _reads([handler.type] if handler.type else [])
-    yield Block("orelse", statement, statement.orelse, last, ways, bound)
+    yield StatementBlock("orelse", statement, statement.orelse, last, ways, bound)
     inside = replace(ways, handled=caught)
-    yield Block("body", statement, statement.body, live_through(statement.orelse, last, ways), inside, bound)
+    yield StatementBlock("body", statement, statement.body, live_through(statement.orelse, last, ways), inside, bound)
 
 
 def header_of(statement: ast.stmt) -> list[ast.AST]:
@@ -94,14 +94,14 @@ def header_of(statement: ast.stmt) -> list[ast.AST]:
     return [statement]
 
 
-def live_through(statements: Sequence[ast.stmt], after: Names, ways: Ways) -> Names:
+def live_through(statements: Sequence[ast.stmt], after: Names, ways: ExitLiveness) -> Names:
     """What is live before the first of these statements."""
     for statement in reversed(statements):
         after = live_before(statement, after, ways)
     return after
 
 
-def live_before(statement: ast.stmt, after: Names, ways: Ways) -> Names:
+def live_before(statement: ast.stmt, after: Names, ways: ExitLiveness) -> Names:
     """What is live before a statement, given what is behind it."""
     match statement:
         case ast.Return() | ast.Raise():
@@ -121,7 +121,7 @@ def live_before(statement: ast.stmt, after: Names, ways: Ways) -> Names:
     return after - binds(statement) | _reads([statement]) | ways.handled
 
 
-def _live_at_head(statement: ast.While | ast.For, after: Names, ways: Ways) -> Names:
+def _live_at_head(statement: ast.While | ast.For, after: Names, ways: ExitLiveness) -> Names:
     """What is live where a loop asks whether it goes on."""
     asked = _reads([statement.test]) if isinstance(statement, ast.While) else NOTHING
     ended = live_through(statement.orelse, after, ways) | asked | ways.handled

@@ -26,17 +26,17 @@ from tenon.cpython.eager.gradient_interpreter import (
     NO_PLACE,
 )
 from tenon.cpython.eager.ndarray_access import MOST_ELEMENTS, OWN, count_of, run_loop
-from tenon.cpython.eager.tensor_objects import Objects, Place, drop, held, shared
+from tenon.cpython.eager.tensor_objects import Objects, SharedObject, drop, held, shared
 from tenon.cpython.object_layout import LENGTH
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, POINTER, WORD, Pointer, Word
 
 MOST_GIVEN = 64                 # arrays that the function of a call's gradients takes
 
 
-def define_tape(module: Module, objects: Objects) -> None:
+def define_tape(module: NativeModule, objects: Objects) -> None:
     """The functions, in a module that has these objects, and formulas."""
-    writer = _Writer(objects)
+    writer = _WalkWriter(objects)
     module.define("give", writer.give, HALF, POINTER, POINTER, POINTER, POINTER)
     module.define("node", writer.node, HALF, POINTER, POINTER)
     module.define("node_of_call", writer.node_of_call, HALF, POINTER, POINTER)
@@ -46,13 +46,13 @@ def define_tape(module: Module, objects: Objects) -> None:
     module.define("release", writer.release, POINTER, POINTER, POINTER, WORD, public=True)
 
 
-class _Writer:
+class _WalkWriter:
     """The functions that look into Tenon's objects."""
 
     def __init__(self, objects: Objects):
         self.offsets = objects.offsets
 
-    def above(self, f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    def above(self, f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
         at, first = self.offsets, arguments.pointer()
         found, seen = f.call("PyList_New", f.word(0)), f.variable(f.null())
         f.require(~found.is_null())
@@ -72,7 +72,7 @@ class _Writer:
                 x = inputs.at(n).field(object_layout.ITEMS)
                 with f.where(f.call("is_tensor", x) != 0):
                     made_by = x.field(at.own).field(at.node)
-                    with f.unless(made_by == shared(f, Place.NONE)):
+                    with f.unless(made_by == shared(f, SharedObject.NONE)):
                         good.set(good() & f.call("visit", found, seen(), made_by))
         with f.unless(seen().is_null()):
             drop(f, seen())
@@ -80,13 +80,13 @@ class _Writer:
             f.give(found)
         drop(f, found)
         f.require(released() != 0)
-        f.give(held(f, shared(f, Place.NONE)))
+        f.give(held(f, shared(f, SharedObject.NONE)))
 
-    def release(self, f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    def release(self, f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
         at, tape, k = self.offsets, arguments.pointer(), f.variable(0)
-        empty, given = shared(f, Place.EMPTY), f.words(1)
-        after = {at.inputs: empty, at.payloads: empty, at.attrs: shared(f, Place.NO_ATTRS),
-                 at.root: shared(f, Place.NONE)}
+        empty, given = shared(f, SharedObject.EMPTY), f.words(1)
+        after = {at.inputs: empty, at.payloads: empty, at.attrs: shared(f, SharedObject.NO_ATTRS),
+                 at.root: shared(f, SharedObject.NONE)}
         of_calls = {at.arrays: empty, at.kept: empty}
 
         def put(node: Pointer, row: Mapping[int, Pointer]) -> None:
@@ -97,8 +97,8 @@ class _Writer:
         with f.loop(lambda: k() < tape.behind(LENGTH).word()):
             node = held(f, tape.field(object_layout.LIST_ITEMS).pointer(k()))
             k.set(k() + 1)
-            of_call = node.field(object_layout.TYPE) == shared(f, Place.CALL_NODE)
-            usual = of_call | (node.field(object_layout.TYPE) == shared(f, Place.NODE))
+            of_call = node.field(object_layout.TYPE) == shared(f, SharedObject.CALL_NODE)
+            usual = of_call | (node.field(object_layout.TYPE) == shared(f, SharedObject.NODE))
             with f.where(usual):
                 put(node, after)
             with f.where(of_call):
@@ -111,13 +111,13 @@ class _Writer:
                     f.give()
                 drop(f, out)
             drop(f, node)
-        f.give(held(f, shared(f, Place.NONE)))
+        f.give(held(f, shared(f, SharedObject.NONE)))
 
-    def node(self, f: Function, arguments: Pointer, node: Pointer) -> None:
+    def node(self, f: NativeFunction, arguments: Pointer, node: Pointer) -> None:
         """Whether what has come to a node was given to its inputs; 0: nothing was done, or there is an error."""
         at, sums = self.offsets, arguments.pointer(1)
-        f.require(node.field(object_layout.TYPE) == shared(f, Place.NODE))
-        f.require(node.field(at.attrs) == shared(f, Place.NO_ATTRS))
+        f.require(node.field(object_layout.TYPE) == shared(f, SharedObject.NODE))
+        f.require(node.field(at.attrs) == shared(f, SharedObject.NO_ATTRS))
         payloads = node.field(at.payloads)
         f.require(payloads.behind(LENGTH).word() == 1)
         y = payloads.field(object_layout.ITEMS)
@@ -142,7 +142,7 @@ class _Writer:
             a = own.field(at.payload)
             f.require(f.call("is_plain", a) != 0)
             f.require((a.field(object_layout.DTYPE) == program.pointer(DTYPE)) & (f.call("same_sizes", a, y) != 0))
-            f.require(~x.field(at.leaf).is_null() | (own.field(at.node) != shared(f, Place.NONE)))
+            f.require(~x.field(at.leaf).is_null() | (own.field(at.node) != shared(f, SharedObject.NONE)))
             values.put(a, k + GIVEN)
             steps.put(item, k + GIVEN)
         for found in (g, inputs, payloads):
@@ -151,7 +151,7 @@ class _Writer:
         with f.each(count) as k:
             start, x = program.at(k).word(FORMULAS), inputs.at(k).field(object_layout.ITEMS)
             with f.where((failed() == 0) & (start != 0)):
-                with f.where(x.field(at.own).field(at.requires_grad) == shared(f, Place.TRUE)):
+                with f.where(x.field(at.own).field(at.requires_grad) == shared(f, SharedObject.TRUE)):
                     gradient = f.call("run_formula", program, program.at(start), values, steps, y)
                     good = f.variable(0)
                     with f.unless(gradient.is_null()):
@@ -162,17 +162,17 @@ class _Writer:
         drop(f, g, inputs, payloads)
         f.give((failed() == 0).wide().low())
 
-    def node_of_call(self, f: Function, arguments: Pointer, node: Pointer) -> None:
+    def node_of_call(self, f: NativeFunction, arguments: Pointer, node: Pointer) -> None:
         """The same for a call that was remembered and has one output, by the function of its gradients."""
         at, sums = self.offsets, arguments.pointer(1)
-        f.require(node.field(object_layout.TYPE) == shared(f, Place.CALL_NODE))
+        f.require(node.field(object_layout.TYPE) == shared(f, SharedObject.CALL_NODE))
         payloads, inputs, rule = node.field(at.payloads), node.field(at.inputs), node.field(at.node_rule)
         f.require(payloads.behind(LENGTH).word() == 1)
         g = f.call("PyDict_GetItem", sums, node)
         with f.where(g.is_null()):
             f.give(1)
         y = payloads.field(object_layout.ITEMS)
-        f.require(g.field(object_layout.TYPE) == shared(f, Place.ARRAY))
+        f.require(g.field(object_layout.TYPE) == shared(f, SharedObject.ARRAY))
         f.require(g.field(object_layout.DTYPE) == y.field(object_layout.DTYPE))
         rows = node.field(at.arrays), node.field(at.kept)
         f.require(rows[0].behind(LENGTH).word() + rows[1].behind(LENGTH).word() + GIVEN < MOST_GIVEN + 1)
@@ -188,11 +188,11 @@ class _Writer:
             held(f, found)
         out = f.call("PyObject_Vectorcall", rule.field(at.late), given, count(), f.null())
         good = f.variable(0)
-        with f.where(out.is_null()), f.where(f.call("PyErr_ExceptionMatches", shared(f, Place.OF_NUMPY)) != 0):
+        with f.where(out.is_null()), f.where(f.call("PyErr_ExceptionMatches", shared(f, SharedObject.OF_NUMPY)) != 0):
             f.call("PyErr_Clear")
         with f.unless(out.is_null()):
             good.set((f.call("PyDict_DelItem", sums, node) == 0).wide())
-            several = out.field(object_layout.TYPE) == shared(f, Place.TUPLE)
+            several = out.field(object_layout.TYPE) == shared(f, SharedObject.TUPLE)
             wanted = rule.field(at.wanted)
             with f.each(wanted.behind(LENGTH).word()) as k, f.where(good() != 0):
                 gradient = f.variable(out)
@@ -205,11 +205,11 @@ class _Writer:
         drop(f, *taken)
         f.give(good().low())
 
-    def give(self, f: Function, arguments: Pointer, program: Pointer, x: Pointer, gradient: Pointer) -> None:
+    def give(self, f: NativeFunction, arguments: Pointer, program: Pointer, x: Pointer, gradient: Pointer) -> None:
         """Add to the gradient of an input; 0: there is an error."""
         at, sums = self.offsets, arguments.pointer(1)
         above = x.field(at.own).field(at.node)
-        leaf = above == shared(f, Place.NONE)
+        leaf = above == shared(f, SharedObject.NONE)
         key = f.variable(above)
         with f.where(leaf):
             key.set(x.field(at.leaf))
@@ -236,7 +236,7 @@ class _Writer:
         drop(f, out)
         f.give(1)
 
-    def _add(self, f: Function, program: Pointer, sums: Pointer, key: Pointer, before: Pointer, gradient: Pointer
+    def _add(self, f: NativeFunction, program: Pointer, sums: Pointer, key: Pointer, before: Pointer, gradient: Pointer
              ) -> None:
         """Add, to the memory of what was there where nobody else has it; return."""
         item = program.word(ITEM)
@@ -252,7 +252,7 @@ class _Writer:
         f.give(good.wide().low())
 
 
-def _visit(f: Function, found: Pointer, seen: Pointer, node: Pointer) -> None:
+def _visit(f: NativeFunction, found: Pointer, seen: Pointer, node: Pointer) -> None:
     """Add a node to the list unless it is there; 0: an error."""
     there = f.call("PySet_Contains", seen, node)
     with f.where(there == 1):
@@ -262,7 +262,7 @@ def _visit(f: Function, found: Pointer, seen: Pointer, node: Pointer) -> None:
     f.give((f.call("PyList_Append", found, node) == 0).wide().low())
 
 
-def _down(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+def _down(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     tape, pull, given = arguments.pointer(), arguments.pointer(2), f.words(1)
     left = f.variable(tape.behind(LENGTH).word())
     with f.loop(lambda: (left() != 0) & ~(left() > tape.behind(LENGTH).word())):
@@ -278,4 +278,4 @@ def _down(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
                 f.give()
             drop(f, out())
         drop(f, node)
-    f.give(held(f, shared(f, Place.NONE)))
+    f.give(held(f, shared(f, SharedObject.NONE)))

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 
 from tenon.cpython import object_layout
-from tenon.cpython.eager.tensor_objects import Objects, Offsets, Place, drop, held, shared
-from tenon.llvm.function_builder import Function, Module
+from tenon.cpython.eager.tensor_objects import Objects, Offsets, SharedObject, drop, held, shared
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import BYTES, HALF, POINTER, WORD, Pointer, Word
 
 MOST_TENSORS = 8
@@ -22,11 +22,12 @@ COUNT, TENSOR_COUNT, TENSORS = range(3)
 ARRAYS = TENSORS + MOST_TENSORS
 KEY = ARRAYS + MOST_TENSORS
 SEEN_WORDS = KEY + MOST_WORDS
-BY_IDENTITY = Place.STRING, Place.BOOL, Place.NONE_TYPE, Place.ELEMENT_TYPE, Place.ELLIPSIS_TYPE
+BY_IDENTITY = (SharedObject.STRING, SharedObject.BOOL, SharedObject.NONE_TYPE, SharedObject.ELEMENT_TYPE,
+               SharedObject.ELLIPSIS_TYPE)
 SLICE_ENDS = object_layout.DATA       # of a slice: start, stop and step
 
 
-def define_keys(module: Module, objects: Objects) -> None:
+def define_keys(module: NativeModule, objects: Objects) -> None:
     """`key`, and what fills the words of what is seen of a call: `see` and `see_objects`; in a module with objects."""
     module.declare("describe", HALF, POINTER, POINTER)
     module.define("add_words", _add_words, HALF, POINTER, WORD, WORD)
@@ -40,17 +41,17 @@ def define_keys(module: Module, objects: Objects) -> None:
     module.define("key", _key, POINTER, POINTER, POINTER, WORD, public=True)
 
 
-def _begin(f: Function, seen: Pointer, target: Pointer, count: Word) -> None:
+def _begin(f: NativeFunction, seen: Pointer, target: Pointer, count: Word) -> None:
     """The first words: what is called, whether it is recorded, and how many arguments have no name."""
     place = f.words(1)
-    f.call("PyContextVar_Get", shared(f, Place.RECORDING), f.null(), place)
+    f.call("PyContextVar_Get", shared(f, SharedObject.RECORDING), f.null(), place)
     f.require(~place.pointer().is_null())
     drop(f, place.pointer())        # who adds the key keeps it
     f.require(f.call("add_words", seen, target.word_of(), place.word()) != 0)
     f.give(f.call("add_words", seen, f.word(0), count))
 
 
-def _see(f: Function, seen: Pointer, target: Pointer, arguments: Pointer, count: Word, names: Pointer) -> None:
+def _see(f: NativeFunction, seen: Pointer, target: Pointer, arguments: Pointer, count: Word, names: Pointer) -> None:
     """Whether there is a key of a call, which is written; the values of named arguments come last."""
     f.require(f.call("begin", seen, target, count) != 0)
     f.require(f.call("add_items", seen, arguments, f.null(), count) != 0)
@@ -60,10 +61,10 @@ def _see(f: Function, seen: Pointer, target: Pointer, arguments: Pointer, count:
     f.give(1)
 
 
-def _see_objects(f: Function, seen: Pointer, target: Pointer, given: Pointer, keywords: Pointer) -> None:
+def _see_objects(f: NativeFunction, seen: Pointer, target: Pointer, given: Pointer, keywords: Pointer) -> None:
     """The same of a call whose arguments are a tuple and a dictionary."""
-    f.require((given.field(object_layout.TYPE) == shared(f, Place.TUPLE))
-              & (keywords.field(object_layout.TYPE) == shared(f, Place.DICT)))
+    f.require((given.field(object_layout.TYPE) == shared(f, SharedObject.TUPLE))
+              & (keywords.field(object_layout.TYPE) == shared(f, SharedObject.DICT)))
     count = given.behind(object_layout.LENGTH).word()
     f.require(f.call("begin", seen, target, count) != 0)
     f.require(f.call("add_items", seen, given.behind(object_layout.ITEMS), f.null(), count) != 0)
@@ -75,7 +76,7 @@ def _see_objects(f: Function, seen: Pointer, target: Pointer, given: Pointer, ke
     f.give(1)
 
 
-def _add_items(f: Function, seen: Pointer, items: Pointer, names: Pointer, count: Word) -> None:
+def _add_items(f: NativeFunction, seen: Pointer, items: Pointer, names: Pointer, count: Word) -> None:
     """Add objects that lie in a row, each behind its name where they have names."""
     with f.each(count) as k:
         with f.unless(names.is_null()):
@@ -84,7 +85,7 @@ def _add_items(f: Function, seen: Pointer, items: Pointer, names: Pointer, count
     f.give(1)
 
 
-def _add_words(f: Function, seen: Pointer, first: Word, second: Word) -> None:
+def _add_words(f: NativeFunction, seen: Pointer, first: Word, second: Word) -> None:
     """Add two words to a key; 0: there is no room."""
     count = seen.word(COUNT)
     f.require(count < MOST_WORDS - 1)
@@ -94,13 +95,13 @@ def _add_words(f: Function, seen: Pointer, first: Word, second: Word) -> None:
     f.give(1)
 
 
-def _describe(f: Function, seen: Pointer, x: Pointer) -> None:
+def _describe(f: NativeFunction, seen: Pointer, x: Pointer) -> None:
     """Add what an argument is to a key; 0: that cannot be said."""
     kind = x.field(object_layout.TYPE)
     tag = kind.word_of()
-    with f.where(kind == shared(f, Place.TENSOR)):
+    with f.where(kind == shared(f, SharedObject.TENSOR)):
         f.give(f.call("add_tensor", seen, x))
-    with f.where(kind == shared(f, Place.INT)):
+    with f.where(kind == shared(f, SharedObject.INT)):
         beyond = f.words(1)
         number = f.call("PyLong_AsLongLongAndOverflow", x, beyond)
         f.require(beyond.half() == 0)
@@ -108,33 +109,33 @@ def _describe(f: Function, seen: Pointer, x: Pointer) -> None:
     for place in BY_IDENTITY:
         with f.where(kind == shared(f, place)):
             f.give(f.call("add_words", seen, tag, x.word_of()))
-    with f.where(kind == shared(f, Place.FLOAT)):
+    with f.where(kind == shared(f, SharedObject.FLOAT)):
         f.give(f.call("add_words", seen, tag, x.field(object_layout.DATA).word_of()))
-    with f.where(kind == shared(f, Place.TUPLE)):
+    with f.where(kind == shared(f, SharedObject.TUPLE)):
         count = x.behind(object_layout.LENGTH).word()
         f.require(f.call("add_words", seen, tag, count) != 0)
         f.give(f.call("add_items", seen, x.behind(object_layout.ITEMS), f.null(), count))
-    with f.where(kind == shared(f, Place.LIST)):
+    with f.where(kind == shared(f, SharedObject.LIST)):
         count = x.behind(object_layout.LENGTH).word()
         f.require(f.call("add_words", seen, tag, count) != 0)
         f.give(f.call("add_items", seen, x.field(object_layout.LIST_ITEMS), f.null(), count))
-    with f.where(kind == shared(f, Place.SLICE)):
+    with f.where(kind == shared(f, SharedObject.SLICE)):
         f.require(f.call("add_words", seen, tag, f.word(0)) != 0)
         f.give(f.call("add_items", seen, x.behind(SLICE_ENDS), f.null(), f.word(3)))
     f.require(f.call("is_tensor", x) != 0)
     f.give(f.call("add_tensor", seen, x))
 
 
-def _add_tensor(at: Offsets, f: Function, seen: Pointer, x: Pointer) -> None:
+def _add_tensor(at: Offsets, f: NativeFunction, seen: Pointer, x: Pointer) -> None:
     """Add element type, shape, and whether it wants a gradient."""
     state, which = x.field(at.own), seen.word(TENSOR_COUNT)
     f.require(~state.is_null())
     array = state.field(at.payload)
-    f.require((array.field(object_layout.TYPE) == shared(f, Place.ARRAY)) & (which < MOST_TENSORS))
+    f.require((array.field(object_layout.TYPE) == shared(f, SharedObject.ARRAY)) & (which < MOST_TENSORS))
     ndim, sizes = array.half(object_layout.NDIM), array.field(object_layout.DIMENSIONS)
     dtype, wanted = array.field(object_layout.DTYPE), state.field(at.requires_grad)
     f.require(f.call("add_words", seen, dtype.word_of(), wanted.word_of()) != 0)
-    f.require(f.call("add_words", seen, shared(f, Place.TENSOR).word_of(), ndim) != 0)
+    f.require(f.call("add_words", seen, shared(f, SharedObject.TENSOR).word_of(), ndim) != 0)
     count = seen.word(COUNT)
     f.require(count + ndim < MOST_WORDS + 1)
     with f.each(ndim) as k:
@@ -146,13 +147,13 @@ def _add_tensor(at: Offsets, f: Function, seen: Pointer, x: Pointer) -> None:
     f.give(1)
 
 
-def _key_of(f: Function, seen: Pointer) -> None:
+def _key_of(f: NativeFunction, seen: Pointer) -> None:
     f.give(f.call("PyBytes_FromStringAndSize", seen.at(KEY), seen.word(COUNT) * BYTES))
 
 
-def _key(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+def _key(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     seen = f.words(SEEN_WORDS)
     with f.where(f.call("see_objects", seen, arguments.pointer(), arguments.pointer(1), arguments.pointer(2)) == 0):
         f.require(f.call("PyErr_Occurred").is_null())
-        f.give(held(f, shared(f, Place.NONE)))
+        f.give(held(f, shared(f, SharedObject.NONE)))
     f.give(f.call("key_of", seen))

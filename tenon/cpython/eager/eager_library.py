@@ -15,29 +15,29 @@ import numpy as np
 
 from tenon.cpython.eager.backward_walk import define_tape
 from tenon.cpython.eager.call_keys import define_keys
-from tenon.cpython.eager.elementwise_calls import Row, define_calls, table_of_calls
+from tenon.cpython.eager.elementwise_calls import LoopRow, define_calls, table_of_calls
 from tenon.cpython.eager.fused_elementwise import FusedRow, define_rows, table_of_rows
 from tenon.cpython.eager.gradient_interpreter import define_formulas
 from tenon.cpython.eager.inline_cache import define_remembered
 from tenon.cpython.eager.ndarray_access import define_arrays
 from tenon.cpython.eager.reductions import Total, define_reductions, table_of
 from tenon.cpython.eager.scalar_operand_loops import TIED, define_beside, loop_name, numbers_beside
-from tenon.cpython.eager.tensor_objects import Objects, Offsets, Place
+from tenon.cpython.eager.tensor_objects import Objects, Offsets, SharedObject
 from tenon.cpython.eager.ufunc_loops import loop_beside
 from tenon.cpython.eager.where import define_selection, table_of_selection
 from tenon.cpython.python_builtin import bound, builtin, method
 from tenon.llvm import function_builder
-from tenon.llvm.function_builder import Module
+from tenon.llvm.function_builder import NativeModule
 from tenon.llvm.machine_code import Library
 from tenon.records import astuple
 
 
-class Machine:
+class EagerLibrary:
     """The machine code for eager calls, and what it refers to."""
 
-    def __init__(self, offsets: Offsets, share: Mapping[Place, Any]):
+    def __init__(self, offsets: Offsets, share: Mapping[SharedObject, Any]):
         self.library = _library(offsets)
-        words = [share[place] if place is Place.NEW_ARRAY else id(share[place]) for place in Place]
+        words = [share[place] if place is SharedObject.NEW_ARRAY else id(share[place]) for place in SharedObject]
         self.kept = dict(share)
         self.held: list[np.ndarray] = []            # data of loops
         self.loops: dict[tuple[np.ufunc, np.dtype[Any]], tuple[int, int]] = {}
@@ -58,7 +58,7 @@ class Machine:
         self.loops[ufunc, dtype] = loop
         return loop
 
-    def quick(self, op: Any, rows: Sequence[Row], python: Callable[..., Any],
+    def quick(self, op: Any, rows: Sequence[LoopRow], python: Callable[..., Any],
               find: Callable[..., Any] | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """An operator's call, and the same with its inputs exchanged where it has two, so that there is a `find`."""
         table, name, doc = table_of_calls(op, rows, python, find), op.name, op.doc
@@ -67,12 +67,12 @@ class Machine:
         return (builtin(name, self.library.address(one), table, kept, doc),
                 builtin(name, self.library.address(other), table, kept, doc))
 
-    def product(self, op: Any, rows: Sequence[Row], python: Callable[..., Any]) -> Callable[..., Any]:
+    def product(self, op: Any, rows: Sequence[LoopRow], python: Callable[..., Any]) -> Callable[..., Any]:
         """`x @ y`."""
         table = table_of_calls(op, rows, python)
         return builtin(op.name, self.library.address("product"), table, (op, rows, python), op.doc)
 
-    def on_arrays(self, ufunc: np.ufunc, rows: Sequence[Row]) -> Callable[..., Any]:
+    def on_arrays(self, ufunc: np.ufunc, rows: Sequence[LoopRow]) -> Callable[..., Any]:
         """A ufunc on arrays, without its warnings where they are of these types."""
         name = "array" if ufunc.nin == 1 else "arrays"
         return builtin(ufunc.__name__, self.library.address(name), table_of_calls(ufunc, rows, ufunc), (ufunc, rows))
@@ -114,8 +114,8 @@ def _library(offsets: Offsets) -> Library:
     return function_builder.library("eager", *astuple(offsets), module_of=lambda *_: _module(offsets))
 
 
-def _module(offsets: Offsets) -> Module:
-    module = Module()
+def _module(offsets: Offsets) -> NativeModule:
+    module = NativeModule()
     found = Objects(module, offsets)
     define_arrays(module)
     define_keys(module, found)

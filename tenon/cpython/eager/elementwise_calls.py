@@ -18,8 +18,17 @@ from tenon.cpython import object_layout
 from tenon.cpython.eager.inline_cache import by_builtin
 from tenon.cpython.eager.ndarray_access import MOST_ELEMENTS, run_loop, step_of
 from tenon.cpython.eager.strided_iteration import Grid
-from tenon.cpython.eager.tensor_objects import Objects, Offsets, Place, drop, held, require_eager, shared, unless_done
-from tenon.llvm.function_builder import Function, Module
+from tenon.cpython.eager.tensor_objects import (
+    Objects,
+    Offsets,
+    SharedObject,
+    drop,
+    held,
+    require_eager,
+    shared,
+    unless_done,
+)
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import BYTES, HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.records import dataclass
 
@@ -36,7 +45,7 @@ BUILTINS = {"unary": ("of_one", 1), "binary": ("of_two", 2), "product": ("of_mat
 
 
 @dataclass(frozen=True)
-class Row:
+class LoopRow:
     """How an operator is computed for one element type."""
 
     dtype: np.dtype[Any]
@@ -45,7 +54,7 @@ class Row:
     in_rows: bool                   # whether the place in a row decides nothing but the sign of a NaN
 
 
-def table_of_calls(op: Any, rows: Sequence[Row], python: Callable[..., Any], find: Any = None) -> np.ndarray:
+def table_of_calls(op: Any, rows: Sequence[LoopRow], python: Callable[..., Any], find: Any = None) -> np.ndarray:
     """The words that an operator's builtins read."""
     table = np.zeros(ROWS + ROW_WORDS * len(rows), np.int64)
     none = id(None)
@@ -60,9 +69,9 @@ def table_of_calls(op: Any, rows: Sequence[Row], python: Callable[..., Any], fin
     return table
 
 
-def define_calls(module: Module, objects: Objects) -> None:
+def define_calls(module: NativeModule, objects: Objects) -> None:
     """The builtins, in a module that has these objects, arrays and remembered calls."""
-    writer = _Writer(objects.offsets)
+    writer = _CallWriter(objects.offsets)
     module.define("row", _row, POINTER, POINTER, POINTER)
     module.define("from_one", _from_one, POINTER, POINTER, POINTER)
     module.define("is_finite", _is_finite, HALF, POINTER, POINTER, WORD)
@@ -82,9 +91,9 @@ def define_calls(module: Module, objects: Objects) -> None:
 
 # ---------------------------------------------------------------- builtins: the usual call, or the one in Python
 
-def _usual(call: str, inputs: int) -> Callable[[Function, Pointer, Pointer, Word], None]:
+def _usual(call: str, inputs: int) -> Callable[[NativeFunction, Pointer, Pointer, Word], None]:
     """A builtin of so many inputs, whose usual call is this function."""
-    def write(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    def write(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
         table = owner.field(object_layout.DATA)
         with f.where(count == inputs):
             unless_done(f, f.call(call, table, *(arguments.pointer(k) for k in range(inputs))))
@@ -92,7 +101,7 @@ def _usual(call: str, inputs: int) -> Callable[[Function, Pointer, Pointer, Word
     return write
 
 
-def _reflected(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+def _reflected(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     table, turned = owner.field(object_layout.DATA), f.words(2)
     with f.where(count == 2):
         unless_done(f, f.call("of_two", table, arguments.pointer(1), arguments.pointer()))
@@ -104,13 +113,13 @@ def _reflected(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> 
 
 # ---------------------------------------------------------------- the usual call; null: it is not usual, or an error
 
-class _Writer:
+class _CallWriter:
     """The functions that look into Tenon's objects."""
 
     def __init__(self, offsets: Offsets):
         self.offsets = offsets
 
-    def of_one(self, f: Function, table: Pointer, x: Pointer) -> None:
+    def of_one(self, f: NativeFunction, table: Pointer, x: Pointer) -> None:
         require_eager(f)
         f.require(f.call("is_tensor", x) != 0)
         state = x.field(self.offsets.own)
@@ -120,7 +129,7 @@ class _Writer:
         row = f.call("row", table, array.field(object_layout.DTYPE))
         f.give(f.call("result", table, row, x, f.null(), out, wanted))
 
-    def of_two(self, f: Function, table: Pointer, x: Pointer, y: Pointer) -> None:
+    def of_two(self, f: NativeFunction, table: Pointer, x: Pointer, y: Pointer) -> None:
         require_eager(f)
         at = self.offsets
         first, second = f.call("is_tensor", x), f.call("is_tensor", y)
@@ -146,20 +155,21 @@ class _Writer:
         drop(f, found)
         f.give(out)
 
-    def of_operands(self, f: Function, table: Pointer, x: Pointer, y: Pointer, a: Pointer, b: Pointer, wanted: Word
+    def of_operands(self, f: NativeFunction, table: Pointer, x: Pointer, y: Pointer, a: Pointer, b: Pointer,
+                    wanted: Word
                     ) -> None:
         """The call on these arrays, one of which may be a number's."""
-        f.require(a.field(object_layout.TYPE) == shared(f, Place.ARRAY))
+        f.require(a.field(object_layout.TYPE) == shared(f, SharedObject.ARRAY))
         row = f.call("row", table, a.field(object_layout.DTYPE))      # now: afterwards the arrays may be gone
         out = f.call("from_two", table, a, b)
         f.require(~out.is_null())
         f.give(f.call("result", table, row, x, y, out, wanted))
 
-    def of_matrices(self, f: Function, table: Pointer, x: Pointer, y: Pointer) -> None:
+    def of_matrices(self, f: NativeFunction, table: Pointer, x: Pointer, y: Pointer) -> None:
         """The product of two matrices, few multiply-adds."""
         require_eager(f)
         at = self.offsets
-        f.require(f.call("says", shared(f, Place.NARROW), shared(f, Place.NONE)) != 0)
+        f.require(f.call("says", shared(f, SharedObject.NARROW), shared(f, SharedObject.NONE)) != 0)
         f.require((f.call("is_tensor", x) & f.call("is_tensor", y)) != 0)
         left, right = x.field(at.own), y.field(at.own)
         a, b, wanted = left.field(at.payload), right.field(at.payload), self._wanted(f, left) | self._wanted(f, right)
@@ -186,21 +196,21 @@ class _Writer:
         f.through(row.at(LOOP), NOTHING, arrays, sizes, strides, row.pointer(LOOP_DATA))
         f.give(f.call("result", table, row, x, y, out, wanted))
 
-    def result(self, f: Function, table: Pointer, row: Pointer, x: Pointer, y: Pointer, out: Pointer, wanted: Word
+    def result(self, f: NativeFunction, table: Pointer, row: Pointer, x: Pointer, y: Pointer, out: Pointer, wanted: Word
                ) -> None:
         """The array as a tensor, recorded where that is wanted."""
         with f.where(wanted != 0):
-            with f.where(f.call("says", shared(f, Place.RECORDING), shared(f, Place.TRUE)) != 0):
+            with f.where(f.call("says", shared(f, SharedObject.RECORDING), shared(f, SharedObject.TRUE)) != 0):
                 f.give(f.call("recorded", table.pointer(OP), x, y, out, row.pointer(DIFFERENTIABLE)))
-        f.give(f.call("tensor", out, shared(f, Place.FALSE), held(f, shared(f, Place.NONE))))
+        f.give(f.call("tensor", out, shared(f, SharedObject.FALSE), held(f, shared(f, SharedObject.NONE))))
 
-    def _wanted(self, f: Function, state: Pointer) -> Word:
+    def _wanted(self, f: NativeFunction, state: Pointer) -> Word:
         """Whether a tensor has a gradient, which is True or False where it is usual."""
         flag = state.field(self.offsets.requires_grad)
-        f.require((flag == shared(f, Place.TRUE)) | (flag == shared(f, Place.FALSE)))
-        return (flag == shared(f, Place.TRUE)).wide().low()
+        f.require((flag == shared(f, SharedObject.TRUE)) | (flag == shared(f, SharedObject.FALSE)))
+        return (flag == shared(f, SharedObject.TRUE)).wide().low()
 
-    def op_call(self, f: Function, op: Pointer, arguments: Pointer, count: Word, names: Pointer) -> None:
+    def op_call(self, f: NativeFunction, op: Pointer, arguments: Pointer, count: Word, names: Pointer) -> None:
         """`op(*arguments)`: by its builtin where it has one and nothing is named, else in Python."""
         by_builtin(f, self.offsets, op, arguments, count, names)
         unless_done(f, f.call("from_call", op, arguments, count, names))
@@ -212,12 +222,12 @@ class _Writer:
         given.put(op)
         with f.each(further()) as k:
             given.at(k + 1).put(arguments.pointer(k))
-        out = f.call("PyObject_Vectorcall", shared(f, Place.CALL), given, count + 1, names)
+        out = f.call("PyObject_Vectorcall", shared(f, SharedObject.CALL), given, count + 1, names)
         f.call("PyMem_Free", given)
         f.give(out)
 
 
-def _from_one(f: Function, table: Pointer, array: Pointer) -> None:
+def _from_one(f: NativeFunction, table: Pointer, array: Pointer) -> None:
     """The array that the loop makes of this one."""
     f.require(f.call("is_plain", array) != 0)
     row = f.call("row", table, array.field(object_layout.DTYPE))
@@ -228,9 +238,9 @@ def _from_one(f: Function, table: Pointer, array: Pointer) -> None:
     f.give(out)
 
 
-def _from_two(f: Function, table: Pointer, a: Pointer, b: Pointer) -> None:
+def _from_two(f: NativeFunction, table: Pointer, a: Pointer, b: Pointer) -> None:
     """The array that the loop makes of these, of the same sizes, or one a number's, or one after the other's row."""
-    array = shared(f, Place.ARRAY)
+    array = shared(f, SharedObject.ARRAY)
     f.require((a.field(object_layout.TYPE) == array) & (b.field(object_layout.TYPE) == array))
     dtype = a.field(object_layout.DTYPE)
     f.require(b.field(object_layout.DTYPE) == dtype)
@@ -249,7 +259,7 @@ def _from_two(f: Function, table: Pointer, a: Pointer, b: Pointer) -> None:
     f.give(out)
 
 
-def _row_by_row(f: Function, row: Pointer, a: Pointer, b: Pointer) -> None:
+def _row_by_row(f: NativeFunction, row: Pointer, a: Pointer, b: Pointer) -> None:
     """The array that the loop makes of arrays that broadcast, or are parts of others: one call a row, as NumPy does.
 
     Not where there is a NaN, or may be: NumPy's iterator may copy several rows to one, and the place in a row decides
@@ -269,7 +279,7 @@ def _row_by_row(f: Function, row: Pointer, a: Pointer, b: Pointer) -> None:
     f.give(out)
 
 
-def _is_finite(f: Function, row: Pointer, array: Pointer, count: Word) -> None:
+def _is_finite(f: NativeFunction, row: Pointer, array: Pointer, count: Word) -> None:
     """Whether all elements of an array of floating numbers are finite."""
     elements = array.field(object_layout.DATA)
     with f.where(row.word(RESULT_ITEM) == 4):
@@ -277,7 +287,7 @@ def _is_finite(f: Function, row: Pointer, array: Pointer, count: Word) -> None:
     f.give(f.call("finite_d", elements, count))
 
 
-def _row(f: Function, table: Pointer, dtype: Pointer) -> None:
+def _row(f: NativeFunction, table: Pointer, dtype: Pointer) -> None:
     """How the operator is computed for an element type."""
     with f.each(table.word(ROW_COUNT)) as k:
         row = table.at(k * ROW_WORDS + ROWS)
@@ -286,11 +296,11 @@ def _row(f: Function, table: Pointer, dtype: Pointer) -> None:
     f.give()
 
 
-def _number(f: Function, table: Pointer, array: Pointer, number: Pointer) -> None:
+def _number(f: NativeFunction, table: Pointer, array: Pointer, number: Pointer) -> None:
     """(a literal, an array of no axes) for a number beside a tensor; the last one is remembered by its identity."""
-    f.require(array.field(object_layout.TYPE) == shared(f, Place.ARRAY))
+    f.require(array.field(object_layout.TYPE) == shared(f, SharedObject.ARRAY))
     kind, dtype = number.field(object_layout.TYPE), array.field(object_layout.DTYPE)
-    f.require((kind == shared(f, Place.FLOAT)) | (kind == shared(f, Place.INT)))
+    f.require((kind == shared(f, SharedObject.FLOAT)) | (kind == shared(f, SharedObject.INT)))
     with f.where((number == table.pointer(LAST_NUMBER)) & (dtype == table.pointer(LAST_DTYPE))):
         f.give(held(f, table.pointer(LAST_FOUND)))
     given = f.words(2)

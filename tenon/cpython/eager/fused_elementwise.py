@@ -17,7 +17,7 @@ from tenon.cpython import object_layout
 from tenon.cpython.eager.ndarray_access import count_of
 from tenon.cpython.eager.tensor_objects import drop, unless_done
 from tenon.cpython.eager.where import LANES
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.records import dataclass
 
@@ -62,21 +62,21 @@ def table_of_rows(python: Callable[..., Any], shape: Sequence[int], given: Seque
     return np.array(words, np.int64)
 
 
-def define_rows(module: Module) -> None:
+def define_rows(module: NativeModule) -> None:
     """The builtin, in a module that has arrays and choices."""
     module.define("row_of", _row_of, NOTHING, POINTER, POINTER, POINTER, WORD, WORD)
     module.define("fused_arrays", _fused_arrays, POINTER, POINTER, POINTER)
     module.define("fused", _fused, POINTER, POINTER, POINTER, WORD, public=True)
 
 
-def _fused(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+def _fused(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     table = owner.field(object_layout.DATA)
     with f.where(count == table.word(GIVEN)):
         unless_done(f, f.call("fused_arrays", table, arguments))
     f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON), arguments, count, f.null()))
 
 
-def _fused_arrays(f: Function, table: Pointer, arguments: Pointer) -> None:
+def _fused_arrays(f: NativeFunction, table: Pointer, arguments: Pointer) -> None:
     """The result, or the tuple of several; null where arrays do not lie as is usual, or there is an error."""
     most = MOST_GIVEN + MOST_ROWS
     places, steps, moves, outs = f.words(most), f.words(most), f.words(most), f.words(MOST_OUTS)
@@ -133,7 +133,7 @@ def _fused_arrays(f: Function, table: Pointer, arguments: Pointer) -> None:
     f.give(listed)
 
 
-def _room(f: Function, words: int) -> Pointer:
+def _room(f: NativeFunction, words: int) -> Pointer:
     """Memory of the function's own, with anything in it."""
     with f.b.goto_entry_block():
         room = f.b.alloca(WORD, size=words)
@@ -141,7 +141,7 @@ def _room(f: Function, words: int) -> Pointer:
     return Pointer(f.b, room)
 
 
-def _row_of(f: Function, row: Pointer, places: Pointer, steps: Pointer, value: Word, count: Word) -> None:
+def _row_of(f: NativeFunction, row: Pointer, places: Pointer, steps: Pointer, value: Word, count: Word) -> None:
     """Write a part of a value."""
     addresses, strides, counts = f.words(3), f.words(3), f.words(1)
     first, second, out = row.word(FIRST), row.word(SECOND), places.at(value).pointer()
@@ -161,7 +161,7 @@ def _row_of(f: Function, row: Pointer, places: Pointer, steps: Pointer, value: W
     f.give()
 
 
-def _choice(f: Function, row: Pointer, places: Pointer, steps: Pointer, out: Pointer, count: Word) -> None:
+def _choice(f: NativeFunction, row: Pointer, places: Pointer, steps: Pointer, out: Pointer, count: Word) -> None:
     """Choose elements of two values, each of which may be one number."""
     item, given, moves = row.word(LOOP_DATA), [], []
     for place in (SECOND, THIRD):

@@ -13,9 +13,9 @@ import numpy as np
 
 from tenon.cpython import object_layout
 from tenon.cpython.eager.ndarray_access import ALIGNED, run_loop
-from tenon.cpython.eager.tensor_objects import Objects, Offsets, Place, drop, held, shared
+from tenon.cpython.eager.tensor_objects import Objects, Offsets, SharedObject, drop, held, shared
 from tenon.cpython.object_layout import LENGTH
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import POINTER, WORD, Pointer
 from tenon.records import dataclass
 
@@ -35,7 +35,7 @@ NO_PLACE = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class GradientProgram:
     """The gradients of an operator's inputs, for inputs of one element type, and numbers where they are these."""
 
     words: np.ndarray
@@ -46,7 +46,7 @@ Row = np.ndarray | tuple[tuple[int, int], tuple[int, ...]]      # a constant; a 
 
 
 def program(dtype: np.dtype[Any], adds: tuple[int, int], kinds: Sequence[Any],
-            formulas: Sequence[tuple[Sequence[Row], int] | None], following: Program | None) -> Program:
+            formulas: Sequence[tuple[Sequence[Row], int] | None], following: GradientProgram | None) -> GradientProgram:
     """The program of formulas, each the rows and the place of the result; a kind is None for a tensor, or a number."""
     words = [0 if following is None else following.words.ctypes.data, id(dtype), dtype.itemsize, *adds, len(kinds),
              *[0] * (HEAD - KINDS)]
@@ -62,7 +62,7 @@ def program(dtype: np.dtype[Any], adds: tuple[int, int], kinds: Sequence[Any],
                 else:
                     loop, places = row
                     words += [*loop, *places, *[-1] * (2 - len(places))]
-    return Program(np.array(words, np.int64), (dtype, kinds, formulas, following))
+    return GradientProgram(np.array(words, np.int64), (dtype, kinds, formulas, following))
 
 
 def fits(arity: int, formulas: Sequence[Any]) -> bool:
@@ -71,17 +71,17 @@ def fits(arity: int, formulas: Sequence[Any]) -> bool:
     return arity <= MOST_INPUTS and GIVEN + arity + most <= MOST_VALUES
 
 
-def define_formulas(module: Module, objects: Objects) -> None:
+def define_formulas(module: NativeModule, objects: Objects) -> None:
     """What finds programs and runs their formulas, in a module that has these objects."""
     module.define("step_of", _step_of, WORD, POINTER, POINTER, POINTER)
     module.define("program", partial(_program, objects.offsets), POINTER, POINTER, POINTER)
     module.define("run_formula", _run_formula, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER)
 
 
-def _program(at: Offsets, f: Function, node: Pointer, y: Pointer) -> None:
+def _program(at: Offsets, f: NativeFunction, node: Pointer, y: Pointer) -> None:
     """The gradients of a node with this output; null where they are Python's."""
     inputs = node.field(at.inputs)
-    table = f.call("PyDict_GetItem", shared(f, Place.PROGRAMS), node.field(at.op))
+    table = f.call("PyDict_GetItem", shared(f, SharedObject.PROGRAMS), node.field(at.op))
     f.require(~table.is_null())
     found = f.variable(table.field(object_layout.DATA))
     with f.loop(lambda: ~found().is_null()):
@@ -91,7 +91,7 @@ def _program(at: Offsets, f: Function, node: Pointer, y: Pointer) -> None:
                   & (inputs.behind(LENGTH).word() == count)).wide())
         with f.where(same() != 0), f.each(count) as k:
             kind, x = now.at(k).pointer(KINDS), inputs.at(k).behind(object_layout.ITEMS).pointer()
-            is_tensor = kind.is_null() & (x.field(object_layout.TYPE) == shared(f, Place.SAVED))
+            is_tensor = kind.is_null() & (x.field(object_layout.TYPE) == shared(f, SharedObject.SAVED))
             same.set(same() & (is_tensor | (kind == x)).wide())
         with f.where(same() != 0):
             f.give(now)
@@ -99,9 +99,9 @@ def _program(at: Offsets, f: Function, node: Pointer, y: Pointer) -> None:
     f.give()
 
 
-def _step_of(f: Function, g: Pointer, y: Pointer, program: Pointer) -> None:
+def _step_of(f: NativeFunction, g: Pointer, y: Pointer, program: Pointer) -> None:
     """How far apart the elements of a gradient are, which may be one number all over; NO_PLACE: it is unusual."""
-    with f.unless(g.field(object_layout.TYPE) == shared(f, Place.ARRAY)):
+    with f.unless(g.field(object_layout.TYPE) == shared(f, SharedObject.ARRAY)):
         f.give(NO_PLACE)
     with f.unless((g.field(object_layout.DTYPE) == program.pointer(DTYPE)) & (f.call("same_sizes", g, y) != 0)):
         f.give(NO_PLACE)
@@ -115,7 +115,8 @@ def _step_of(f: Function, g: Pointer, y: Pointer, program: Pointer) -> None:
     f.give(0)
 
 
-def _run_formula(f: Function, program: Pointer, formula: Pointer, values: Pointer, steps: Pointer, y: Pointer) -> None:
+def _run_formula(f: NativeFunction, program: Pointer, formula: Pointer, values: Pointer, steps: Pointer,
+                 y: Pointer) -> None:
     """The gradient of an input, from the values so far and how far apart their elements are; null: an error."""
     first, count, good = program.word(INPUT_COUNT) + GIVEN, formula.word(ROW_COUNT), f.variable(1)
     with f.each(count) as k:

@@ -15,8 +15,8 @@ import numpy as np
 
 from tenon.cpython import object_layout
 from tenon.cpython.eager.ndarray_access import MOST_ELEMENTS, count_of
-from tenon.cpython.eager.tensor_objects import Place, shared, unless_done
-from tenon.llvm.function_builder import Function, Module
+from tenon.cpython.eager.tensor_objects import SharedObject, shared, unless_done
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.records import dataclass
 
@@ -51,7 +51,7 @@ def _bits(number: float, dtype: np.dtype[Any]) -> int:
     return int(np.array(number, dtype).view(f"u{dtype.itemsize}"))
 
 
-def define_reductions(module: Module) -> None:
+def define_reductions(module: NativeModule) -> None:
     """The builtin, in a module that has arrays."""
     module.define("axes_of", _axes_of, HALF, POINTER, POINTER, WORD)
     module.define("combine", _combine, NOTHING, POINTER, POINTER, POINTER, WORD, WORD, WORD)
@@ -59,17 +59,18 @@ def define_reductions(module: Module) -> None:
     module.define("reduce", _reduce, POINTER, POINTER, POINTER, WORD, public=True)
 
 
-def _reduce(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+def _reduce(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     table = owner.field(object_layout.DATA)
     with f.where((count == 5) | (count == 6)):
         unless_done(f, f.call("reduced", table, arguments, count))
     f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON), arguments, count, f.null()))
 
 
-def _reduced(f: Function, table: Pointer, arguments: Pointer, count: Word) -> None:
+def _reduced(f: NativeFunction, table: Pointer, arguments: Pointer, count: Word) -> None:
     """The array; null where it is not usual, or there is an error."""
-    x, keep, none = arguments.pointer(), arguments.pointer(4), shared(f, Place.NONE)
-    f.require((f.call("is_plain", x) != 0) & ((keep == shared(f, Place.TRUE)) | (keep == shared(f, Place.FALSE))))
+    x, keep, none = arguments.pointer(), arguments.pointer(4), shared(f, SharedObject.NONE)
+    f.require((f.call("is_plain",
+                      x) != 0) & ((keep == shared(f, SharedObject.TRUE)) | (keep == shared(f, SharedObject.FALSE))))
     row = f.variable(f.null())
     with f.each(table.word(ROW_COUNT)) as k:
         found = table.at(k * ROW_WORDS + ROWS)
@@ -79,7 +80,7 @@ def _reduced(f: Function, table: Pointer, arguments: Pointer, count: Word) -> No
     least = count == 6
     with f.where(least):
         first = arguments.pointer(5)
-        f.require(first.field(object_layout.TYPE) == shared(f, Place.FLOAT))
+        f.require(first.field(object_layout.TYPE) == shared(f, SharedObject.FLOAT))
         f.require(first.behind(object_layout.DATA).word() == NEGATIVE_INFINITY)
     total = count_of(f, x)
     f.require((total != 0) & (total < MOST_ELEMENTS + 1))
@@ -97,7 +98,7 @@ def _reduced(f: Function, table: Pointer, arguments: Pointer, count: Word) -> No
             shape.at(axes()).put(1)
         with f.unless(gone):
             shape.at(axes()).put(sizes.word(k))
-        with f.unless(gone & (keep != shared(f, Place.TRUE))):
+        with f.unless(gone & (keep != shared(f, SharedObject.TRUE))):
             axes.set(axes() + 1)
     out = f.call("made_of", row().pointer(DTYPE), axes().low(), shape)
     f.require(~out.is_null())
@@ -128,7 +129,8 @@ def _reduced(f: Function, table: Pointer, arguments: Pointer, count: Word) -> No
     f.give(out)
 
 
-def _combine(f: Function, row: Pointer, target: Pointer, source: Pointer, left: Word, inner: Word, item: Word) -> None:
+def _combine(f: NativeFunction, row: Pointer, target: Pointer, source: Pointer, left: Word, inner: Word,
+             item: Word) -> None:
     """Combine rows of elements with those of the target; rows of one element all at once."""
     f.require(left != 0)
     addresses, steps, count = f.words(3), f.words(3), f.words(1)
@@ -149,13 +151,13 @@ def _combine(f: Function, row: Pointer, target: Pointer, source: Pointer, left: 
     f.give()
 
 
-def _axes_of(f: Function, ends: Pointer, axis: Pointer, ndim: Word) -> None:
+def _axes_of(f: NativeFunction, ends: Pointer, axis: Pointer, ndim: Word) -> None:
     """Find the first of the axes that go, and the one behind them; 0: they do not lie side by side."""
     ends.put(0)
     ends.put(ndim, 1)
-    with f.where(axis == shared(f, Place.NONE)):
+    with f.where(axis == shared(f, SharedObject.NONE)):
         f.give(1)
-    with f.where(axis.field(object_layout.TYPE) == shared(f, Place.INT)):
+    with f.where(axis.field(object_layout.TYPE) == shared(f, SharedObject.INT)):
         beyond = f.words(1)
         one = f.variable(f.call("PyLong_AsLongLongAndOverflow", axis, beyond))
         f.require(beyond.half() == 0)
@@ -165,11 +167,11 @@ def _axes_of(f: Function, ends: Pointer, axis: Pointer, ndim: Word) -> None:
         ends.put(one())
         ends.put(one() + 1, 1)
         f.give(1)
-    f.require(axis.field(object_layout.TYPE) == shared(f, Place.TUPLE))
+    f.require(axis.field(object_layout.TYPE) == shared(f, SharedObject.TUPLE))
     count, items = axis.behind(object_layout.LENGTH).word(), axis.behind(object_layout.ITEMS)
     f.require(count != 0)
     with f.each(count) as k:
-        f.require(items.pointer(k).field(object_layout.TYPE) == shared(f, Place.INT))
+        f.require(items.pointer(k).field(object_layout.TYPE) == shared(f, SharedObject.INT))
         beyond = f.words(1)
         now = f.call("PyLong_AsLongLongAndOverflow", items.pointer(k), beyond)
         f.require(beyond.half() == 0)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, NOTHING, POINTER, WORD, Pointer, Word
 
 LANES = 32, 8, 1        # elements at once, while there are as many
@@ -55,7 +55,7 @@ def loop_name(ufunc: np.ufunc, dtype: np.dtype[Any]) -> str:
     return f"{ufunc.__name__}_{dtype.char}" if ufunc.__name__ in OPERATIONS and dtype in KINDS else ""
 
 
-def define_beside(module: Module) -> None:
+def define_beside(module: NativeModule) -> None:
     """The loops, and `finite_f(array, count)`, `finite_d`, in a module of any kind."""
     for dtype in KINDS:
         module.define(f"finite_{dtype.char}", _finite(dtype.itemsize), HALF, POINTER, WORD)
@@ -70,7 +70,7 @@ def define_beside(module: Module) -> None:
 
 def _loop(name: str, item: int) -> Callable[..., None]:
     """The loop: of its own where one of both is a number, and NumPy's."""
-    def write(f: Function, arrays: Pointer, counts: Pointer, steps: Pointer, data: Pointer) -> None:
+    def write(f: NativeFunction, arrays: Pointer, counts: Pointer, steps: Pointer, data: Pointer) -> None:
         with f.where(steps.word(2) == item):
             for side in range(2):
                 with f.where((steps.word(side) == item) & (steps.word(1 - side) == 0)):
@@ -85,7 +85,7 @@ def _loop(name: str, item: int) -> Callable[..., None]:
 
 def _row(kind: ir.Type, item: int, operation: Operation) -> Callable[..., None]:
     """Write what is made of each element of x and of the number; 0: the number is NaN, and nothing is done."""
-    def write(f: Function, out: Pointer, x: Pointer, number: Pointer, count: Word, tie: Word) -> None:
+    def write(f: NativeFunction, out: Pointer, x: Pointer, number: Pointer, count: Word, tie: Word) -> None:
         b, done = f.b, f.variable(0)
         n = b.load(number.value, typ=kind)
         f.require(Word(b, b.fcmp_ordered("==", n, n)))
@@ -110,7 +110,7 @@ def _copies(b: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
 
 def _finite(item: int) -> Callable[..., None]:
     """Whether no element is infinite or NaN."""
-    def write(f: Function, x: Pointer, count: Word) -> None:
+    def write(f: NativeFunction, x: Pointer, count: Word) -> None:
         b, done, kind = f.b, f.variable(0), ir.IntType(8 * item)
         for lanes in LANES:
             infinite = ir.Constant(ir.VectorType(kind, lanes), [INFINITE[item]] * lanes)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tenon.cpython import object_layout
 from tenon.cpython.eager.ndarray_access import ALIGNED, MOST_ELEMENTS
-from tenon.llvm.function_builder import Function
+from tenon.llvm.function_builder import NativeFunction
 from tenon.llvm.ir_values import NOTHING, Pointer, Variable, Word
 
 MOST_AXES = 6
@@ -23,7 +23,7 @@ class Grid:
     `sizes` stand as in a shape, until `join` lets the row stand first.
     """
 
-    def __init__(self, f: Function, arrays: Sequence[Pointer]):
+    def __init__(self, f: NativeFunction, arrays: Sequence[Pointer]):
         self.f, self.arrays = f, arrays
         self.sizes, self.steps = f.words(MOST_AXES), [f.words(MOST_AXES) for _ in arrays]
         self.total, self.axes = f.variable(1), f.variable(0)

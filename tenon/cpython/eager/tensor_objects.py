@@ -10,14 +10,14 @@ from __future__ import annotations
 from enum import IntEnum, auto
 
 from tenon.cpython import object_layout
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import BYTES, HALF, NOTHING, POINTER, WORD, Pointer
 from tenon.records import dataclass
 
 SHARED = "shared"
 
 
-class Place(IntEnum):
+class SharedObject(IntEnum):
     """What stands where among the shared words."""
 
     ARRAY = 0                   # types
@@ -118,11 +118,11 @@ PYTHON = {
 class Objects:
     """The functions that make and look at objects, in the module of whoever calls them."""
 
-    def __init__(self, module: Module, offsets: Offsets):
+    def __init__(self, module: NativeModule, offsets: Offsets):
         self.offsets = offsets
         for name, kinds in PYTHON.items():
             module.declare(name, *kinds)
-        module.memory(SHARED, len(Place))
+        module.memory(SHARED, len(SharedObject))
         module.define("share", _share, NOTHING, POINTER, public=True)
         module.define("says", _says, HALF, POINTER, POINTER)
         module.define("allocate", _allocate, POINTER, POINTER)
@@ -131,50 +131,50 @@ class Objects:
         module.define("saved", self._saved, POINTER, POINTER)
         module.define("recorded", self._recorded, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER)
 
-    def _is_tensor(self, f: Function, x: Pointer) -> None:
+    def _is_tensor(self, f: NativeFunction, x: Pointer) -> None:
         """Whether it is a tensor that has a state: a class of the user's may not have made one."""
-        kind, tensor = x.field(object_layout.TYPE), shared(f, Place.TENSOR)
+        kind, tensor = x.field(object_layout.TYPE), shared(f, SharedObject.TENSOR)
         with f.unless(kind == tensor):
             f.require(f.call("PyType_IsSubtype", kind, tensor) != 0)
         f.give((~x.field(self.offsets.own).is_null()).wide().low())
 
-    def _tensor(self, f: Function, array: Pointer, requires_grad: Pointer, node: Pointer) -> None:
+    def _tensor(self, f: NativeFunction, array: Pointer, requires_grad: Pointer, node: Pointer) -> None:
         """A tensor of an array, made by a node of the tape or none (None)."""
-        at, state = self.offsets, f.call("allocate", shared(f, Place.STATE))
+        at, state = self.offsets, f.call("allocate", shared(f, SharedObject.STATE))
         with f.where(state.is_null()):
             drop(f, array, node)
             f.give()
         state.behind(at.payload).put(array)
         state.behind(at.requires_grad).put(held(f, requires_grad))
-        state.behind(at.grad).put(held(f, shared(f, Place.NONE)))
+        state.behind(at.grad).put(held(f, shared(f, SharedObject.NONE)))
         state.behind(at.node).put(node)
-        state.behind(at.index).put(held(f, shared(f, Place.ZERO)))
-        tensor = f.call("allocate", shared(f, Place.TENSOR))
+        state.behind(at.index).put(held(f, shared(f, SharedObject.ZERO)))
+        tensor = f.call("allocate", shared(f, SharedObject.TENSOR))
         with f.where(tensor.is_null()):
             drop(f, state)
             f.give()
         tensor.behind(at.own).put(state)
         f.give(tensor)
 
-    def _saved(self, f: Function, x: Pointer) -> None:
+    def _saved(self, f: NativeFunction, x: Pointer) -> None:
         """An input of a call that is recorded: a tensor in the state of now, a number as it is."""
         at = self.offsets
         with f.where(f.call("is_tensor", x) == 0):
             f.give(held(f, x))
-        kept = f.call("allocate", shared(f, Place.SAVED))
+        kept = f.call("allocate", shared(f, SharedObject.SAVED))
         f.require(~kept.is_null())
         state, leaf = held(f, x.field(at.own)), f.variable(x)
         kept.behind(at.own).put(state)
-        with f.where(state.field(at.node) == shared(f, Place.NONE)):
-            with f.where(x.field(object_layout.TYPE) == shared(f, Place.SAVED)):
+        with f.where(state.field(at.node) == shared(f, SharedObject.NONE)):
+            with f.where(x.field(object_layout.TYPE) == shared(f, SharedObject.SAVED)):
                 leaf.set(x.field(at.leaf))
             kept.behind(at.leaf).put(held(f, leaf()))
         f.give(kept)
 
-    def _recorded(self, f: Function, op: Pointer, x: Pointer, y: Pointer, array: Pointer, requires_grad: Pointer
+    def _recorded(self, f: NativeFunction, op: Pointer, x: Pointer, y: Pointer, array: Pointer, requires_grad: Pointer
                   ) -> None:
         """The one output of a call with the inputs x and, unless it is null, y."""
-        at, node = self.offsets, f.call("allocate", shared(f, Place.NODE))
+        at, node = self.offsets, f.call("allocate", shared(f, SharedObject.NODE))
         with f.where(node.is_null()):
             drop(f, array)
             f.give()
@@ -190,40 +190,40 @@ class Objects:
                     kept = f.call("saved", given)
                     inputs.behind(object_layout.ITEMS + BYTES * k).put(kept)
                     good.set(good() & (~kept.is_null()).wide())
-        node.behind(at.number).put(f.call("PyIter_Next", shared(f, Place.NUMBERS)))
+        node.behind(at.number).put(f.call("PyIter_Next", shared(f, SharedObject.NUMBERS)))
         node.behind(at.op).put(held(f, op))
-        node.behind(at.attrs).put(held(f, shared(f, Place.NO_ATTRS)))
-        node.behind(at.root).put(held(f, shared(f, Place.NONE)))
+        node.behind(at.attrs).put(held(f, shared(f, SharedObject.NO_ATTRS)))
+        node.behind(at.root).put(held(f, shared(f, SharedObject.NONE)))
         with f.where((good() == 0) | node.field(at.number).is_null()):
             drop(f, node, array)
             f.give()
         f.give(f.call("tensor", array, requires_grad, node))
 
 
-def shared(f: Function, place: Place) -> Pointer:
+def shared(f: NativeFunction, place: SharedObject) -> Pointer:
     """One of the shared words."""
     return f.memory(SHARED).pointer(int(place))
 
 
-def held(f: Function, object: Pointer) -> Pointer:
+def held(f: NativeFunction, object: Pointer) -> Pointer:
     """A reference of one's own."""
     f.call("Py_IncRef", object)
     return object
 
 
-def drop(f: Function, *found: Pointer) -> None:
+def drop(f: NativeFunction, *found: Pointer) -> None:
     """Give references back."""
     for object in found:
         f.call("Py_DecRef", object)
 
 
-def require_eager(f: Function) -> None:
+def require_eager(f: NativeFunction) -> None:
     """Return null where a call is not just computed."""
-    f.require(f.call("says", shared(f, Place.INTERPRETER), shared(f, Place.NONE)) != 0)
-    f.require(f.call("PyDict_Size", shared(f, Place.KERNELS)) == 0)
+    f.require(f.call("says", shared(f, SharedObject.INTERPRETER), shared(f, SharedObject.NONE)) != 0)
+    f.require(f.call("PyDict_Size", shared(f, SharedObject.KERNELS)) == 0)
 
 
-def unless_done(f: Function, found: Pointer) -> None:
+def unless_done(f: NativeFunction, found: Pointer) -> None:
     """Return what was found, or an error; go on where there is neither."""
     with f.unless(found.is_null()):
         f.give(found)
@@ -231,13 +231,13 @@ def unless_done(f: Function, found: Pointer) -> None:
         f.give()
 
 
-def _share(f: Function, words: Pointer) -> None:
-    for k in range(len(Place)):
+def _share(f: NativeFunction, words: Pointer) -> None:
+    for k in range(len(SharedObject)):
         f.memory(SHARED).put(words.word(k), k)
     f.give()
 
 
-def _says(f: Function, variable: Pointer, expected: Pointer) -> None:
+def _says(f: NativeFunction, variable: Pointer, expected: Pointer) -> None:
     """Whether this is the value of a context variable."""
     place = f.words(1)
     f.call("PyContextVar_Get", variable, f.null(), place)
@@ -247,5 +247,5 @@ def _says(f: Function, variable: Pointer, expected: Pointer) -> None:
     f.give((value == expected).wide().low())
 
 
-def _allocate(f: Function, kind: Pointer) -> None:
+def _allocate(f: NativeFunction, kind: Pointer) -> None:
     f.give(f.call("PyType_GenericAlloc", kind, f.word(0)))

@@ -14,7 +14,7 @@ from llvmlite import ir
 from tenon.cpython import object_layout
 from tenon.cpython.eager.ndarray_access import count_of
 from tenon.cpython.eager.tensor_objects import unless_done
-from tenon.llvm.function_builder import Function, Module
+from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, NOTHING, POINTER, WORD, Pointer, Word
 
 LANES = 16              # elements at once; the processor's registers may hold fewer
@@ -31,7 +31,7 @@ def table_of_selection(python: Callable[..., Any], dtypes: Sequence[np.dtype[Any
     return np.array([id(python), id(np.dtype(bool)), len(dtypes), *rows], np.uint64)
 
 
-def define_selection(module: Module) -> None:
+def define_selection(module: NativeModule) -> None:
     """The builtin, in a module that has arrays."""
     for kind in (HALF, WORD):
         module.define(f"choose_{kind.width}", _choose(kind), NOTHING, *[POINTER] * 4, *[WORD] * 3)
@@ -40,14 +40,14 @@ def define_selection(module: Module) -> None:
     module.define("where", _where, POINTER, POINTER, POINTER, WORD, public=True)
 
 
-def _where(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+def _where(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     table = owner.field(object_layout.DATA)
     with f.where(count == 3):
         unless_done(f, f.call("chosen", table, *(arguments.pointer(k) for k in range(3))))
     f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON), arguments, count, f.null()))
 
 
-def _chosen(f: Function, table: Pointer, condition: Pointer, x: Pointer, y: Pointer) -> None:
+def _chosen(f: NativeFunction, table: Pointer, condition: Pointer, x: Pointer, y: Pointer) -> None:
     """The array; null where it is not usual, or there is an error."""
     for array in (condition, x, y):
         f.require(f.call("is_plain", array) != 0)
@@ -75,7 +75,7 @@ def _chosen(f: Function, table: Pointer, condition: Pointer, x: Pointer, y: Poin
     f.give(out)
 
 
-def _elements(f: Function, array: Pointer, condition: Pointer, copies: Pointer, item: Word) -> None:
+def _elements(f: NativeFunction, array: Pointer, condition: Pointer, copies: Pointer, item: Word) -> None:
     """Where the elements of an array are, or copies of its only one; null where its sizes are others."""
     first = array.field(object_layout.DATA)
     with f.where(f.call("same_sizes", array, condition) != 0):
@@ -91,7 +91,7 @@ def _elements(f: Function, array: Pointer, condition: Pointer, copies: Pointer, 
 
 def _choose(kind: ir.IntType) -> Callable[..., None]:
     """Write the elements of x where the condition holds, else those of y; as many at once as there are lanes."""
-    def write(f: Function, out: Pointer, condition: Pointer, x: Pointer, y: Pointer, x_step: Word, y_step: Word,
+    def write(f: NativeFunction, out: Pointer, condition: Pointer, x: Pointer, y: Pointer, x_step: Word, y_step: Word,
               count: Word) -> None:
         done = f.variable(0)
 

@@ -13,7 +13,7 @@ from tenon.capture.constant_weights import late_program
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.config import VERSION, config
 from tenon.debug.explain import Explanation, explain
-from tenon.debug.origins import Names, Origin
+from tenon.debug.origins import ModuleNames, Origin
 from tenon.debug.step_times import Timed, timed_steps
 from tenon.debug.twin import twin_of
 from tenon.debug.viewer.graph_data import Data, Numbering, all_nodes, bytes_of
@@ -90,7 +90,7 @@ def _fallbacks(jitted: Jitted) -> list[Data]:
              "line": r.where.line if r.where else None, "text": str(r)} for r in reasons]
 
 
-def _params(captured: Captured, graph: Graph, names: Names, sizes: Mapping[str, int]) -> list[Data]:
+def _params(captured: Captured, graph: Graph, names: ModuleNames, sizes: Mapping[str, int]) -> list[Data]:
     sources: list[Source | None] = [*captured.sources, *([None] * (len(graph.params) - len(captured.sources)))]
     return [{"name": _param_name(source, p.name, names) or f"p{k}", "type": str(p.type),
              "bytes": bytes_of(p.type, sizes), "kind": _kind(source)}
@@ -101,7 +101,7 @@ def _kind(source: Source | None) -> str:
     return {Argument: "argument", Held: "held", GradientOf: "gradient"}.get(type(source), "kept")
 
 
-def _param_name(source: Source | None, name: str, names: Names) -> str:
+def _param_name(source: Source | None, name: str, names: ModuleNames) -> str:
     if isinstance(source, Held):
         return names.tensors.get(id(source.holder), name)
     if isinstance(source, GradientOf):

@@ -12,7 +12,7 @@ from tenon.debug.step_times import Timed
 from tenon.debug.viewer.graph_data import Data
 from tenon.graph.ir import Node
 from tenon.llvm import machine_code
-from tenon.program.kernel import Unit, count
+from tenon.program.kernel import CompiledKernel, count
 from tenon.program.steps import CopyStep, HostStep, KernelStep, Leaf, Storage, homes, leaves, touched
 from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
@@ -32,7 +32,7 @@ def _shown(program: Program) -> list[Leaf]:
     return [x for x in leaves(program.parts.steps) if isinstance(x, (KernelStep, HostStep, CopyStep))]
 
 
-def _step(step: Leaf, timed: Timed | None, kernels: Mapping[Unit, int], numbers: Mapping[Node, int],
+def _step(step: Leaf, timed: Timed | None, kernels: Mapping[CompiledKernel, int], numbers: Mapping[Node, int],
           sizes: Sizes) -> Data:
     node = None if isinstance(step, CopyStep) else getattr(step, "node", None)
     kind = {KernelStep: "kernel", HostStep: "host"}.get(type(step), "copy")

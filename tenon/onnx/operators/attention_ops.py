@@ -9,13 +9,13 @@ import tenon as tn
 from tenon.onnx.evaluate_plan import call_function
 from tenon.onnx.function_bodies import body_of
 from tenon.onnx.known_values import as_tensor
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 
 ALONE = ("softcap", "qk_matmul_output_mode", "softmax_precision")       # attributes that only the full body serves
 
 
 @operator("Attention", raw=True)
-def attention(call: Call, *args: Any) -> Any:
+def attention(call: OperatorCall, *args: Any) -> Any:
     """The usual cases are Tenon's own operator; others are what the standard says attention is made of."""
     given = [*args, *[None] * (7 - len(args))]
     q, k, v, mask, past_k, past_v, lengths = given
@@ -39,7 +39,7 @@ def attention(call: Call, *args: Any) -> Any:
     return y, k, v
 
 
-def _by_the_body(call: Call, args: Any) -> Any:
+def _by_the_body(call: OperatorCall, args: Any) -> Any:
     body = body_of(call, list(args))
     if body is None:
         raise call.unsupported("this kind of attention")
@@ -52,7 +52,7 @@ def _heads(x: Any, count: int) -> Any:
 
 
 @operator("RotaryEmbedding")
-def rotary_embedding(call: Call, x: Any, cos: Any, sin: Any, places: Any = None) -> Any:
+def rotary_embedding(call: OperatorCall, x: Any, cos: Any, sin: Any, places: Any = None) -> Any:
     """Pairs of numbers turned by angles that grow with the position."""
     flat = x.ndim == 3
     y = x.reshape(x.shape[0], x.shape[1], call.need("num_heads"), -1) if flat else tn.permute(x, (0, 2, 1, 3))
@@ -71,7 +71,8 @@ def rotary_embedding(call: Call, x: Any, cos: Any, sin: Any, places: Any = None)
 
 
 @operator("LinearAttention")
-def linear_attention(call: Call, q: Any, k: Any, v: Any, past: Any = None, decay: Any = None, beta: Any = None) -> Any:
+def linear_attention(call: OperatorCall, q: Any, k: Any, v: Any, past: Any = None, decay: Any = None,
+                     beta: Any = None) -> Any:
     """A state of keys by values that each token decays, corrects and reads."""
     heads, kv_heads = call.need("q_num_heads"), call.need("kv_num_heads")
     own, wide = q.dtype, tn.float64 if q.dtype is tn.float64 else tn.float32

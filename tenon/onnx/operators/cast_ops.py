@@ -10,10 +10,10 @@ import tenon as tn
 from tenon.onnx.function_bodies import element_type
 from tenon.onnx.known_values import REGULAR, Known, host
 from tenon.onnx.onnx_package import onnx
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 
 
-def numpy_type(number: int, call: Call) -> Any:
+def numpy_type(number: int, call: OperatorCall) -> Any:
     """NumPy's type of an ONNX number."""
     try:
         return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number))
@@ -21,7 +21,7 @@ def numpy_type(number: int, call: Call) -> Any:
         raise call.unsupported(f"the element type {number}") from None
 
 
-def tenon_type(number: int, call: Call) -> Any:
+def tenon_type(number: int, call: OperatorCall) -> Any:
     """Tenon's type of an ONNX number."""
     dtype = numpy_type(number, call)
     if dtype not in REGULAR or number == onnx.TensorProto.STRING:
@@ -30,16 +30,16 @@ def tenon_type(number: int, call: Call) -> Any:
 
 
 @operator("Cast", raw=True)
-def cast(call: Call, x: Any) -> Any:
+def cast(call: OperatorCall, x: Any) -> Any:
     return cast_to(call, x, call.need("to"))
 
 
 @operator("CastLike", raw=True)
-def cast_like(call: Call, x: Any, like: Any) -> Any:
+def cast_like(call: OperatorCall, x: Any, like: Any) -> Any:
     return cast_to(call, x, element_type(like))
 
 
-def cast_to(call: Call, x: Any, number: int) -> Any:
+def cast_to(call: OperatorCall, x: Any, number: int) -> Any:
     """A value with elements of another type."""
     dtype = numpy_type(number, call)
     text = number == onnx.TensorProto.STRING
@@ -55,7 +55,7 @@ def cast_tensor(x: Any, dtype: Any) -> Any:
     return tn.cast(x, dtype)
 
 
-def cast_array(array: Any, dtype: Any, text: bool, call: Call) -> Any:
+def cast_array(array: Any, dtype: Any, text: bool, call: OperatorCall) -> Any:
     """The same of an array; types of few bits hold the nearest that they have."""
     if text:
         return _texts(array)
@@ -71,7 +71,7 @@ def cast_array(array: Any, dtype: Any, text: bool, call: Call) -> Any:
         return _narrow(array, dtype, call)
 
 
-def _narrow(array: Any, dtype: Any, call: Call) -> Any:
+def _narrow(array: Any, dtype: Any, call: OperatorCall) -> Any:
     name = dtype.name
     if name == "float8_e8m0fnu":
         return onnx.numpy_helper.to_float8e8m0(np.asarray(array, np.float32), saturate=bool(call.get("saturate", 1)),

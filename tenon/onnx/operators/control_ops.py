@@ -15,7 +15,7 @@ from tenon.errors import ShapeError, TenonError
 from tenon.graph.op import current
 from tenon.onnx.evaluate_plan import check_time, evaluate
 from tenon.onnx.known_values import Known, as_tensor, host, ints, is_known
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 
 MOST_TURNS = 1 << 62
 WRITTEN_OUT = 32        # turns of a loop that are a part of the graph each
@@ -29,7 +29,7 @@ def _truth(x: Any) -> bool:
 
 
 @operator("If", raw=True, late=True)
-def branch(call: Call, condition: Any) -> Any:
+def branch(call: OperatorCall, condition: Any) -> Any:
     then, otherwise = call.need("then_branch"), call.need("else_branch")
     if isinstance(condition, tn.Tensor) and current() is not None:
         found = _captured_branch(call, condition)
@@ -38,7 +38,7 @@ def branch(call: Call, condition: Any) -> Any:
     return tuple(evaluate(then if _truth(condition) else otherwise, [], call.scope))
 
 
-def _captured_branch(call: Call, condition: Any) -> Any:
+def _captured_branch(call: OperatorCall, condition: Any) -> Any:
     """Both branches in the graph; None where they do not give tensors of the same types."""
     def taken(name: str) -> Any:
         def run() -> Any:
@@ -51,7 +51,7 @@ def _captured_branch(call: Call, condition: Any) -> Any:
 
 
 @operator("Loop", raw=True, late=True)
-def loop(call: Call, most: Any, condition: Any = None, *carried: Any) -> Any:
+def loop(call: OperatorCall, most: Any, condition: Any = None, *carried: Any) -> Any:
     body = call.need("body")
     if current() is not None and not _is_settled(most, condition):
         found = _captured_loop(call, most, condition, carried)
@@ -78,7 +78,7 @@ def _is_settled(most: Any, condition: Any) -> bool:
     return known and most is not None and ints(most)[0] <= WRITTEN_OUT
 
 
-def _captured_loop(call: Call, most: Any, condition: Any, carried: Any) -> Any:
+def _captured_loop(call: OperatorCall, most: Any, condition: Any, carried: Any) -> Any:
     """A loop of the graph; None where it collects, or carries what changes its type."""
     body = call.need("body")
     if len(body.outputs) != 1 + len(carried) or not all(isinstance(x, (Known, tn.Tensor)) for x in carried):
@@ -97,7 +97,7 @@ def _captured_loop(call: Call, most: Any, condition: Any, carried: Any) -> Any:
         return None
 
 
-def _stacked(rows: list[Any], call: Call, body: Any, place: int) -> Any:
+def _stacked(rows: list[Any], call: OperatorCall, body: Any, place: int) -> Any:
     """What the turns of a loop leave, one after the other."""
     if not rows:
         type = body.types.get(body.outputs[place])
@@ -111,7 +111,7 @@ def _stacked(rows: list[Any], call: Call, body: Any, place: int) -> Any:
 
 
 @operator("Scan", raw=True, late=True)
-def scan(call: Call, *args: Any) -> Any:
+def scan(call: OperatorCall, *args: Any) -> Any:
     """Opset 8 has lengths, and a batch axis that comes first; each example of it is a scan of its own."""
     if call.opset >= 9:
         return _scan(call, list(args), call.get("scan_input_axes"), call.get("scan_output_axes"))
@@ -123,7 +123,7 @@ def scan(call: Call, *args: Any) -> Any:
     return tuple(tn.stack([as_tensor(row[k]) for row in rows]) for k in range(len(rows[0])))
 
 
-def _scan(call: Call, args: list[Any], axes_in: Any, axes_out: Any) -> tuple[Any, ...]:
+def _scan(call: OperatorCall, args: list[Any], axes_in: Any, axes_out: Any) -> tuple[Any, ...]:
     body, count = call.need("body"), call.need("num_scan_inputs")
     kept = len(args) - count
     back_in = call.get("scan_input_directions", call.get("directions", [0] * count))
@@ -142,7 +142,7 @@ def _scan(call: Call, args: list[Any], axes_in: Any, axes_out: Any) -> tuple[Any
     return (*state, *results)
 
 
-def _turns(call: Call, body: Any, state: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
+def _turns(call: OperatorCall, body: Any, state: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
     """The last state, and what the turns leave, stacked."""
     kept = len(state)
 
@@ -167,7 +167,7 @@ def _turns(call: Call, body: Any, state: list[Any], xs: list[Any]) -> tuple[list
 
 
 @operator("SequenceMap", raw=True, late=True)
-def sequence_map(call: Call, first: Any, *others: Any) -> Any:
+def sequence_map(call: OperatorCall, first: Any, *others: Any) -> Any:
     body = call.need("body")
     results = [evaluate(body, [x, *[o[k] if isinstance(o, list) else o for o in others]], call.scope)
                for k, x in enumerate(first)]

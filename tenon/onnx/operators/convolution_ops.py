@@ -10,12 +10,12 @@ import numpy as np
 import tenon as tn
 from tenon.errors import ShapeError
 from tenon.onnx.known_values import ints
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 
 Pairs = list[tuple[int, int]]
 
 
-def padding_of(call: Call, sizes: Any, kernel: Any, strides: Any, dilations: Any) -> Pairs:
+def padding_of(call: OperatorCall, sizes: Any, kernel: Any, strides: Any, dilations: Any) -> Pairs:
     """The padding of each axis, said by numbers or by `auto_pad`."""
     auto, count = call.get("auto_pad", "NOTSET"), len(kernel)
     if auto in ("SAME_UPPER", "SAME_LOWER"):
@@ -31,7 +31,7 @@ def padding_of(call: Call, sizes: Any, kernel: Any, strides: Any, dilations: Any
     return list(zip(pads[:count], pads[count:]))
 
 
-def conv_sizes(call: Call, x: Any, w: Any) -> dict[str, Any]:
+def conv_sizes(call: OperatorCall, x: Any, w: Any) -> dict[str, Any]:
     """The attributes of a convolution in Tenon's words."""
     count = x.ndim - 2
     kernel = call.get("kernel_shape") or list(w.shape[2:])
@@ -51,13 +51,13 @@ def along_channels(b: Any, count: int) -> Any:
 
 
 @operator("Conv")
-def convolution(call: Call, x: Any, w: Any, b: Any = None) -> Any:
+def convolution(call: OperatorCall, x: Any, w: Any, b: Any = None) -> Any:
     y = tn.conv(x, w, **conv_sizes(call, x, w))
     return y if b is None else y + along_channels(b, x.ndim - 2)
 
 
 @operator("ConvInteger")
-def convolution_of_integers(call: Call, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
+def convolution_of_integers(call: OperatorCall, x: Any, w: Any, x_zero: Any = None, w_zero: Any = None) -> Any:
     return integer_convolution(call, shifted(x, x_zero, 1), shifted(w, w_zero, 0), w.shape[0])
 
 
@@ -70,13 +70,13 @@ def shifted(x: Any, zero: Any, axis: int) -> Any:
     return x - (zero.reshape(()) if zero.size == 1 else zero.reshape(*[-1 if k == axis else 1 for k in range(x.ndim)]))
 
 
-def integer_convolution(call: Call, x: Any, w: Any, channels: int) -> Any:
+def integer_convolution(call: OperatorCall, x: Any, w: Any, channels: int) -> Any:
     """The convolution of integers, exact in 32 bits."""
     return tn.cast(tn.conv(x, w, **conv_sizes(call, x, w)), tn.int32)
 
 
 @operator("ConvTranspose")
-def transposed_convolution(call: Call, x: Any, w: Any, b: Any = None) -> Any:
+def transposed_convolution(call: OperatorCall, x: Any, w: Any, b: Any = None) -> Any:
     count = x.ndim - 2
     kernel = list(w.shape[2:])
     strides, dilations = call.get("strides", [1] * count), call.get("dilations", [1] * count)
@@ -88,7 +88,7 @@ def transposed_convolution(call: Call, x: Any, w: Any, b: Any = None) -> Any:
     return y if b is None else y + along_channels(b, count)
 
 
-def _transposed_pads(call: Call, sizes: Any, kernel: Any, strides: Any, dilations: Any, more: Any) -> Pairs:
+def _transposed_pads(call: OperatorCall, sizes: Any, kernel: Any, strides: Any, dilations: Any, more: Any) -> Pairs:
     wanted, auto = call.get("output_shape"), call.get("auto_pad", "NOTSET")
     if wanted is None and not auto.startswith("SAME"):
         return padding_of(call, sizes, kernel, strides, dilations)
@@ -102,7 +102,7 @@ def _transposed_pads(call: Call, sizes: Any, kernel: Any, strides: Any, dilation
 
 
 @operator("DeformConv")
-def deformable_convolution(call: Call, x: Any, w: Any, offset: Any, b: Any = None, mask: Any = None) -> Any:
+def deformable_convolution(call: OperatorCall, x: Any, w: Any, offset: Any, b: Any = None, mask: Any = None) -> Any:
     """A convolution that reads at shifted places, between which the image is interpolated."""
     if x.ndim != 4:
         raise call.unsupported(f"an input of {x.ndim} axes")
@@ -146,7 +146,7 @@ def _between(x: Any, y_at: Any, x_at: Any, h: int, wide: int) -> Any:
 
 
 @operator("Col2Im", known="image_shape block_shape")
-def columns_to_image(call: Call, x: Any, image_shape: Any, block_shape: Any) -> Any:
+def columns_to_image(call: OperatorCall, x: Any, image_shape: Any, block_shape: Any) -> Any:
     """Columns added up where their blocks overlap."""
     sizes, kernel = ints(image_shape), ints(block_shape)
     count = len(sizes)
@@ -174,7 +174,7 @@ def columns_to_image(call: Call, x: Any, image_shape: Any, block_shape: Any) -> 
 
 
 @operator("CausalConvWithState")
-def causal_convolution(call: Call, x: Any, w: Any, b: Any = None, past: Any = None) -> Any:
+def causal_convolution(call: OperatorCall, x: Any, w: Any, b: Any = None, past: Any = None) -> Any:
     """Each channel by itself, and what the next part of the sequence needs of this one."""
     k = w.shape[2]
     before = tn.zeros((*x.shape[:2], k - 1), dtype=x.dtype) if past is None else past

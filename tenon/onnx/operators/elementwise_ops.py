@@ -10,7 +10,7 @@ import numpy as np
 
 import tenon as tn
 from tenon.onnx.known_values import Known, as_tensor, host, known_where_possible
-from tenon.onnx.operator_table import Call, operator, plain
+from tenon.onnx.operator_table import OperatorCall, operator, plain
 from tenon.onnx.operators.cast_ops import numpy_type
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -32,7 +32,7 @@ BINARY: dict[str, Callable[..., Any]] = {
 }
 
 
-def beside(call: Call, x: Any, y: Any) -> Any:
+def beside(call: OperatorCall, x: Any, y: Any) -> Any:
     """The second input with axes of size 1 after it, where an old opset says that it begins at `axis`."""
     axis = call.get("axis")
     if call.opset >= 7 or axis is None or y.ndim == 0:
@@ -42,7 +42,7 @@ def beside(call: Call, x: Any, y: Any) -> Any:
 
 def _enter(name: str, function: Callable[..., Any]) -> None:
     @operator(name)
-    def run(call: Call, x: Any, y: Any) -> Any:
+    def run(call: OperatorCall, x: Any, y: Any) -> Any:
         return function(x, beside(call, x, y))
 
 
@@ -51,7 +51,7 @@ for name, function in BINARY.items():
 
 
 @operator("Equal", raw=True)
-def equal(call: Call, x: Any, y: Any) -> Any:
+def equal(call: OperatorCall, x: Any, y: Any) -> Any:
     """Text is compared on the host."""
     if isinstance(x, Known) and not x.is_regular:
         return x.array == host(y)
@@ -59,12 +59,12 @@ def equal(call: Call, x: Any, y: Any) -> Any:
 
 
 @operator("Reciprocal")
-def reciprocal(call: Call, x: Any) -> Any:
+def reciprocal(call: OperatorCall, x: Any) -> Any:
     return tn.cast(1 / x, x.dtype)
 
 
 @operator("Div")
-def divide(call: Call, x: Any, y: Any) -> Any:
+def divide(call: OperatorCall, x: Any, y: Any) -> Any:
     """Integers are divided towards zero; by zero is an error, as the least number by -1 is not: that wraps."""
     y = beside(call, x, y)
     if x.dtype.is_floating:
@@ -76,12 +76,12 @@ def divide(call: Call, x: Any, y: Any) -> Any:
 
 
 @operator("Mod")
-def modulo(call: Call, x: Any, y: Any) -> Any:
+def modulo(call: OperatorCall, x: Any, y: Any) -> Any:
     return tn.fmod(x, y) if call.get("fmod", 0) else tn.remainder(x, y)
 
 
 @operator("Pow")
-def power(call: Call, x: Any, y: Any) -> Any:
+def power(call: OperatorCall, x: Any, y: Any) -> Any:
     """The result has the type of the base."""
     y = beside(call, x, y)
     if x.dtype.is_floating and not y.dtype.is_floating:
@@ -94,12 +94,12 @@ def power(call: Call, x: Any, y: Any) -> Any:
 
 
 @operator("BitShift")
-def bit_shift(call: Call, x: Any, y: Any) -> Any:
+def bit_shift(call: OperatorCall, x: Any, y: Any) -> Any:
     return (tn.left_shift if call.need("direction") == "LEFT" else tn.right_shift)(x, y)
 
 
 @operator("IsInf")
-def is_inf(call: Call, x: Any) -> Any:
+def is_inf(call: OperatorCall, x: Any) -> Any:
     kept = tn.isinf(x)
     if not call.get("detect_negative", 1):
         kept = kept & (x > 0)
@@ -107,27 +107,27 @@ def is_inf(call: Call, x: Any) -> Any:
 
 
 @operator("Max")
-def maximum(call: Call, *xs: Any) -> Any:
+def maximum(call: OperatorCall, *xs: Any) -> Any:
     return functools.reduce(tn.maximum, xs)
 
 
 @operator("Min")
-def minimum(call: Call, *xs: Any) -> Any:
+def minimum(call: OperatorCall, *xs: Any) -> Any:
     return functools.reduce(tn.minimum, xs)
 
 
 @operator("Sum")
-def total(call: Call, *xs: Any) -> Any:
+def total(call: OperatorCall, *xs: Any) -> Any:
     return functools.reduce(tn.add, xs)
 
 
 @operator("Mean")
-def mean(call: Call, *xs: Any) -> Any:
+def mean(call: OperatorCall, *xs: Any) -> Any:
     return functools.reduce(tn.add, xs) / len(xs)
 
 
 @operator("Clip")
-def clip(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
+def clip(call: OperatorCall, x: Any, low: Any = None, high: Any = None) -> Any:
     low = call.get("min") if low is None else low
     high = call.get("max") if high is None else high
     x = x if low is None else tn.maximum(x, low)
@@ -135,17 +135,17 @@ def clip(call: Call, x: Any, low: Any = None, high: Any = None) -> Any:
 
 
 @operator("Where", moves=True)
-def where(call: Call, condition: Any, x: Any, y: Any) -> Any:
+def where(call: OperatorCall, condition: Any, x: Any, y: Any) -> Any:
     return tn.where(condition, x, y)
 
 
 @operator("MatMul")
-def matmul(call: Call, x: Any, y: Any) -> Any:
+def matmul(call: OperatorCall, x: Any, y: Any) -> Any:
     return tn.cast(tn.matmul(x, y), x.dtype)
 
 
 @operator("Gemm")
-def gemm(call: Call, a: Any, b: Any, c: Any = None) -> Any:
+def gemm(call: OperatorCall, a: Any, b: Any, c: Any = None) -> Any:
     alpha, beta = call.get("alpha", 1.0), call.get("beta", 1.0)
     a = a.mT if call.get("transA", 0) else a
     b = b.mT if call.get("transB", 0) else b
@@ -158,26 +158,26 @@ def gemm(call: Call, a: Any, b: Any, c: Any = None) -> Any:
 
 
 @operator("Einsum")
-def einsum(call: Call, *xs: Any) -> Any:
+def einsum(call: OperatorCall, *xs: Any) -> Any:
     return tn.cast(tn.einsum(call.need("equation").replace(" ", ""), *xs), xs[0].dtype)
 
 
 @operator("Det")
-def determinant(call: Call, x: Any) -> Any:
+def determinant(call: OperatorCall, x: Any) -> Any:
     return tn.det(x)
 
 
 @operator("CumSum", known="axis")
-def cumulative_sum(call: Call, x: Any, axis: Any) -> Any:
+def cumulative_sum(call: OperatorCall, x: Any, axis: Any) -> Any:
     return _running(call, x, int(axis.reshape(-1)[0]), tn.cumsum, 0)
 
 
 @operator("CumProd", known="axis")
-def cumulative_product(call: Call, x: Any, axis: Any) -> Any:
+def cumulative_product(call: OperatorCall, x: Any, axis: Any) -> Any:
     return _running(call, x, int(axis.reshape(-1)[0]), tn.cumprod, 1)
 
 
-def _running(call: Call, x: Any, axis: int, function: Callable[..., Any], first: int) -> Any:
+def _running(call: OperatorCall, x: Any, axis: int, function: Callable[..., Any], first: int) -> Any:
     turned = tn.flip(x, axis) if call.get("reverse", 0) else x
     if call.get("exclusive", 0):
         axis = axis % x.ndim
@@ -189,7 +189,7 @@ def _running(call: Call, x: Any, axis: int, function: Callable[..., Any], first:
 
 
 @operator("BitCast", raw=True)
-def bit_cast(call: Call, x: Any) -> Any:
+def bit_cast(call: OperatorCall, x: Any) -> Any:
     """The same bits as another type of the same width."""
     array, dtype = host(x), numpy_type(call.need("to"), call)
     if array.dtype.kind in "OUS" or dtype.kind in "OUS":

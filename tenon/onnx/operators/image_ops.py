@@ -11,20 +11,20 @@ import numpy as np
 import tenon as tn
 from tenon.errors import ShapeError
 from tenon.onnx.known_values import ints
-from tenon.onnx.operator_table import Call, axis_of, operator
+from tenon.onnx.operator_table import OperatorCall, axis_of, operator
 from tenon.onnx.operators.shape_ops import bounded
 
 Taps = tuple[np.ndarray, np.ndarray]        # for each place: where it reads, and with which weights
 
 
 @operator("Upsample", known="scales")
-def upsample(call: Call, x: Any, scales: Any = None) -> Any:
+def upsample(call: OperatorCall, x: Any, scales: Any = None) -> Any:
     factors = call.need("scales") if scales is None else [float(s) for s in np.asarray(scales).reshape(-1)]
     return _resized(call, x, list(range(x.ndim)), factors, None, "asymmetric", "floor")
 
 
 @operator("Resize", known="roi scales sizes")
-def resize(call: Call, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
+def resize(call: OperatorCall, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
     if call.opset < 11:     # its second input are the scales
         return _resized(call, x, list(range(x.ndim)), [float(s) for s in roi], None, "asymmetric", "floor")
     axes = [axis_of(a, x, call) for a in call.get("axes", range(x.ndim))]
@@ -40,7 +40,7 @@ def resize(call: Call, x: Any, roi: Any = None, scales: Any = None, sizes: Any =
                     call.get("nearest_mode", "round_prefer_floor"), regions)
 
 
-def _resized(call: Call, x: Any, axes: list[int], factors: list[float], wanted: list[int] | None, how: str,
+def _resized(call: OperatorCall, x: Any, axes: list[int], factors: list[float], wanted: list[int] | None, how: str,
              nearest: str, roi: list[float] | None = None) -> Any:
     """One axis after the other, each read at its taps."""
     if len(factors) != len(axes) or min(factors, default=1) <= 0:
@@ -82,7 +82,7 @@ def _places(how: str, n: int, factor: float, size: int, region: tuple[float, flo
     return moved + (j + 0.5) / factor - 0.5
 
 
-def _taps(call: Call, mode: str, nearest: str, at: np.ndarray, n: int, factor: float) -> Taps:
+def _taps(call: OperatorCall, mode: str, nearest: str, at: np.ndarray, n: int, factor: float) -> Taps:
     if mode == "nearest":
         rounded = {"round_prefer_floor": np.ceil(at - 0.5), "round_prefer_ceil": np.floor(at + 0.5),
                    "floor": np.floor(at), "ceil": np.ceil(at)}[nearest]
@@ -119,7 +119,7 @@ def _along(x: Any, axis: int, taps: Taps) -> Any:
 
 
 @operator("GridSample")
-def grid_sample(call: Call, x: Any, grid: Any) -> Any:
+def grid_sample(call: OperatorCall, x: Any, grid: Any) -> Any:
     """Images, or volumes, read at the places of a grid: x before y, from -1 to 1."""
     mode, how, align = call.get("mode", "linear"), call.get("padding_mode", "zeros"), call.get("align_corners", 0)
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
@@ -178,7 +178,7 @@ def _folded(at: Any, n: int, align: int) -> Any:
 
 
 @operator("RoiAlign")
-def roi_align(call: Call, x: Any, rois: Any, batch: Any) -> Any:
+def roi_align(call: OperatorCall, x: Any, rois: Any, batch: Any) -> Any:
     """Regions of images, read at evenly spaced places and pooled to one size."""
     ratio = call.get("sampling_ratio", 0)
     high, wide = call.get("output_height", 1), call.get("output_width", 1)
@@ -194,7 +194,7 @@ def roi_align(call: Call, x: Any, rois: Any, batch: Any) -> Any:
     return tn.concat(parts, axis=0) if parts else tn.zeros((0, x.shape[1], high, wide), dtype=x.dtype)
 
 
-def _pooled(call: Call, x: Any, batch: Any, begin: Any, size: Any, out: tuple[int, int],
+def _pooled(call: OperatorCall, x: Any, batch: Any, begin: Any, size: Any, out: tuple[int, int],
             samples: tuple[int, int]) -> Any:
     regions, (c, h, w) = begin.shape[0], x.shape[1:]
     pairs = []
@@ -223,7 +223,7 @@ def _pooled(call: Call, x: Any, batch: Any, begin: Any, size: Any, out: tuple[in
 
 
 @operator("NonMaxSuppression", host=True)
-def non_max_suppression(call: Call, boxes: Any, scores: Any, most: Any = None, overlap: Any = None,
+def non_max_suppression(call: OperatorCall, boxes: Any, scores: Any, most: Any = None, overlap: Any = None,
                         least: Any = None) -> Any:
     """The best boxes of each class that do not overlap a better one, as (image, class, box)."""
     count = 0 if most is None else int(most.reshape(-1)[0])
@@ -261,7 +261,7 @@ def _overlap(box: Any, others: Any) -> Any:
 
 
 @operator("ImageDecoder", host=True)
-def image_decoder(call: Call, data: Any) -> Any:
+def image_decoder(call: OperatorCall, data: Any) -> Any:
     """An image file's bytes as [H, W, C]; Pillow reads them."""
     try:
         from PIL import Image, UnidentifiedImageError  # local: an optional package

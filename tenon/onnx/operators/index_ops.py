@@ -7,17 +7,17 @@ from typing import Any
 import tenon as tn
 from tenon.errors import ShapeError
 from tenon.onnx.known_values import ints
-from tenon.onnx.operator_table import Call, axis_of, operator
+from tenon.onnx.operator_table import OperatorCall, axis_of, operator
 from tenon.onnx.operators.shape_ops import bounded
 
 
 @operator("Gather", moves=True)
-def gather(call: Call, x: Any, indices: Any) -> Any:
+def gather(call: OperatorCall, x: Any, indices: Any) -> Any:
     return tn.take(x, indices, axis=axis_of(call.get("axis", 0), x, call))
 
 
 @operator("GatherElements", moves=True)
-def gather_elements(call: Call, x: Any, indices: Any) -> Any:
+def gather_elements(call: OperatorCall, x: Any, indices: Any) -> Any:
     axis = axis_of(call.get("axis", 0), x, call)
     x = x[tuple(slice(None) if k == axis else slice(0, d) for k, d in enumerate(indices.shape))]
     return tn.take_along_axis(x, indices, axis=axis)
@@ -32,7 +32,7 @@ def _coordinates(x: Any, indices: Any, batch: int) -> tuple[Any, ...]:
 
 
 @operator("GatherND", moves=True)
-def gather_nd(call: Call, x: Any, indices: Any) -> Any:
+def gather_nd(call: OperatorCall, x: Any, indices: Any) -> Any:
     return x[_coordinates(x, tn.cast(indices, tn.int64), call.get("batch_dims", 0))]
 
 
@@ -40,7 +40,7 @@ REDUCE = {"none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
 
 
 @operator("ScatterElements", moves=True)
-def scatter_elements(call: Call, x: Any, indices: Any, updates: Any) -> Any:
+def scatter_elements(call: OperatorCall, x: Any, indices: Any, updates: Any) -> Any:
     axis = axis_of(call.get("axis", 0), x, call)
     if tuple(indices.shape) != tuple(updates.shape):
         raise ShapeError(f"{call.step.label}: indices {tuple(indices.shape)} and updates {tuple(updates.shape)} differ")
@@ -49,12 +49,12 @@ def scatter_elements(call: Call, x: Any, indices: Any, updates: Any) -> Any:
 
 
 @operator("Scatter", moves=True)
-def scatter(call: Call, x: Any, indices: Any, updates: Any) -> Any:
+def scatter(call: OperatorCall, x: Any, indices: Any, updates: Any) -> Any:
     return scatter_elements(call, x, indices, updates)
 
 
 @operator("ScatterND", moves=True)
-def scatter_nd(call: Call, x: Any, indices: Any, updates: Any) -> Any:
+def scatter_nd(call: OperatorCall, x: Any, indices: Any, updates: Any) -> Any:
     indices = tn.cast(indices, tn.int64)
     depth = indices.shape[-1]
     rest = x.shape[depth:]
@@ -76,7 +76,7 @@ def _scatter(x: Any, index: list[Any], updates: Any, how: str) -> Any:
 
 
 @operator("TensorScatter")
-def tensor_scatter(call: Call, past: Any, update: Any, write: Any = None) -> Any:
+def tensor_scatter(call: OperatorCall, past: Any, update: Any, write: Any = None) -> Any:
     """A cache with new rows written from a place of its own in each batch on."""
     axis, batch, count = axis_of(call.get("axis", -2), past, call), past.shape[0], update.shape[call.get("axis", -2)]
     start = tn.zeros((batch,), dtype=tn.int64) if write is None else tn.cast(write, tn.int64)
@@ -88,7 +88,7 @@ def tensor_scatter(call: Call, past: Any, update: Any, write: Any = None) -> Any
 
 
 @operator("OneHot", known="depth")
-def one_hot(call: Call, indices: Any, depth: Any, values: Any) -> Any:
+def one_hot(call: OperatorCall, indices: Any, depth: Any, values: Any) -> Any:
     count, axis = ints(depth)[0], call.get("axis", -1)
     axis = axis + indices.ndim + 1 if axis < 0 else axis
     bounded([*indices.shape, count], call)
@@ -99,7 +99,7 @@ def one_hot(call: Call, indices: Any, depth: Any, values: Any) -> Any:
 
 
 @operator("NonZero")
-def non_zero(call: Call, x: Any) -> Any:
+def non_zero(call: OperatorCall, x: Any) -> Any:
     if x.ndim == 0:
         x = x.reshape(1)
         return tn.argwhere(x != 0).mT[:0]
@@ -107,7 +107,7 @@ def non_zero(call: Call, x: Any) -> Any:
 
 
 @operator("Compress", moves=True)
-def compress(call: Call, x: Any, condition: Any) -> Any:
+def compress(call: OperatorCall, x: Any, condition: Any) -> Any:
     axis = call.get("axis")
     x, axis = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x, call))
     places = tn.argwhere(condition).reshape(-1)
@@ -115,6 +115,6 @@ def compress(call: Call, x: Any, condition: Any) -> Any:
 
 
 @operator("ArrayFeatureExtractor", domain="ai.onnx.ml", moves=True)
-def array_feature_extractor(call: Call, x: Any, indices: Any) -> Any:
+def array_feature_extractor(call: OperatorCall, x: Any, indices: Any) -> Any:
     found = tn.take(x, indices.reshape(-1), axis=x.ndim - 1)
     return found.reshape(1, -1) if x.ndim == 1 else found

@@ -9,15 +9,15 @@ import numpy as np
 import tenon as tn
 from tenon.errors import ShapeError
 from tenon.onnx.known_values import Known
-from tenon.onnx.operator_table import ML, Call, operator
+from tenon.onnx.operator_table import ML, OperatorCall, operator
 
 
 @operator("Binarizer", domain=ML)
-def binarizer(call: Call, x: Any) -> Any:
+def binarizer(call: OperatorCall, x: Any) -> Any:
     return tn.cast(x > call.get("threshold", 0.0), x.dtype)
 
 
-def _listed(call: Call, prefix: str) -> Any:
+def _listed(call: OperatorCall, prefix: str) -> Any:
     """An attribute that is a list of text, of integers, of floats, or a tensor."""
     for kind in ("strings", "int64s", "floats", "tensor"):
         found = call.get(f"{prefix}_{kind}")
@@ -28,7 +28,7 @@ def _listed(call: Call, prefix: str) -> Any:
 
 
 @operator("LabelEncoder", domain=ML, host=True)
-def label_encoder(call: Call, x: Any) -> Any:
+def label_encoder(call: OperatorCall, x: Any) -> Any:
     """Keys to values; what is no key has the default."""
     if call.opset < 2:
         names = call.need("classes_strings")
@@ -54,13 +54,13 @@ def _key(x: Any) -> Any:
 
 
 @operator("Scaler", domain=ML)
-def scaler(call: Call, x: Any) -> Any:
+def scaler(call: OperatorCall, x: Any) -> Any:
     offset, scale = (np.array(call.get(n, [d]), np.float32) for n, d in (("offset", 0.0), ("scale", 1.0)))
     return (tn.cast(x, tn.float32) - tn.tensor(offset)) * tn.tensor(scale)
 
 
 @operator("Normalizer", domain=ML)
-def normalizer(call: Call, x: Any) -> Any:
+def normalizer(call: OperatorCall, x: Any) -> Any:
     x, kind = tn.cast(x, tn.float32), call.get("norm", "MAX")
     size = tn.abs(x)
     norm = tn.max(size, axis=-1, keepdims=True) if kind == "MAX" else tn.sum(size, axis=-1, keepdims=True) \
@@ -69,7 +69,7 @@ def normalizer(call: Call, x: Any) -> Any:
 
 
 @operator("Imputer", domain=ML)
-def imputer(call: Call, x: Any) -> Any:
+def imputer(call: OperatorCall, x: Any) -> Any:
     whole = not x.dtype.is_floating
     values = call.get("imputed_value_int64s" if whole else "imputed_value_floats")
     replaced = call.get("replaced_value_int64" if whole else "replaced_value_float", 0)
@@ -78,7 +78,7 @@ def imputer(call: Call, x: Any) -> Any:
 
 
 @operator("OneHotEncoder", domain=ML, host=True)
-def one_hot_encoder(call: Call, x: Any) -> Any:
+def one_hot_encoder(call: OperatorCall, x: Any) -> Any:
     labels = call.get("cats_strings") if x.dtype.kind in "OUS" else call.get("cats_int64s")
     table = {label: k for k, label in enumerate(labels)}
     found = np.zeros((x.size, len(labels)), np.float32)
@@ -92,11 +92,11 @@ def one_hot_encoder(call: Call, x: Any) -> Any:
 
 
 @operator("FeatureVectorizer", domain=ML)
-def feature_vectorizer(call: Call, *xs: Any) -> Any:
+def feature_vectorizer(call: OperatorCall, *xs: Any) -> Any:
     return tn.concat([tn.cast(x.reshape(1, -1) if x.ndim == 1 else x, tn.float32) for x in xs], axis=-1)
 
 
-def transformed(call: Call, x: Any) -> Any:
+def transformed(call: OperatorCall, x: Any) -> Any:
     """Scores after the transformation that the node names."""
     kind = call.get("post_transform", "NONE")
     kind = kind if isinstance(kind, str) else ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")[kind]
@@ -112,7 +112,7 @@ def transformed(call: Call, x: Any) -> Any:
 
 
 @operator("LinearRegressor", domain=ML)
-def linear_regressor(call: Call, x: Any) -> Any:
+def linear_regressor(call: OperatorCall, x: Any) -> Any:
     targets = call.get("targets", 1)
     weights = np.array(call.need("coefficients"), np.float32).reshape(targets, -1)
     y = tn.matmul(tn.cast(x.reshape(-1, weights.shape[1]), tn.float32), tn.tensor(weights.T.copy()))
@@ -121,7 +121,7 @@ def linear_regressor(call: Call, x: Any) -> Any:
 
 
 @operator("LinearClassifier", domain=ML)
-def linear_classifier(call: Call, x: Any) -> Any:
+def linear_classifier(call: OperatorCall, x: Any) -> Any:
     """Labels, and the scores of all classes; one row of coefficients decides between two."""
     labels, bias = _labels(call, "classlabels_ints"), np.array(call.get("intercepts", [0.0]), np.float32)
     weights = np.array(call.need("coefficients"), np.float32).reshape(len(bias), -1)
@@ -135,12 +135,12 @@ def linear_classifier(call: Call, x: Any) -> Any:
     return _named(call, chosen, labels), transformed(call, scores)
 
 
-def _labels(call: Call, name: str) -> Any:
+def _labels(call: OperatorCall, name: str) -> Any:
     words = call.get("classlabels_strings")
     return np.array(words, object) if words else np.array(call.get(name, [0, 1]), np.int64)
 
 
-def _named(call: Call, places: Any, labels: Any) -> Any:
+def _named(call: OperatorCall, places: Any, labels: Any) -> Any:
     """Classes by their labels; text is looked up on the host."""
     if labels.dtype.kind == "O":
         return labels[places.numpy()]
@@ -185,7 +185,7 @@ MODES = ["BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRA
 
 
 @operator("TreeEnsemble", domain=ML)
-def tree_ensemble(call: Call, x: Any) -> Any:
+def tree_ensemble(call: OperatorCall, x: Any) -> Any:
     """The leaves that each row comes to, added up (or their mean, least, largest) target by target."""
     splits, weights = call.need("nodes_splits").array, call.need("leaf_weights").array
     modes = call.need("nodes_modes").array.astype(np.int64)
@@ -211,11 +211,11 @@ def tree_ensemble(call: Call, x: Any) -> Any:
     return transformed(call, _aggregated(call, forest.leaves(x), table, len(forest.roots)))
 
 
-def _members(call: Call) -> Any:
+def _members(call: OperatorCall) -> Any:
     return call.unsupported("nodes that ask for membership of a set")
 
 
-def _aggregated(call: Call, leaves: Any, table: Any, trees: int) -> Any:
+def _aggregated(call: OperatorCall, leaves: Any, table: Any, trees: int) -> Any:
     """Weights [places, targets] of the leaves [N, T] -> [N, targets]; NaN stands for none."""
     how = call.get("aggregate_function", 1)
     how = how if isinstance(how, str) else ("AVERAGE", "SUM", "MIN", "MAX")[how]
@@ -228,7 +228,7 @@ def _aggregated(call: Call, leaves: Any, table: Any, trees: int) -> Any:
     return tn.min(found, axis=1) if how == "MIN" else tn.max(found, axis=1)
 
 
-def _old_forest(call: Call, prefix: str, targets: int) -> tuple[Forest, Any]:
+def _old_forest(call: OperatorCall, prefix: str, targets: int) -> tuple[Forest, Any]:
     """Trees as versions before 5 say them, and the weights of the leaves."""
     trees, nodes = (np.array(call.need(n)) for n in ("nodes_treeids", "nodes_nodeids"))
     place = {pair: k for k, pair in enumerate(zip(trees.tolist(), nodes.tolist()))}
@@ -254,7 +254,7 @@ def _old_forest(call: Call, prefix: str, targets: int) -> tuple[Forest, Any]:
 
 
 @operator("TreeEnsembleRegressor", domain=ML)
-def tree_regressor(call: Call, x: Any) -> Any:
+def tree_regressor(call: OperatorCall, x: Any) -> Any:
     forest, table = _old_forest(call, "target", call.get("n_targets", 1))
     y = _aggregated(call, forest.leaves(tn.cast(x, tn.float32)), table, len(forest.roots))
     base = call.get("base_values")
@@ -262,7 +262,7 @@ def tree_regressor(call: Call, x: Any) -> Any:
 
 
 @operator("TreeEnsembleClassifier", domain=ML)
-def tree_classifier(call: Call, x: Any) -> Any:
+def tree_classifier(call: OperatorCall, x: Any) -> Any:
     """Labels and scores; with weights for one class only, that is the second of two."""
     labels = _labels(call, "classlabels_int64s")
     forest, table = _old_forest(call, "class", len(labels))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import tenon as tn
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 
 
-def _reduced(call: Call, log_probability: Any, target: Any, weight: Any) -> Any:
+def _reduced(call: OperatorCall, log_probability: Any, target: Any, weight: Any) -> Any:
     """The negative log likelihood of classes on axis 1."""
     ignored, how = call.get("ignore_index"), call.get("reduction", "mean")
     target = tn.cast(target, tn.int64)
@@ -25,11 +25,11 @@ def _reduced(call: Call, log_probability: Any, target: Any, weight: Any) -> Any:
 
 
 @operator("NegativeLogLikelihoodLoss")
-def negative_log_likelihood(call: Call, x: Any, target: Any, weight: Any = None) -> Any:
+def negative_log_likelihood(call: OperatorCall, x: Any, target: Any, weight: Any = None) -> Any:
     return _reduced(call, x, target, weight)
 
 
 @operator("SoftmaxCrossEntropyLoss")
-def softmax_cross_entropy(call: Call, x: Any, target: Any, weight: Any = None) -> Any:
+def softmax_cross_entropy(call: OperatorCall, x: Any, target: Any, weight: Any = None) -> Any:
     log_probability = tn.log_softmax(x, axis=1)
     return _reduced(call, log_probability, target, weight), log_probability

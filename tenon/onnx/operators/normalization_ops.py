@@ -8,12 +8,12 @@ import numpy as np
 
 import tenon as tn
 from tenon.onnx.known_values import host
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 from tenon.onnx.operators.convolution_ops import along_channels
 
 
 @operator("BatchNormalization")
-def batch_normalization(call: Call, x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
+def batch_normalization(call: OperatorCall, x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> Any:
     """With the statistics that are given; in training mode with those of the batch, which are mixed into them."""
     eps, count = call.get("epsilon", 1e-5), x.ndim - 2
     training = call.get("training_mode", 0) if call.opset >= 14 else 0
@@ -35,12 +35,12 @@ def batch_normalization(call: Call, x: Any, scale: Any, bias: Any, mean: Any, va
 
 
 @operator("InstanceNormalization")
-def instance_normalization(call: Call, x: Any, scale: Any, bias: Any) -> Any:
+def instance_normalization(call: OperatorCall, x: Any, scale: Any, bias: Any) -> Any:
     return tn.instance_norm(x, weight=scale, bias=bias, eps=call.get("epsilon", 1e-5))
 
 
 @operator("LayerNormalization")
-def layer_normalization(call: Call, x: Any, scale: Any, bias: Any = None) -> Any:
+def layer_normalization(call: OperatorCall, x: Any, scale: Any, bias: Any = None) -> Any:
     """The mean and the reciprocal deviation are results too, where they are asked for."""
     axis = call.get("axis", -1)
     axes, eps = tuple(range(axis % x.ndim, x.ndim)), call.get("epsilon", 1e-5)
@@ -55,7 +55,7 @@ def layer_normalization(call: Call, x: Any, scale: Any, bias: Any = None) -> Any
 
 
 @operator("RMSNormalization")
-def rms_normalization(call: Call, x: Any, scale: Any) -> Any:
+def rms_normalization(call: OperatorCall, x: Any, scale: Any) -> Any:
     axes = tuple(range(call.get("axis", -1) % x.ndim, x.ndim))
     wide = tn.cast(x, tn.float64 if x.dtype is tn.float64 else tn.float32)
     inverse = 1 / tn.sqrt(tn.mean(wide * wide, axis=axes, keepdims=True) + call.get("epsilon", 1e-5))
@@ -63,7 +63,7 @@ def rms_normalization(call: Call, x: Any, scale: Any) -> Any:
 
 
 @operator("GroupNormalization")
-def group_normalization(call: Call, x: Any, scale: Any, bias: Any) -> Any:
+def group_normalization(call: OperatorCall, x: Any, scale: Any, bias: Any) -> Any:
     """Scale and bias are one a group before opset 21, and one a channel since."""
     groups, count = call.need("num_groups"), x.ndim - 2
     if call.opset < 21:
@@ -74,7 +74,7 @@ def group_normalization(call: Call, x: Any, scale: Any, bias: Any) -> Any:
 
 
 @operator("LRN")
-def local_response_normalization(call: Call, x: Any) -> Any:
+def local_response_normalization(call: OperatorCall, x: Any) -> Any:
     size = call.need("size")
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
     squares = tn.pad(x * x, [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
@@ -84,21 +84,21 @@ def local_response_normalization(call: Call, x: Any) -> Any:
 
 
 @operator("LpNormalization")
-def lp_normalization(call: Call, x: Any) -> Any:
+def lp_normalization(call: OperatorCall, x: Any) -> Any:
     p, axis = call.get("p", 2), call.get("axis", -1)
     norm = tn.sqrt(tn.sum(x * x, axis=axis, keepdims=True)) if p == 2 else tn.sum(tn.abs(x), axis=axis, keepdims=True)
     return tn.where(norm == 0, 0.0, x / tn.where(norm == 0, 1.0, norm)).cast(x.dtype)
 
 
 @operator("MeanVarianceNormalization")
-def mean_variance_normalization(call: Call, x: Any) -> Any:
+def mean_variance_normalization(call: OperatorCall, x: Any) -> Any:
     axes = tuple(call.get("axes", [0, 2, 3]))
     away = x - tn.mean(x, axis=axes, keepdims=True)
     return away / (tn.sqrt(tn.mean(away * away, axis=axes, keepdims=True)) + 1e-9)
 
 
 @operator("Dropout", known="ratio training", random=True)
-def dropout(call: Call, x: Any, ratio: Any = None, training: Any = None) -> Any:
+def dropout(call: OperatorCall, x: Any, ratio: Any = None, training: Any = None) -> Any:
     """Nothing is dropped but in training mode; with a seed, what NumPy drops with it."""
     share = float(call.get("ratio", 0.5) if ratio is None else np.asarray(ratio).reshape(-1)[0])
     drops = bool(np.any(host(training))) if training is not None else False

@@ -10,11 +10,11 @@ import numpy as np
 import tenon as tn
 from tenon.errors import ShapeError
 from tenon.onnx.known_values import ints
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 from tenon.onnx.operators.convolution_ops import Pairs, padding_of
 
 
-def _windows_of(call: Call, x: Any) -> tuple[list[int], list[int], list[int], Pairs, list[int]]:
+def _windows_of(call: OperatorCall, x: Any) -> tuple[list[int], list[int], list[int], Pairs, list[int]]:
     """Kernel, strides, dilations, padding, and what `ceil_mode` adds at the end of each axis."""
     kernel, count = call.need("kernel_shape"), x.ndim - 2
     if count < 1 or len(kernel) != count:
@@ -52,7 +52,7 @@ def _least(dtype: Any) -> Any:
 
 
 @operator("MaxPool")
-def max_pool(call: Call, x: Any) -> Any:
+def max_pool(call: OperatorCall, x: Any) -> Any:
     kernel, strides, dilations, pads, more = _windows_of(call, x)
     if call.results > 1:
         return _with_places(call, x)
@@ -62,7 +62,7 @@ def max_pool(call: Call, x: Any) -> Any:
     return tn.max_pool(_padded(x, pads, more, _least(x.dtype)), tuple(kernel), tuple(strides), 0, tuple(dilations))
 
 
-def _with_places(call: Call, x: Any) -> Any:
+def _with_places(call: OperatorCall, x: Any) -> Any:
     """The largest, and where they stand in the whole tensor."""
     kernel, strides, dilations, pads, more = _windows_of(call, x)
     sizes, count = list(x.shape[2:]), len(kernel)
@@ -82,7 +82,7 @@ def _with_places(call: Call, x: Any) -> Any:
 
 
 @operator("AveragePool")
-def average_pool(call: Call, x: Any) -> Any:
+def average_pool(call: OperatorCall, x: Any) -> Any:
     kernel, strides, dilations, pads, more = _windows_of(call, x)
     flat = all(d == 1 for d in dilations) and not any(more)
     with_pads = bool(call.get("count_include_pad", 0))
@@ -97,7 +97,7 @@ def average_pool(call: Call, x: Any) -> Any:
 
 
 @operator("LpPool")
-def lp_pool(call: Call, x: Any) -> Any:
+def lp_pool(call: OperatorCall, x: Any) -> Any:
     kernel, strides, dilations, pads, more = _windows_of(call, x)
     p = call.get("p", 2)
     power = tn.abs(_padded(x, pads, more, 0)) ** p
@@ -106,23 +106,23 @@ def lp_pool(call: Call, x: Any) -> Any:
 
 
 @operator("GlobalAveragePool")
-def global_average_pool(call: Call, x: Any) -> Any:
+def global_average_pool(call: OperatorCall, x: Any) -> Any:
     return tn.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
 @operator("GlobalMaxPool")
-def global_max_pool(call: Call, x: Any) -> Any:
+def global_max_pool(call: OperatorCall, x: Any) -> Any:
     return tn.max(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
 @operator("GlobalLpPool")
-def global_lp_pool(call: Call, x: Any) -> Any:
+def global_lp_pool(call: OperatorCall, x: Any) -> Any:
     p = call.get("p", 2)
     return tn.sum(tn.abs(x) ** p, axis=tuple(range(2, x.ndim)), keepdims=True) ** (1.0 / p)
 
 
 @operator("MaxUnpool", known="output_shape")
-def max_unpool(call: Call, x: Any, places: Any, output_shape: Any = None) -> Any:
+def max_unpool(call: OperatorCall, x: Any, places: Any, output_shape: Any = None) -> Any:
     """Elements back at the places where MaxPool found them, in zeros."""
     kernel, count = call.need("kernel_shape"), x.ndim - 2
     strides, pads = call.get("strides", [1] * count), call.get("pads", [0] * 2 * count)

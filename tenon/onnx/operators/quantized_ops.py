@@ -10,7 +10,7 @@ import tenon as tn
 from tenon.errors import ShapeError
 from tenon.onnx.known_values import REGULAR, Known, as_tensor, host, is_known, known_where_possible
 from tenon.onnx.onnx_package import onnx
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 from tenon.onnx.operators.cast_ops import cast_array, numpy_type
 from tenon.onnx.operators.convolution_ops import along_channels, integer_convolution, shifted
 
@@ -19,7 +19,7 @@ RANGES = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16":
           "int4": (-8, 7), "uint2": (0, 3), "int2": (-2, 1), "int32": (-2 ** 31, 2 ** 31 - 1)}
 
 
-def _spread(call: Call, scale: Any, x: Any) -> Any:
+def _spread(call: OperatorCall, scale: Any, x: Any) -> Any:
     """A scale, or one for each place of an axis, or one a block of it, as something that broadcasts with x."""
     axis, block = call.get("axis", 1), call.get("block_size", 0)
     if scale.ndim == 0 or (scale.size == 1 and not block):
@@ -34,7 +34,7 @@ def _spread(call: Call, scale: Any, x: Any) -> Any:
 
 
 @operator("QuantizeLinear", raw=True)
-def quantize(call: Call, x: Any, scale: Any, zero: Any = None) -> Any:
+def quantize(call: OperatorCall, x: Any, scale: Any, zero: Any = None) -> Any:
     number = call.get("output_dtype", 0)
     dtype = zero_type(zero) if zero is not None else numpy_type(number or onnx.TensorProto.UINT8, call)
     if dtype.name in RANGES:
@@ -52,7 +52,7 @@ def zero_type(zero: Any) -> Any:
     return zero.array.dtype if isinstance(zero, Known) else zero.dtype.numpy
 
 
-def _quantized(call: Call, dtype: Any, x: Any, scale: Any, zero: Any) -> Any:
+def _quantized(call: OperatorCall, dtype: Any, x: Any, scale: Any, zero: Any) -> Any:
     x, scale = as_tensor(x), as_tensor(scale)
     spread = _spread(call, scale, x)
     if x.dtype is tn.int32 or scale.dtype is not x.dtype:
@@ -67,11 +67,11 @@ def _quantized(call: Call, dtype: Any, x: Any, scale: Any, zero: Any) -> Any:
 
 
 @operator("DequantizeLinear", raw=True)
-def dequantize(call: Call, x: Any, scale: Any, zero: Any = None) -> Any:
+def dequantize(call: OperatorCall, x: Any, scale: Any, zero: Any = None) -> Any:
     return known_where_possible(lambda *args: _dequantized(call, *args), x, scale, zero)
 
 
-def _dequantized(call: Call, x: Any, scale: Any, zero: Any) -> Any:
+def _dequantized(call: OperatorCall, x: Any, scale: Any, zero: Any) -> Any:
     scale = as_tensor(scale)
     dtype = scale.dtype if not call.get("output_dtype", 0) else numpy_type(call.get("output_dtype"), call)
     x, zero = _plain(x), None if zero is None else _plain(zero)
@@ -90,7 +90,7 @@ def _plain(x: Any) -> Any:
 
 
 @operator("DynamicQuantizeLinear")
-def dynamic_quantize(call: Call, x: Any) -> Any:
+def dynamic_quantize(call: OperatorCall, x: Any) -> Any:
     """Eight bits for the range of the numbers, which holds 0."""
     zero = tn.zeros((), dtype=tn.float32)
     low, high = tn.minimum(tn.min(x), zero), tn.maximum(tn.max(x), zero)
@@ -102,7 +102,7 @@ def dynamic_quantize(call: Call, x: Any) -> Any:
 
 
 @operator("MatMulInteger")
-def matmul_of_integers(call: Call, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+def matmul_of_integers(call: OperatorCall, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     return _integer_product(a, b, a_zero, b_zero)
 
 
@@ -130,7 +130,8 @@ def _requantized(total: Any, factor: Any, zero: Any) -> Any:
 
 
 @operator("QLinearMatMul")
-def quantised_matmul(call: Call, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any,
+def quantised_matmul(call: OperatorCall, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any,
+                     y_scale: Any,
                      y_zero: Any) -> Any:
     if not y_zero.dtype.name.endswith("int8"):
         raise call.unsupported(f"results of type {y_zero.dtype}")
@@ -140,7 +141,7 @@ def quantised_matmul(call: Call, a: Any, a_scale: Any, a_zero: Any, b: Any, b_sc
 
 
 @operator("QLinearConv")
-def quantised_convolution(call: Call, x: Any, x_scale: Any, x_zero: Any, w: Any, w_scale: Any, w_zero: Any,
+def quantised_convolution(call: OperatorCall, x: Any, x_scale: Any, x_zero: Any, w: Any, w_scale: Any, w_zero: Any,
                           y_scale: Any, y_zero: Any, b: Any = None) -> Any:
     count = x.ndim - 2
     total = integer_convolution(call, shifted(x, x_zero, 1), shifted(w, w_zero, 0), w.shape[0])

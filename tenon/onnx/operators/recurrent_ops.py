@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import tenon as tn
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 
 Activation = Callable[[Any, Any, Any], Any]
 ACTIVATIONS: dict[str, Activation] = {
@@ -26,7 +26,7 @@ def _or(x: Any, default: float) -> float:
     return default if x is None else float(x)
 
 
-def _activations(call: Call, default: list[str], directions: int) -> list[list[Callable[[Any], Any]]]:
+def _activations(call: OperatorCall, default: list[str], directions: int) -> list[list[Callable[[Any], Any]]]:
     """The functions of each direction."""
     names = call.get("activations") or default * directions
     alphas, betas = list(call.get("activation_alpha", [])), list(call.get("activation_beta", []))
@@ -46,7 +46,7 @@ def _applied(function: Activation, a: Any, b: Any, x: Any) -> Any:
     return function(x, a, b)
 
 
-def _clipped(call: Call) -> Callable[[Any], Any]:
+def _clipped(call: OperatorCall) -> Callable[[Any], Any]:
     limit = call.get("clip")
     return (lambda x: x) if limit is None else (lambda x: tn.clip(x, -limit, limit))
 
@@ -54,7 +54,7 @@ def _clipped(call: Call) -> Callable[[Any], Any]:
 Cell = Callable[[Any, tuple[Any, ...]], tuple[Any, ...]]
 
 
-def _run(call: Call, x: Any, w: Any, lengths: Any, states: list[Any], default: list[str],
+def _run(call: OperatorCall, x: Any, w: Any, lengths: Any, states: list[Any], default: list[str],
          make: Callable[[int, list[Any]], tuple[Callable[[Any], Any], Cell]]) -> tuple[Any, ...]:
     """Y and the last states; `make` gives what is computed for all of the sequence at once, and a step."""
     batch_first, direction = call.get("layout", 0), call.get("direction", "forward")
@@ -105,7 +105,7 @@ def _projected(x: Any, w: Any, bias: Any) -> Any:
 
 
 @operator("RNN")
-def rnn(call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, initial: Any = None) -> Any:
+def rnn(call: OperatorCall, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, initial: Any = None) -> Any:
     clip, hidden = _clipped(call), r.shape[2]
 
     def make(k: int, functions: list[Any]) -> Any:
@@ -118,7 +118,7 @@ def rnn(call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, 
 
 
 @operator("GRU")
-def gru(call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, initial: Any = None) -> Any:
+def gru(call: OperatorCall, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, initial: Any = None) -> Any:
     """Gates in the order update, reset, hidden."""
     clip, hidden, before_reset = _clipped(call), r.shape[2], call.get("linear_before_reset", 0)
 
@@ -143,7 +143,7 @@ def gru(call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, 
 
 
 @operator("LSTM")
-def lstm(call: Call, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, initial_h: Any = None,
+def lstm(call: OperatorCall, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, initial_h: Any = None,
          initial_c: Any = None, peepholes: Any = None) -> Any:
     """Gates in the order input, output, forget, cell; a peephole lets a gate see the cell."""
     clip, hidden, coupled = _clipped(call), r.shape[2], call.get("input_forget", 0)

@@ -9,7 +9,7 @@ import numpy as np
 
 import tenon as tn
 from tenon.onnx.known_values import ints
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 
 
 def _log_sum_exp(x: Any, axis: Any, keepdims: bool) -> Any:
@@ -55,7 +55,7 @@ REDUCTIONS: dict[str, Callable[[Any, Any, bool], Any]] = {
 
 def _enter(name: str, function: Callable[[Any, Any, bool], Any]) -> None:
     @operator(name, known="axes")
-    def run(call: Call, x: Any, axes: Any = None) -> Any:
+    def run(call: OperatorCall, x: Any, axes: Any = None) -> Any:
         chosen = call.get("axes") if axes is None else ints(axes)
         if not chosen and call.get("noop_with_empty_axes", 0):
             chosen = []
@@ -71,7 +71,7 @@ for name, function in REDUCTIONS.items():
     _enter(name, function)
 
 
-def _place(call: Call, x: Any, function: Callable[..., Any]) -> Any:
+def _place(call: OperatorCall, x: Any, function: Callable[..., Any]) -> Any:
     axis = call.get("axis", 0) % max(x.ndim, 1)
     keep = bool(call.get("keepdims", 1))
     if not call.get("select_last_index", 0):
@@ -80,17 +80,17 @@ def _place(call: Call, x: Any, function: Callable[..., Any]) -> Any:
 
 
 @operator("ArgMax")
-def arg_max(call: Call, x: Any) -> Any:
+def arg_max(call: OperatorCall, x: Any) -> Any:
     return _place(call, x, tn.argmax)
 
 
 @operator("ArgMin")
-def arg_min(call: Call, x: Any) -> Any:
+def arg_min(call: OperatorCall, x: Any) -> Any:
     return _place(call, x, tn.argmin)
 
 
 @operator("TopK", known="k")
-def top_k(call: Call, x: Any, k: Any = None) -> Any:
+def top_k(call: OperatorCall, x: Any, k: Any = None) -> Any:
     """Places of equal elements are in their order, so elements are sorted rather than picked."""
     count = call.need("k") if k is None else ints(k)[0]
     axis = call.get("axis", -1) % x.ndim

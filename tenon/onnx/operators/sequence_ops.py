@@ -9,10 +9,10 @@ import numpy as np
 import tenon as tn
 from tenon.errors import OutOfRange
 from tenon.onnx.known_values import Known, as_tensor, ints
-from tenon.onnx.operator_table import TABLE, Call, operator
+from tenon.onnx.operator_table import TABLE, OperatorCall, operator
 
 
-def _place(call: Call, position: Any, count: int) -> int:
+def _place(call: OperatorCall, position: Any, count: int) -> int:
     k = ints(position)[0]
     if not -count <= k < count:
         raise OutOfRange(f"{call.step.label}: position {k} of a sequence of {count}")
@@ -20,22 +20,22 @@ def _place(call: Call, position: Any, count: int) -> int:
 
 
 @operator("SequenceConstruct", raw=True)
-def sequence_construct(call: Call, *xs: Any) -> Any:
+def sequence_construct(call: OperatorCall, *xs: Any) -> Any:
     return list(xs)
 
 
 @operator("SequenceEmpty", raw=True)
-def sequence_empty(call: Call) -> Any:
+def sequence_empty(call: OperatorCall) -> Any:
     return []
 
 
 @operator("SequenceAt", raw=True)
-def sequence_at(call: Call, xs: Any, position: Any) -> Any:
+def sequence_at(call: OperatorCall, xs: Any, position: Any) -> Any:
     return xs[_place(call, position, len(xs))]
 
 
 @operator("SequenceInsert", raw=True)
-def sequence_insert(call: Call, xs: Any, x: Any, position: Any = None) -> Any:
+def sequence_insert(call: OperatorCall, xs: Any, x: Any, position: Any = None) -> Any:
     k = len(xs) if position is None else ints(position)[0]
     if not -len(xs) <= k <= len(xs):
         raise OutOfRange(f"{call.step.label}: position {k} of a sequence of {len(xs)}")
@@ -44,18 +44,18 @@ def sequence_insert(call: Call, xs: Any, x: Any, position: Any = None) -> Any:
 
 
 @operator("SequenceErase", raw=True)
-def sequence_erase(call: Call, xs: Any, position: Any = None) -> Any:
+def sequence_erase(call: OperatorCall, xs: Any, position: Any = None) -> Any:
     k = len(xs) - 1 if position is None else _place(call, position, len(xs))
     return [*xs[:k], *xs[k + 1:]]
 
 
 @operator("SequenceLength", raw=True)
-def sequence_length(call: Call, xs: Any) -> Any:
+def sequence_length(call: OperatorCall, xs: Any) -> Any:
     return np.array(len(xs), np.int64)
 
 
 @operator("ConcatFromSequence", raw=True)
-def concat_from_sequence(call: Call, xs: Any) -> Any:
+def concat_from_sequence(call: OperatorCall, xs: Any) -> Any:
     axis = call.need("axis")
     if call.get("new_axis", 0):
         if all(isinstance(x, Known) for x in xs):
@@ -65,7 +65,7 @@ def concat_from_sequence(call: Call, xs: Any) -> Any:
 
 
 @operator("SplitToSequence", raw=True)
-def split_to_sequence(call: Call, x: Any, split: Any = None) -> Any:
+def split_to_sequence(call: OperatorCall, x: Any, split: Any = None) -> Any:
     """Parts of sizes that are given, of one size, or of one element, whose axis may go."""
     axis = call.get("axis", 0)
     length = (x.array if isinstance(x, Known) else x).shape[axis]

@@ -10,11 +10,11 @@ import numpy as np
 import tenon as tn
 from tenon.errors import ShapeError
 from tenon.onnx.known_values import Known, as_tensor, check_bytes, host, ints
-from tenon.onnx.operator_table import Call, axis_of, operator
+from tenon.onnx.operator_table import OperatorCall, axis_of, operator
 from tenon.onnx.operators.cast_ops import tenon_type
 
 
-def bounded(shape: Any, call: Call) -> list[int]:
+def bounded(shape: Any, call: OperatorCall) -> list[int]:
     """Sizes that a model says, if they can be."""
     sizes = [int(d) for d in shape]
     if min(sizes, default=0) < 0:
@@ -24,7 +24,7 @@ def bounded(shape: Any, call: Call) -> list[int]:
 
 
 @operator("Identity", raw=True)
-def identity(call: Call, x: Any) -> Any:
+def identity(call: OperatorCall, x: Any) -> Any:
     return list(x) if isinstance(x, list) else x
 
 
@@ -33,17 +33,17 @@ def _shape(x: Any) -> tuple[int, ...]:
 
 
 @operator("Shape", raw=True)
-def shape(call: Call, x: Any) -> Any:
+def shape(call: OperatorCall, x: Any) -> Any:
     return np.array(_shape(x)[slice(call.get("start", 0), call.get("end"))], np.int64)
 
 
 @operator("Size", raw=True)
-def size(call: Call, x: Any) -> Any:
+def size(call: OperatorCall, x: Any) -> Any:
     return np.array(math.prod(_shape(x)), np.int64)
 
 
 @operator("Reshape", known="shape", moves=True)
-def reshape(call: Call, x: Any, shape: Any = None) -> Any:
+def reshape(call: OperatorCall, x: Any, shape: Any = None) -> Any:
     sizes = call.need("shape") if shape is None else ints(shape)
     if not call.get("allowzero", 0):
         sizes = [x.shape[k] if d == 0 and k < x.ndim else d for k, d in enumerate(sizes)]
@@ -51,7 +51,7 @@ def reshape(call: Call, x: Any, shape: Any = None) -> Any:
 
 
 @operator("Flatten", moves=True)
-def flatten(call: Call, x: Any) -> Any:
+def flatten(call: OperatorCall, x: Any) -> Any:
     axis = call.get("axis", 1)
     axis = axis + x.ndim if axis < 0 else axis
     if not 0 <= axis <= x.ndim:
@@ -60,12 +60,12 @@ def flatten(call: Call, x: Any) -> Any:
 
 
 @operator("Transpose", moves=True)
-def transpose(call: Call, x: Any) -> Any:
+def transpose(call: OperatorCall, x: Any) -> Any:
     return tn.permute(x, tuple(call.get("perm", range(x.ndim)[::-1])))
 
 
 @operator("Squeeze", known="axes", moves=True)
-def squeeze(call: Call, x: Any, axes: Any = None) -> Any:
+def squeeze(call: OperatorCall, x: Any, axes: Any = None) -> Any:
     chosen = call.get("axes") if axes is None else ints(axes)
     if chosen is None:
         chosen = [k for k, d in enumerate(x.shape) if d == 1]
@@ -73,7 +73,7 @@ def squeeze(call: Call, x: Any, axes: Any = None) -> Any:
 
 
 @operator("Unsqueeze", known="axes", moves=True)
-def unsqueeze(call: Call, x: Any, axes: Any = None) -> Any:
+def unsqueeze(call: OperatorCall, x: Any, axes: Any = None) -> Any:
     chosen = call.need("axes") if axes is None else ints(axes)
     count = x.ndim + len(chosen)
     places = {axis_of(a, tn.zeros([1] * count), call) for a in chosen} if count <= 32 else set()
@@ -84,25 +84,25 @@ def unsqueeze(call: Call, x: Any, axes: Any = None) -> Any:
 
 
 @operator("Expand", known="shape", moves=True)
-def expand(call: Call, x: Any, shape: Any) -> Any:
+def expand(call: OperatorCall, x: Any, shape: Any) -> Any:
     sizes = tn.broadcast_shapes(x.shape, tuple(ints(shape)))
     return tn.broadcast_to(x, tuple(bounded(sizes, call)))
 
 
 @operator("Tile", known="repeats", moves=True)
-def tile(call: Call, x: Any, repeats: Any) -> Any:
+def tile(call: OperatorCall, x: Any, repeats: Any) -> Any:
     counts = ints(repeats)
     bounded([d * r for d, r in zip(x.shape, counts)], call)
     return tn.tile(x, tuple(counts))
 
 
 @operator("Concat", moves=True)
-def concat(call: Call, *xs: Any) -> Any:
+def concat(call: OperatorCall, *xs: Any) -> Any:
     return xs[0] if len(xs) == 1 else tn.concat(xs, axis=call.get("axis", 1))
 
 
 @operator("Split", known="split", moves=True)
-def split(call: Call, x: Any, split: Any = None) -> Any:
+def split(call: OperatorCall, x: Any, split: Any = None) -> Any:
     axis = axis_of(call.get("axis", 0), x, call)
     sizes = call.get("split") if split is None else ints(split)
     if sizes is None:
@@ -115,7 +115,8 @@ def split(call: Call, x: Any, split: Any = None) -> Any:
 
 
 @operator("Slice", known="starts ends axes steps", moves=True)
-def slices(call: Call, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
+def slices(call: OperatorCall, x: Any, starts: Any = None, ends: Any = None, axes: Any = None,
+           steps: Any = None) -> Any:
     first = call.need("starts") if starts is None else ints(starts)
     last = call.need("ends") if ends is None else ints(ends)
     along = call.get("axes") if axes is None else ints(axes)
@@ -138,7 +139,7 @@ def slices(call: Call, x: Any, starts: Any = None, ends: Any = None, axes: Any =
 
 
 @operator("Pad", known="pads axes", moves=True)
-def pad(call: Call, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
+def pad(call: OperatorCall, x: Any, pads: Any = None, value: Any = None, axes: Any = None) -> Any:
     sides = (call.get("pads") or call.need("paddings")) if pads is None else ints(pads)
     along = list(range(x.ndim)) if axes is None else [axis_of(a, x, call) for a in ints(axes)]
     widths = [(0, 0)] * x.ndim
@@ -166,7 +167,7 @@ def _padded(x: Any, widths: Any, fill: Any) -> Any:
 
 
 @operator("ConstantOfShape", known="shape")
-def constant_of_shape(call: Call, shape: Any) -> Any:
+def constant_of_shape(call: OperatorCall, shape: Any) -> Any:
     value = call.get("value")
     sizes = bounded(ints(shape), call)
     if value is None:
@@ -181,7 +182,7 @@ CONSTANTS = {"value_float": np.float32, "value_int": np.int64, "value_floats": n
 
 
 @operator("Constant", raw=True)
-def constant(call: Call) -> Any:
+def constant(call: OperatorCall) -> Any:
     for name in ("value", "sparse_value"):
         if call.get(name) is not None:
             return call.get(name)
@@ -192,7 +193,7 @@ def constant(call: Call) -> Any:
 
 
 @operator("Range", known="start limit delta")
-def sequence(call: Call, start: Any, limit: Any, delta: Any) -> Any:
+def sequence(call: OperatorCall, start: Any, limit: Any, delta: Any) -> Any:
     first, stop, step = (x.reshape(()) for x in (start, limit, delta))
     if step == 0:
         raise ShapeError(f"{call.step.label}: a step of 0")
@@ -211,19 +212,19 @@ def sequence(call: Call, start: Any, limit: Any, delta: Any) -> Any:
 
 
 @operator("EyeLike")
-def eye_like(call: Call, x: Any) -> Any:
+def eye_like(call: OperatorCall, x: Any) -> Any:
     number = call.get("dtype")
     dtype = x.dtype if number is None else tenon_type(number, call)
     return tn.eye(x.shape[0], x.shape[1], k=call.get("k", 0), dtype=dtype)
 
 
 @operator("Trilu", known="k", moves=True)
-def triangle(call: Call, x: Any, k: Any = None) -> Any:
+def triangle(call: OperatorCall, x: Any, k: Any = None) -> Any:
     return (tn.triu if call.get("upper", 1) else tn.tril)(x, k=0 if k is None else ints(k)[0])
 
 
 @operator("DepthToSpace", moves=True)
-def depth_to_space(call: Call, x: Any) -> Any:
+def depth_to_space(call: OperatorCall, x: Any) -> Any:
     b, (n, c, *sizes) = call.need("blocksize"), x.shape
     count, depth = len(sizes), c // b ** len(sizes)
     blocks = range(count)
@@ -237,7 +238,7 @@ def depth_to_space(call: Call, x: Any) -> Any:
 
 
 @operator("SpaceToDepth", moves=True)
-def space_to_depth(call: Call, x: Any) -> Any:
+def space_to_depth(call: OperatorCall, x: Any) -> Any:
     b, (n, c, *sizes) = call.need("blocksize"), x.shape
     count = len(sizes)
     y = x.reshape(n, c, *[part for d in sizes for part in (d // b, b)])
@@ -247,7 +248,7 @@ def space_to_depth(call: Call, x: Any) -> Any:
 
 
 @operator("ReverseSequence", known="lengths", moves=True)
-def reverse_sequence(call: Call, x: Any, lengths: Any) -> Any:
+def reverse_sequence(call: OperatorCall, x: Any, lengths: Any) -> Any:
     time, batch = call.get("time_axis", 0), call.get("batch_axis", 1)
     places = np.arange(x.shape[time])[:, None].repeat(x.shape[batch], 1)
     turned = np.where(places < lengths, lengths - 1 - places, places)
@@ -257,24 +258,24 @@ def reverse_sequence(call: Call, x: Any, lengths: Any) -> Any:
 
 
 @operator("Optional", raw=True)
-def optional(call: Call, x: Any = None) -> Any:
+def optional(call: OperatorCall, x: Any = None) -> Any:
     return x
 
 
 @operator("OptionalHasElement", raw=True)
-def optional_has_element(call: Call, x: Any = None) -> Any:
+def optional_has_element(call: OperatorCall, x: Any = None) -> Any:
     return np.array(x is not None)
 
 
 @operator("OptionalGetElement", raw=True)
-def optional_get_element(call: Call, x: Any = None) -> Any:
+def optional_get_element(call: OperatorCall, x: Any = None) -> Any:
     if x is None:
         raise ShapeError(f"{call.step.label}: the optional is empty")
     return x
 
 
 @operator("Unique", raw=True)
-def unique(call: Call, x: Any) -> Any:
+def unique(call: OperatorCall, x: Any) -> Any:
     """Different elements, or slices; sorted, or in the order in which they are first met."""
     array, axis = host(x), call.get("axis")
     flat = array.astype(str) if array.dtype.kind in "OUS" else array
@@ -292,7 +293,7 @@ def unique(call: Call, x: Any) -> Any:
 
 
 @operator("CenterCropPad", known="shape", moves=True)
-def center_crop_pad(call: Call, x: Any, shape: Any) -> Any:
+def center_crop_pad(call: OperatorCall, x: Any, shape: Any) -> Any:
     sizes = ints(shape)
     axes = call.get("axes") or range(x.ndim)
     key, widths = [slice(None)] * x.ndim, [(0, 0)] * x.ndim

@@ -10,7 +10,7 @@ import tenon as tn
 from tenon.errors import ShapeError
 from tenon.onnx.known_values import ints
 from tenon.onnx.onnx_package import onnx
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 from tenon.onnx.operators.cast_ops import numpy_type
 from tenon.onnx.operators.shape_ops import bounded
 
@@ -26,7 +26,7 @@ def _pairs(x: Any, dtype: Any) -> Any:
 
 
 @operator("DFT", known="dft_length axis")
-def dft(call: Call, x: Any, dft_length: Any = None, axis: Any = None) -> Any:
+def dft(call: OperatorCall, x: Any, dft_length: Any = None, axis: Any = None) -> Any:
     """One-sided transforms keep the first half, and their inverse gives real numbers."""
     along = call.get("axis", 1) if call.opset < 20 else -2 if axis is None else ints(axis)[0]
     along = along % x.ndim
@@ -46,7 +46,7 @@ def dft(call: Call, x: Any, dft_length: Any = None, axis: Any = None) -> Any:
 
 
 @operator("STFT", known="frame_step frame_length")
-def stft(call: Call, x: Any, frame_step: Any, window: Any = None, frame_length: Any = None) -> Any:
+def stft(call: OperatorCall, x: Any, frame_step: Any, window: Any = None, frame_length: Any = None) -> Any:
     step = ints(frame_step)[0]
     length = ints(frame_length)[0] if frame_length is not None else window.shape[0] if window is not None \
         else x.shape[1]
@@ -61,7 +61,7 @@ def stft(call: Call, x: Any, frame_step: Any, window: Any = None, frame_length: 
 
 
 @operator("MelWeightMatrix", host=True)
-def mel_weight_matrix(call: Call, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
+def mel_weight_matrix(call: OperatorCall, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
     """Triangles that are equally wide on the mel scale."""
     count, size, rate = int(bins), int(length) // 2 + 1, float(rate)
     bounded([count, size], call)
@@ -83,7 +83,7 @@ def mel_weight_matrix(call: Call, bins: Any, length: Any, rate: Any, low: Any, h
 
 def _window(name: str, weights: tuple[float, ...]) -> None:
     @operator(name, known="size")
-    def run(call: Call, size: Any) -> Any:
+    def run(call: OperatorCall, size: Any) -> Any:
         count, = bounded(ints(size)[:1], call)
         turn = 2 * np.pi * np.arange(count) / (count if call.get("periodic", 1) else max(count - 1, 1))
         found = sum(w * (-1) ** k * np.cos(k * turn) for k, w in enumerate(weights))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.onnx.operator_table import Call, operator
+from tenon.onnx.operator_table import OperatorCall, operator
 
 
 def _each(function: Any, x: Any, dtype: Any = object) -> Any:
@@ -23,7 +23,7 @@ def _text(x: Any) -> str:
 
 
 @operator("StringConcat", host=True)
-def string_concat(call: Call, x: Any, y: Any) -> Any:
+def string_concat(call: OperatorCall, x: Any, y: Any) -> Any:
     left, right = np.broadcast_arrays(x, y)
     found = np.empty(left.size, object)
     found[:] = [_text(a) + _text(b) for a, b in zip(left.reshape(-1), right.reshape(-1))]
@@ -31,7 +31,7 @@ def string_concat(call: Call, x: Any, y: Any) -> Any:
 
 
 @operator("StringSplit", host=True)
-def string_split(call: Call, x: Any) -> Any:
+def string_split(call: OperatorCall, x: Any) -> Any:
     """The parts of each text, filled up with empty ones, and how many there are."""
     delimiter, most = call.get("delimiter") or None, call.get("maxsplit")
     parts = [_text(t).split(delimiter, -1 if most is None else most) if _text(t) or delimiter else []
@@ -45,7 +45,7 @@ def string_split(call: Call, x: Any) -> Any:
 
 
 @operator("StringNormalizer", host=True)
-def string_normalizer(call: Call, x: Any) -> Any:
+def string_normalizer(call: OperatorCall, x: Any) -> Any:
     """Without stop words, in one case; one empty text where nothing is left."""
     cases: dict[str, Callable[[str], str]] = {"LOWER": str.lower, "UPPER": str.upper, "NONE": _text}
     change = cases[call.get("case_change_action", "NONE")]
@@ -65,7 +65,7 @@ REFUSED = re.compile(r"\([^()]*[*+}][^()]*\)\s*[*+{]|\\\d|\(\?[=!<P]|\(\([^)]*[*
 
 
 @operator("RegexFullMatch", host=True)
-def regex_full_match(call: Call, x: Any) -> Any:
+def regex_full_match(call: OperatorCall, x: Any) -> Any:
     if REFUSED.search(call.need("pattern")):
         raise call.unsupported(f"the pattern {call.need('pattern')!r}: repetitions within repetitions, or references")
     try:
@@ -76,7 +76,7 @@ def regex_full_match(call: Call, x: Any) -> Any:
 
 
 @operator("TfIdfVectorizer", host=True)
-def tf_idf_vectorizer(call: Call, x: Any) -> Any:
+def tf_idf_vectorizer(call: OperatorCall, x: Any) -> Any:
     """How often each n-gram of a table occurs in a row, with gaps of up to `max_skip_count`."""
     mode, weights = call.need("mode"), call.get("weights")
     rows = x if x.ndim == 2 else x.reshape(1, -1)
@@ -101,7 +101,7 @@ def tf_idf_vectorizer(call: Call, x: Any) -> Any:
     return found.astype(np.float32) if x.ndim == 2 else found.astype(np.float32)[0]
 
 
-def _grams(call: Call) -> dict[tuple[Any, ...], tuple[int, int]]:
+def _grams(call: OperatorCall) -> dict[tuple[Any, ...], tuple[int, int]]:
     """n-gram -> its column, and its number."""
     pool = call.get("pool_strings") or call.get("pool_int64s") or []
     starts, columns = call.need("ngram_counts"), call.need("ngram_indexes")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import tenon as tn
-from tenon.onnx.operator_table import TRAINING, Call, operator
+from tenon.onnx.operator_table import TRAINING, OperatorCall, operator
 
 
 def _by_tensor(args: Any, kinds: int) -> list[tuple[Any, ...]]:
@@ -19,7 +19,7 @@ def _in_order(rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 @operator("Adagrad", domain=TRAINING)
-def adagrad(call: Call, rate: Any, step: Any, *args: Any) -> Any:
+def adagrad(call: OperatorCall, rate: Any, step: Any, *args: Any) -> Any:
     rate = rate / (1 + tn.cast(step, rate.dtype) * call.get("decay_factor", 0.0))
     rows = []
     for x, gradient, squares in _by_tensor(args, 3):
@@ -30,7 +30,7 @@ def adagrad(call: Call, rate: Any, step: Any, *args: Any) -> Any:
 
 
 @operator("Adam", domain=TRAINING)
-def adam(call: Call, rate: Any, step: Any, *args: Any) -> Any:
+def adam(call: OperatorCall, rate: Any, step: Any, *args: Any) -> Any:
     alpha, beta = call.get("alpha", 0.9), call.get("beta", 0.999)
     turn = tn.cast(step, rate.dtype)
     corrected = tn.where(turn > 0, rate * tn.sqrt(1 - beta ** turn) / tn.where(turn > 0, 1 - alpha ** turn, 1.0), rate)
@@ -45,7 +45,7 @@ def adam(call: Call, rate: Any, step: Any, *args: Any) -> Any:
 
 
 @operator("Momentum", domain=TRAINING)
-def momentum(call: Call, rate: Any, step: Any, *args: Any) -> Any:
+def momentum(call: OperatorCall, rate: Any, step: Any, *args: Any) -> Any:
     alpha, beta, nesterov = call.need("alpha"), call.need("beta"), call.need("mode") == "nesterov"
     rows = []
     for x, gradient, velocity in _by_tensor(args, 3):

@@ -46,7 +46,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Mask:
+class AttentionMask:
     """What decides on pairs, by broadcasting to `shape`: booleans, which allow or forbid them, or numbers to add.
 
     `known` are its elements, where they are known now, without leading axes of size 1.
@@ -78,7 +78,7 @@ class PlainAttention:
     v: Factor
     scale: float
     masked: float | None        # the score of pairs that take no part
-    masks: tuple[Mask, ...]
+    masks: tuple[AttentionMask, ...]
     weights: Value              # the result of the softmax
     read: frozenset[Value]      # the same under other names and types, of which the last product reads one
     product: Node
@@ -91,7 +91,7 @@ class Scores:
     product: Node
     scale: float = 1.0
     masked: float | None = None
-    masks: list[Mask] = field(default_factory=list)
+    masks: list[AttentionMask] = field(default_factory=list)
 
 
 def plain_attentions(graph: Graph) -> Iterator[PlainAttention]:
@@ -264,7 +264,7 @@ def _chosen(node: Node, graph: Graph, added: int) -> Scores | None:
     if scores is None or not number < math.inf or scores.masked not in (None, number):
         return None
     scores.masked = number
-    scores.masks.append(Mask(narrow(condition), node.output.shape, forbids, _known(condition, graph)))
+    scores.masks.append(AttentionMask(narrow(condition), node.output.shape, forbids, _known(condition, graph)))
     return scores
 
 
@@ -275,7 +275,7 @@ def _with_added(node: Node, graph: Graph, added: int) -> Scores | None:
             scores = _scores(x, graph, added + 1)
             if scores is not None and scores.masked in (None, -math.inf):
                 scores.masked = -math.inf
-                scores.masks.append(Mask(narrow(y), node.output.shape, known=_known(y, graph)))
+                scores.masks.append(AttentionMask(narrow(y), node.output.shape, known=_known(y, graph)))
                 return scores
     return None
 

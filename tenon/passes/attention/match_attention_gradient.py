@@ -34,7 +34,7 @@ Q, K, V = range(3)
 
 
 @dataclass(frozen=True)
-class Product:
+class AttentionProduct:
     """A node that is the gradient of queries, keys or values; `turned` where it has rows for columns."""
 
     node: Node
@@ -47,7 +47,7 @@ class PlainGradient:
     """The products, and the gradient of attention's result that they come from."""
 
     g: Factor | None
-    products: tuple[Product, ...]
+    products: tuple[AttentionProduct, ...]
 
 
 def plain_gradient(x: PlainAttention, users: Users, results: Collection[Value]) -> PlainGradient | None:
@@ -90,12 +90,12 @@ def _readers(x: Value, users: Users, results: Collection[Value]) -> list[Node] |
     return list(found)
 
 
-def _of_values(node: Node, weights: Factor) -> tuple[Product, Factor] | None:
+def _of_values(node: Node, weights: Factor) -> tuple[AttentionProduct, Factor] | None:
     """The gradient of values, and what it is computed of."""
     left, right = map(factor_of, node.inputs)
     if left == weights.turned:
-        return Product(node, V, False), right
-    return (Product(node, V, True), left.turned) if right == weights else None
+        return AttentionProduct(node, V, False), right
+    return (AttentionProduct(node, V, True), left.turned) if right == weights else None
 
 
 def _slopes(x: PlainAttention, scaled: list[Node], users: Users) -> tuple[Value, Factor] | None:
@@ -122,7 +122,8 @@ def _against(x: Value, factor: Factor) -> Factor | None:
     return left if right == factor else None
 
 
-def _of_scores(x: PlainAttention, slopes: Value, users: Users, results: Collection[Value]) -> list[Product] | None:
+def _of_scores(x: PlainAttention, slopes: Value, users: Users,
+               results: Collection[Value]) -> list[AttentionProduct] | None:
     """The gradients of queries and keys."""
     scale, chosen = 1.0, set()
     while slopes not in results and len(users[slopes]) == 1:
@@ -147,10 +148,10 @@ def _of_scores(x: PlainAttention, slopes: Value, users: Users, results: Collecti
     return None if None in found else [product for product in found if product]
 
 
-def _of_queries_or_keys(node: Node, slopes: Factor, x: PlainAttention) -> Product | None:
+def _of_queries_or_keys(node: Node, slopes: Factor, x: PlainAttention) -> AttentionProduct | None:
     if node.op is not matmul_op:
         return None
     left, right = map(factor_of, node.inputs)
     known = {(slopes, x.k): (Q, False), (slopes.turned, x.q): (K, False),
              (x.k.turned, slopes.turned): (Q, True), (x.q.turned, slopes): (K, True)}
-    return Product(node, *known[left, right]) if (left, right) in known else None
+    return AttentionProduct(node, *known[left, right]) if (left, right) in known else None

@@ -18,7 +18,7 @@ from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import Op
 from tenon.graph.structural_key import Exact
 from tenon.loops.expression_builder import GraphExpressions
-from tenon.loops.expressions import Binary, Buffer, Call, Cast, CheckedIndex, Const, Expr, Index, Load, Reduce, Size
+from tenon.loops.expressions import Binary, Buffer, Call, Cast, CheckedIndex, Const, Expr, Index, Load, Reduce, SizeOf
 from tenon.loops.lower import loop_indices
 from tenon.loops.traversal import walk
 from tenon.loops.whole_operators import is_attention
@@ -93,7 +93,7 @@ def _kind(op: Op, inputs: tuple[Literal | TensorType | None, ...], attrs: Exact)
 def _is_view(x: Expr) -> bool:
     while isinstance(x, Cast):
         x = x.x
-    return isinstance(x, (Load, Const, Index, Size))
+    return isinstance(x, (Load, Const, Index, SizeOf))
 
 
 def _is_product(x: Reduce) -> bool:

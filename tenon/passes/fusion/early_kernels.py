@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tenon.graph.ir import DONATED, UPDATES, Graph, Node, Value
 from tenon.ops.call import fused
-from tenon.passes.fusion.fusion_groups import Group
+from tenon.passes.fusion.fusion_groups import FusionGroup
 from tenon.passes.fusion.fusion_partition import Groups
 from tenon.passes.fusion.kernel_bodies import body_of
 
@@ -23,7 +23,7 @@ def settled_products(groups: Groups) -> Graph:
     return Graph(groups.graph.name, tuple(read), tuple(nodes), made, notes)
 
 
-def is_settled(group: Group, groups: Groups) -> bool:
+def is_settled(group: FusionGroup, groups: Groups) -> bool:
     """Whether the group is a product, and no merge with it will be allowed."""
     if group.kinds == {"attention"}:
         return True
@@ -31,13 +31,13 @@ def is_settled(group: Group, groups: Groups) -> bool:
         _stays_out(reader) for x in group.results for reader in groups.readers(x))
 
 
-def _stays_out(reader: Group) -> bool:
+def _stays_out(reader: FusionGroup) -> bool:
     """Whether the group, and whatever it becomes a part of, is no epilogue of a product."""
     return (reader.kinds != {"map"} or not all(node.op.elementwise for node in reader.nodes)
             or len({node.output.shape for node in reader.nodes}) > 1)
 
 
-def _node(group: Group, groups: Groups) -> Node:
+def _node(group: FusionGroup, groups: Groups) -> Node:
     """The node that the group will be."""
     nodes, results = groups.with_views(group)
     if len(nodes) == 1:

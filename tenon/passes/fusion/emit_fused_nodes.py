@@ -11,7 +11,7 @@ from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.partition import has_effect
 from tenon.ops.call import fused
-from tenon.passes.fusion.fusion_groups import Group, now
+from tenon.passes.fusion.fusion_groups import FusionGroup, now
 from tenon.passes.fusion.kernel_bodies import body_of
 from tenon.records import replace
 
@@ -23,7 +23,7 @@ def grouped(groups: Groups) -> Graph:
     """The graph with one node a group."""
     graph = groups.graph
     builder = Builder(graph.name, [Value(p.type, name=p.name) for p in graph.params], rewriting=True)
-    made = _Emitter(groups, builder, dict(zip(graph.params, builder.params, strict=True)))
+    made = _FusedEmitter(groups, builder, dict(zip(graph.params, builder.params, strict=True)))
     for group in in_order(groups):
         made.add(group)
     for result in graph.results:
@@ -32,13 +32,13 @@ def grouped(groups: Groups) -> Graph:
     return replace(new, notes=graph.notes)
 
 
-class _Emitter:
+class _FusedEmitter:
     """Appends groups to a builder; `values` says what the graph's values are there."""
 
     def __init__(self, groups: Groups, builder: Builder, values: dict[Value, Value]):
         self.groups, self.builder, self.values = groups, builder, values
 
-    def add(self, group: Group) -> None:
+    def add(self, group: FusionGroup) -> None:
         """The node of a group."""
         nodes, results = self.groups.with_views(group)
         if len(nodes) == 1:
@@ -72,14 +72,14 @@ class _Emitter:
             self.values[node.output] = self.builder.emit(node.op, inputs, node.attrs, node.loc)
 
 
-def in_order(groups: Groups) -> Iterator[Group]:
+def in_order(groups: Groups) -> Iterator[FusionGroup]:
     """Groups after those that they read, otherwise in the order of the graph; effects keep theirs."""
     listed = groups.all()
     needs = {group: set(map(now, group.reads)) - {group} for group in listed}
     effects = [groups.group_of(node) for node in groups.graph.nodes if has_effect(node)]
     for earlier, later in pairwise(effects):
         needs[later].add(earlier)
-    readers: dict[Group, list[Group]] = {group: [] for group in listed}
+    readers: dict[FusionGroup, list[FusionGroup]] = {group: [] for group in listed}
     for group, needed in needs.items():
         for other in needed:
             readers[other].append(group)
@@ -96,7 +96,7 @@ def in_order(groups: Groups) -> Iterator[Group]:
                 heapq.heappush(ready, (places[reader], number[reader], reader))
 
 
-def _place(group: Group, groups: Groups) -> int:
+def _place(group: FusionGroup, groups: Groups) -> int:
     """Where in the graph a group is computed, if what it reads is there: as late as the last of its nodes.
 
     With a product as early as that, whose factors then need not be kept: they are activations, mostly, which the

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tenon.graph.ir import Node, Value
 from tenon.loops.cost import known
 from tenon.ops.reduction import sum_
-from tenon.passes.fusion.fusion_groups import Group, bytes_of
+from tenon.passes.fusion.fusion_groups import FusionGroup, bytes_of
 from tenon.passes.fusion.fusion_partition import Groups
 
 LARGE = 1 << 21     # bytes of what is added up: less of it is still in a cache
@@ -36,7 +36,7 @@ def _added_up(node: Node) -> Value | None:
     return x if known(x.shape[-1]) >= COLUMNS and bytes_of(x) >= LARGE else None
 
 
-def _joins(before: Group, after: Group, x: Value, groups: Groups) -> bool:
+def _joins(before: FusionGroup, after: FusionGroup, x: Value, groups: Groups) -> bool:
     """Whether the first is a product and its epilogue, and the second nothing but such sums of its results, and what is
     made of them.
 

@@ -18,15 +18,15 @@ from tenon.records import dataclass
 
 
 @dataclass(eq=False)
-class Group:
+class FusionGroup:
     """Nodes that will be one kernel, in the order of the graph."""
 
     nodes: list[Node]
     kinds: set[str]
-    reads: set[Group]           # of which some may have been merged since
+    reads: set[FusionGroup]           # of which some may have been merged since
     first: int                  # places in the graph
     last: int
-    into: Group | None = None   # what it was merged into
+    into: FusionGroup | None = None   # what it was merged into
 
     @cached_property
     def members(self) -> frozenset[Node]:
@@ -39,33 +39,34 @@ class Group:
 
 # ---------------------------------------------------------------- the graph of groups
 
-def now(group: Group) -> Group:
+def now(group: FusionGroup) -> FusionGroup:
     """What a group has become."""
     while group.into is not None:
         group = group.into
     return group
 
 
-def union(before: Group, after: Group, position: Mapping[Node, int]) -> Group:
+def union(before: FusionGroup, after: FusionGroup, position: Mapping[Node, int]) -> FusionGroup:
     """The two as one; they stay as they are."""
     nodes = sorted(before.nodes + after.nodes, key=position.__getitem__)
     reads = set(map(now, before.reads | after.reads)) - {before, after}
-    return Group(nodes, before.kinds | after.kinds, reads, min(before.first, after.first), max(before.last, after.last))
+    return FusionGroup(nodes, before.kinds | after.kinds, reads, min(before.first, after.first),
+                       max(before.last, after.last))
 
 
-class Order:
+class GroupOrder:
     """Groups in an order in which each comes after those that it reads; merging two keeps it so.
 
     Places in the graph will not do: a group made of an early and a late node depends on nodes later than its readers.
     """
 
-    def __init__(self, groups: Iterable[Group]):
-        self.places: list[Group | None] = list(groups)      # None where a group was that has been merged
+    def __init__(self, groups: Iterable[FusionGroup]):
+        self.places: list[FusionGroup | None] = list(groups)      # None where a group was that has been merged
         self.place = {group: k for k, group in enumerate(groups)}
 
-    def between(self, before: Group, after: Group) -> set[Group] | None:
+    def between(self, before: FusionGroup, after: FusionGroup) -> set[FusionGroup] | None:
         """What `after` depends on, of the groups that stand between the two; None if any of it depends on `before`."""
-        found: set[Group] = set()
+        found: set[FusionGroup] = set()
         stack = [group for group in map(now, after.reads) if group is not before]
         while stack:
             group = stack.pop()
@@ -78,10 +79,10 @@ class Order:
             stack.extend(reads)
         return found
 
-    def link(self, before: Group, after: Group) -> Group | None:
+    def link(self, before: FusionGroup, after: FusionGroup) -> FusionGroup | None:
         """What reads `before` and is read by `after`, if it is all that depends on the one and is needed by the other.
         """
-        needed: set[Group] = set()
+        needed: set[FusionGroup] = set()
         stack = [after]
         while stack:
             group = stack.pop()
@@ -96,7 +97,7 @@ class Order:
         links.remove(before)
         return links.pop() if len(links) == 1 else None
 
-    def merge(self, before: Group, after: Group, merged: Group, needed: set[Group]) -> None:
+    def merge(self, before: FusionGroup, after: FusionGroup, merged: FusionGroup, needed: set[FusionGroup]) -> None:
         """Put the merged group behind what it needs and in front of the others between the two."""
         start, stop = self.place[before], self.place[after] + 1
         region = [group for group in self.places[start:stop] if group not in (None, before, after)]
@@ -108,7 +109,7 @@ class Order:
 
 # ---------------------------------------------------------------- sizes and trials
 
-def largest(group: Group) -> tuple[Dim, ...]:
+def largest(group: FusionGroup) -> tuple[Dim, ...]:
     """The shape with most elements among the group's results, as far as sizes are known."""
     return max((node.output.shape for node in group.nodes), key=elements)
 

@@ -24,7 +24,16 @@ from tenon.ops.channels_last import conv_channels_last, depthwise_channels_last
 from tenon.ops.shape import permute, reshape_op
 from tenon.passes.fusion.classify_ops import Kind, kind_of
 from tenon.passes.fusion.emit_fused_nodes import in_order
-from tenon.passes.fusion.fusion_groups import Group, Order, bytes_of, elements, largest, now, try_nodes, union
+from tenon.passes.fusion.fusion_groups import (
+    FusionGroup,
+    GroupOrder,
+    bytes_of,
+    elements,
+    largest,
+    now,
+    try_nodes,
+    union,
+)
 from tenon.passes.fusion.fusion_profitability import MOST_INPUTS, Worth
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
@@ -45,14 +54,14 @@ class Groups:
         self.users = graph.users()
         self.kinds: dict[Node, Kind] = {}
         self.results = set(graph.results)
-        self.group: dict[Node, Group] = {}
+        self.group: dict[Node, FusionGroup] = {}
         self.sources: dict[Value, tuple[Node, ...]] = {}        # the nodes behind the views that a value is made of
         self._forget()
         for node in reversed(graph.nodes):
             self.kinds[node] = self._kind(node)
         for k, node in enumerate(graph.nodes):
             self._start(k, node)
-        self.order = Order(list(self.group.values()))
+        self.order = GroupOrder(list(self.group.values()))
 
     def refresh(self) -> None:
         """Find again what lies behind every value, and what reads what, after nodes were inlined."""
@@ -66,16 +75,16 @@ class Groups:
             reads = {self.group_of(source) for node in self.with_views(group)[0] for x in node.uses()
                      for source in self.behind(x)}
             group.reads = reads - {group}
-        self.order = Order(list(in_order(self)))
+        self.order = GroupOrder(list(in_order(self)))
 
     def _forget(self) -> None:
         """Begin to note what groups are, which holds while no node becomes a view."""
-        self.known: dict[Group, tuple[list[Node], list[Value]]] = {}    # `with_views`
-        self.read: dict[Group, set[Value]] = {}                         # `inputs_of`
-        self.refused: set[tuple[Group, Group]] = set()                  # pairs that do not pay
+        self.known: dict[FusionGroup, tuple[list[Node], list[Value]]] = {}    # `with_views`
+        self.read: dict[FusionGroup, set[Value]] = {}                         # `inputs_of`
+        self.refused: set[tuple[FusionGroup, FusionGroup]] = set()                  # pairs that do not pay
         self.worth = Worth(self)
 
-    def all(self) -> list[Group]:
+    def all(self) -> list[FusionGroup]:
         """The groups there are by now."""
         return list(dict.fromkeys(map(now, self.group.values())))
 
@@ -83,7 +92,8 @@ class Groups:
         """Let whoever reads these nodes compute them, as if they were views; `refresh` has to follow."""
         for node in nodes:
             group = self.group_of(node)
-            rest = Group([x for x in group.nodes if x is not node], group.kinds, group.reads, group.first, group.last)
+            rest = FusionGroup([x for x in group.nodes if x is not node], group.kinds, group.reads, group.first,
+                               group.last)
             del self.group[node]
             self.kinds[node] = Kind("view")
             self._forget()
@@ -111,7 +121,7 @@ class Groups:
             self._see_through(node)
             return
         reads = {self.group[source] for x in node.uses() for source in self.behind(x)}
-        self.group[node] = Group([node], {self.kinds[node].name}, reads, k, k)
+        self.group[node] = FusionGroup([node], {self.kinds[node].name}, reads, k, k)
         self.sources.update((output, (node,)) for output in node.outputs)
 
     def _see_through(self, node: Node) -> None:
@@ -144,9 +154,9 @@ class Groups:
         found = {source for x in node.inputs if isinstance(x, Value) for source in self.behind(x)}
         return sorted((x for x in found if self.is_core(x)), key=self.position.__getitem__, reverse=True)
 
-    def readers(self, x: Value) -> set[Group]:
+    def readers(self, x: Value) -> set[FusionGroup]:
         """The groups that read a value, as it is or through views."""
-        found: set[Group] = set()
+        found: set[FusionGroup] = set()
         for user in self.users[x]:
             if self.kinds[user].name == "view":
                 found.update(*(self.readers(y) for y in user.outputs))
@@ -154,7 +164,7 @@ class Groups:
                 found.add(self.group_of(user))
         return found
 
-    def inputs_of(self, group: Group) -> set[Value]:
+    def inputs_of(self, group: FusionGroup) -> set[Value]:
         """What the kernel of the group reads from memory."""
         if group not in self.read:
             nodes = self.with_views(group)[0]
@@ -165,7 +175,7 @@ class Groups:
 
     # ------------------------------------------------------------ merging two groups
 
-    def group_of(self, node: Node) -> Group:
+    def group_of(self, node: Node) -> FusionGroup:
         """The group that the node is in by now."""
         group = self.group[node] = now(self.group[node])
         return group
@@ -176,13 +186,13 @@ class Groups:
         if before is not after and self.may_merge(before, after):
             self.merge(before, after, self.joins_elementwise(before, after))
 
-    def try_merge_siblings(self, x: Group, y: Group) -> None:
+    def try_merge_siblings(self, x: FusionGroup, y: FusionGroup) -> None:
         """Make one group of two that read the same memory, if that is allowed and pays."""
         before, after = sorted((x, y), key=self.order.place.__getitem__)
         if self.may_be_one(before, after) and "contraction" not in before.kinds | after.kinds:
             self.merge(before, after, False)
 
-    def merge(self, before: Group, after: Group, certainly: bool) -> None:
+    def merge(self, before: FusionGroup, after: FusionGroup, certainly: bool) -> None:
         """Make one group of the two, if none lies between and it pays."""
         if (before, after) in self.refused or self.order.between(before, after) is None:
             return
@@ -209,7 +219,7 @@ class Groups:
         else:
             self.refused.add((before, after))
 
-    def join(self, before: Group, after: Group) -> Group:
+    def join(self, before: FusionGroup, after: FusionGroup) -> FusionGroup:
         """One group in place of two between which none lies."""
         merged, between = union(before, after, self.position), self.order.between(before, after)
         assert between is not None
@@ -218,7 +228,7 @@ class Groups:
         self.group.update(dict.fromkeys(merged.nodes, merged))
         return merged
 
-    def may_merge(self, before: Group, after: Group) -> bool:
+    def may_merge(self, before: FusionGroup, after: FusionGroup) -> bool:
         """Whether the kinds and sizes of work go together."""
         if not self.may_be_one(before, after):
             return False
@@ -229,18 +239,18 @@ class Groups:
             return alone and (self.joins_elementwise(before, after) or self.joins_renamed(before, after))
         return "reduce" not in before.kinds or elements(largest(after)) >= elements(largest(before))
 
-    def may_be_one(self, before: Group, after: Group) -> bool:
+    def may_be_one(self, before: FusionGroup, after: FusionGroup) -> bool:
         """Whether one kernel of the two is not too large."""
         if len(before.nodes) + len(after.nodes) > MOST_NODES or self.is_far(before, after):
             return False
         return self.inputs(before) + self.inputs(after) <= MOST_INPUTS
 
-    def is_far(self, before: Group, after: Group) -> bool:
+    def is_far(self, before: FusionGroup, after: FusionGroup) -> bool:
         """Whether what the second reads of the first has left the caches; what a product makes had better not leave
         registers, so an optimizer's step does not wait for the last gradient."""
         return after.first - before.last > MOST_APART and "contraction" not in before.kinds
 
-    def joins_epilogue(self, before: Group, after: Group) -> bool:
+    def joins_epilogue(self, before: FusionGroup, after: FusionGroup) -> bool:
         """Whether the first is elementwise work that is read along with a contraction's result, not by it."""
         products = [node for node in after.nodes if self.kinds[node].name == "contraction"]
         if before.kinds != {"map"} or not all(node.op.elementwise for node in before.nodes):
@@ -249,16 +259,16 @@ class Groups:
         read = {source for node in products for x in node.uses() for source in self.behind(x)}
         return len(shapes) == 1 and read.isdisjoint(before.nodes)
 
-    def inputs(self, group: Group) -> int:
+    def inputs(self, group: FusionGroup) -> int:
         made = set(group.results)
         return len({x for node in group.nodes for x in node.inputs if isinstance(x, Value) and x not in made})
 
-    def is_read_only_by(self, before: Group, after: Group) -> bool:
+    def is_read_only_by(self, before: FusionGroup, after: FusionGroup) -> bool:
         """Whether no third group reads the first: it might take over what the second makes, which then is not stored.
         """
         return all(self.readers(x) <= {before, after} for x in before.results)
 
-    def joins_elementwise(self, before: Group, after: Group) -> bool:
+    def joins_elementwise(self, before: FusionGroup, after: FusionGroup) -> bool:
         """Whether the second is elementwise work in one shape, which it reads of the first directly."""
         shapes = {node.output.shape for node in after.nodes}
         if len(shapes) > 1 or not all(node.op.elementwise for node in after.nodes):
@@ -269,7 +279,7 @@ class Groups:
             return False        # through a view
         return all(x.shape in shapes for x in inputs if x in made)
 
-    def joins_renamed(self, before: Group, after: Group) -> bool:
+    def joins_renamed(self, before: FusionGroup, after: FusionGroup) -> bool:
         """Whether the second is elementwise work in one shape, which it reads of the first under other names."""
         shapes = {node.output.shape for node in after.nodes}
         if len(shapes) > 1 or not all(node.op.elementwise for node in after.nodes):
@@ -280,7 +290,7 @@ class Groups:
 
     # ------------------------------------------------------------ what a group computes
 
-    def with_views(self, group: Group) -> tuple[list[Node], list[Value]]:
+    def with_views(self, group: FusionGroup) -> tuple[list[Node], list[Value]]:
         """(the nodes of the kernel with the views that it reads through, the values that others need of it).
 
         The last value comes first: what is written first may lie in memory that the others do not read any more.
@@ -289,7 +299,7 @@ class Groups:
             self.known[group] = self._find_views(group)
         return self.known[group]
 
-    def _find_views(self, group: Group) -> tuple[list[Node], list[Value]]:
+    def _find_views(self, group: FusionGroup) -> tuple[list[Node], list[Value]]:
         nodes = dict.fromkeys(group.nodes)
         stack = [x for node in group.nodes for x in node.inputs]
         while stack:
@@ -300,14 +310,14 @@ class Groups:
         ordered = sorted(nodes, key=self.position.__getitem__)
         return ordered, [x for x in reversed(list(group.results)) if self.is_needed(x, group)]
 
-    def is_taken_in(self, x: Value, group: Group) -> bool:
+    def is_taken_in(self, x: Value, group: FusionGroup) -> bool:
         """Whether the kernel computes the view itself; renaming memory costs nothing outside."""
         assert x.node is not None
         if self.kinds[x.node].name != "view":
             return False
         return x.node.op not in RENAMES or not self.is_renamed_memory(x, group)
 
-    def is_renamed_memory(self, x: Value, group: Group) -> bool:
+    def is_renamed_memory(self, x: Value, group: FusionGroup) -> bool:
         while x.node is not None and x.node.op in RENAMES:
             inner = x.node.inputs[0]
             if not isinstance(inner, Value):
@@ -315,7 +325,7 @@ class Groups:
             x = inner
         return x.node is None or (self.kinds[x.node].name != "view" and x.node not in group.members)
 
-    def is_needed(self, x: Value, group: Group) -> bool:
+    def is_needed(self, x: Value, group: FusionGroup) -> bool:
         """Whether the value is read outside of the group, as it is or through views."""
         if x in self.results:
             return True

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tenon.graph.ir import Node, Value
 from tenon.loops.cost import STORE
 from tenon.ops.slice_pad_concat import concat_op
-from tenon.passes.fusion.fusion_groups import Group, Trial, bytes_of, try_nodes
+from tenon.passes.fusion.fusion_groups import FusionGroup, Trial, bytes_of, try_nodes
 from tenon.passes.fusion.kernel_bodies import outside_of
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ class Worth:
 
     def __init__(self, groups: Groups):
         self.groups = groups
-        self.known: dict[Group, Trial | None] = {}
-        self.sums: dict[Group, set[Value]] = {}
+        self.known: dict[FusionGroup, Trial | None] = {}
+        self.sums: dict[FusionGroup, set[Value]] = {}
 
-    def pays(self, before: Group, after: Group, merged: Group) -> bool:
+    def pays(self, before: FusionGroup, after: FusionGroup, merged: FusionGroup) -> bool:
         """Whether one kernel is better than two."""
         if self.is_hopeless(before, after, merged):
             return False
@@ -50,12 +50,12 @@ class Worth:
         return (trial.cost < worth * (self.stored(before) + self.stored(after))     # which often says enough
                 or trial.cost < worth * (self.cost(before) + self.cost(after)))
 
-    def handed(self, before: Group, after: Group) -> int:
+    def handed(self, before: FusionGroup, after: FusionGroup) -> int:
         """The bytes that the first stores and the second reads."""
         read = self.groups.inputs_of(after)
         return sum(bytes_of(x) for x in self.groups.with_views(before)[1] if x in read)
 
-    def is_hopeless(self, before: Group, after: Group, merged: Group) -> bool:
+    def is_hopeless(self, before: FusionGroup, after: FusionGroup, merged: FusionGroup) -> bool:
         """Whether it is known without a trial that one kernel does not pay: it is not one nest, and little is saved.
 
         Most pairs are like that: the numbers that an optimizer's steps read and one of the steps, or the sums of a
@@ -83,7 +83,7 @@ class Worth:
             return False
         return not _is_much(little if one_each or late else much, self.cost(before) + self.cost(after))
 
-    def are_apart(self, before: Group, after: Group, merged: Group) -> bool:
+    def are_apart(self, before: FusionGroup, after: FusionGroup, merged: FusionGroup) -> bool:
         """Whether no result of one can be stored in the loops of the other: their shapes begin differently.
 
         Sums are added up in any loops, but what reads one of them waits for all that is added up in the same loops.
@@ -99,7 +99,7 @@ class Worth:
                 len(others) == len(first) and all(map(self.is_map, first)))
         return bool(first) and all(self.is_map(y) and is_apart(y) for y in self.groups.with_views(after)[1])
 
-    def is_late(self, before: Group, after: Group, merged: Group) -> bool:
+    def is_late(self, before: FusionGroup, after: FusionGroup, merged: FusionGroup) -> bool:
         """Whether what the second stores comes after all nests of the first: it is made of every sum that is made of
         others, and no sum, and nothing stored that is made of some, begins like it.
         """
@@ -112,7 +112,7 @@ class Worth:
             all(_begin_differently(x, y) for x in (*sums, *others)) and all(_reads(y, x, inside) for x in last)
             for y in self.groups.with_views(after)[1])
 
-    def is_joined_and_summed(self, before: Group, after: Group, stored: Container[Value]) -> bool:
+    def is_joined_and_summed(self, before: FusionGroup, after: FusionGroup, stored: Container[Value]) -> bool:
         """Whether one stores what is joined, which is done interval by interval, and the other adds up across these."""
         kept = [x for x in self.groups.with_views(before)[1] if x in stored]
         joined = before.kinds == {"map"} and any(node.op is concat_op for node in before.nodes)
@@ -123,7 +123,7 @@ class Worth:
         """Whether each element is computed by itself."""
         return x.node is not None and self.groups.kinds[x.node].name == "map"
 
-    def summed(self, group: Group) -> set[Value]:
+    def summed(self, group: FusionGroup) -> set[Value]:
         """The values of the group that are sums, or are made of some."""
         if group not in self.sums:
             found: set[Value] = set()
@@ -133,26 +133,26 @@ class Worth:
             self.sums[group] = found
         return self.sums[group]
 
-    def trial(self, group: Group) -> Trial | None:
+    def trial(self, group: FusionGroup) -> Trial | None:
         """What the kernel of the group is."""
         if group not in self.known:
             self.known[group] = try_nodes(*self.groups.with_views(group))
         return self.known[group]
 
-    def is_one_nest(self, group: Group) -> bool:
+    def is_one_nest(self, group: FusionGroup) -> bool:
         """Whether the loops of the group's kernel stand in one another."""
         trial = self.trial(group)
         return trial is not None and trial.one_nest
 
-    def moved(self, group: Group) -> int:
+    def moved(self, group: FusionGroup) -> int:
         """The bytes that the kernel of the group reads and writes."""
         return sum(map(bytes_of, self.groups.inputs_of(group))) + self.stored(group)
 
-    def stored(self, group: Group) -> int:
+    def stored(self, group: FusionGroup) -> int:
         """The part of its cost that is known before it is lowered: what it stores."""
         return STORE * sum(map(bytes_of, self.groups.with_views(group)[1]))
 
-    def cost(self, group: Group) -> float:
+    def cost(self, group: FusionGroup) -> float:
         """Of the group as a kernel of its own."""
         trial = self.trial(group)
         return 0.0 if trial is None else trial.cost

@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from tenon.graph.ir import Value
-from tenon.passes.fusion.fusion_groups import Group, bytes_of, now
+from tenon.passes.fusion.fusion_groups import FusionGroup, bytes_of, now
 from tenon.passes.fusion.fusion_partition import Groups
 from tenon.passes.fusion.fusion_profitability import WORTHWHILE
 
@@ -29,14 +29,14 @@ class _Moved:
 
     def __init__(self, groups: Groups):
         self.groups = groups
-        self.known: dict[Group, tuple[set[Value], int]] = {}
-        self.tried: set[tuple[Group, Group]] = set()
+        self.known: dict[FusionGroup, tuple[set[Value], int]] = {}
+        self.tried: set[tuple[FusionGroup, FusionGroup]] = set()
 
-    def by(self, group: Group) -> int:
+    def by(self, group: FusionGroup) -> int:
         """Bytes; a store counts twice."""
         return self._of(group)[1]
 
-    def may_save(self, one: Group, other: Group) -> bool:
+    def may_save(self, one: FusionGroup, other: FusionGroup) -> bool:
         """Whether what both touch is enough of what they move; asked once for every pair."""
         if one is other or (one, other) in self.tried:
             return False
@@ -44,7 +44,7 @@ class _Moved:
         shared = sum(bytes_of(x) for x in self._of(one)[0] & self._of(other)[0])
         return shared >= (1 - WORTHWHILE) * (self.by(one) + self.by(other))
 
-    def _of(self, group: Group) -> tuple[set[Value], int]:
+    def _of(self, group: FusionGroup) -> tuple[set[Value], int]:
         """(the values that the kernel reads and writes, the bytes that it moves)."""
         if group not in self.known:
             read = self.groups.inputs_of(group)

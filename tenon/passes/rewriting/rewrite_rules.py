@@ -58,7 +58,7 @@ Found = dict[str, Any]
 
 
 @dataclass(eq=False)
-class Rule:
+class RewriteRule:
     """One line of the table."""
 
     before: Callable[..., Any]

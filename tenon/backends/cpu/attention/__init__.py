@@ -12,11 +12,11 @@ from tenon.backends.cpu.attention.decode import Single
 from tenon.backends.cpu.attention.forward import Forward
 from tenon.dims import Dim
 from tenon.loops.expressions import Buffer
-from tenon.loops.loop_ir import AttentionGradient, Pairs
+from tenon.loops.loop_ir import AttentionGradient, BlockedAttention
 from tenon.loops.whole_operators import SINGLE_QUERIES
 
 
-def schedule_of(statement: Pairs) -> type[Blocks]:
+def schedule_of(statement: BlockedAttention) -> type[Blocks]:
     """What goes through the scores of this statement."""
     if isinstance(statement, AttentionGradient):
         return Gradient
@@ -24,12 +24,13 @@ def schedule_of(statement: Pairs) -> type[Blocks]:
     return Single if isinstance(rows, int) and rows <= SINGLE_QUERIES else Forward
 
 
-def emit_attention(module: ir.Module, name: str, statement: Pairs, arguments: Mapping[Buffer, int], pointers: int,
+def emit_attention(module: ir.Module, name: str, statement: BlockedAttention, arguments: Mapping[Buffer, int],
+                   pointers: int,
                    symbols: Sequence[str]) -> ir.Function:
     """void name(pointers..., sizes..., thread, threads, scratch)."""
     return schedule_of(statement)(module, name, statement, arguments, pointers, symbols).emit()
 
 
-def attention_scratch(statement: Pairs) -> Dim:
+def attention_scratch(statement: BlockedAttention) -> Dim:
     """Bytes of scratch memory that each thread needs."""
     return schedule_of(statement)(ir.Module(), "", statement, {}, 0, ()).scratch()

@@ -34,15 +34,15 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 from tenon.backends.cpu.contraction.machine_model import best_tile, host
 from tenon.backends.cpu.contraction.memset import fill
 from tenon.backends.cpu.contraction.microkernel import add_products
-from tenon.backends.cpu.contraction.microkernel_types import Left, Lines, Shape, no_fetches, no_near
+from tenon.backends.cpu.contraction.microkernel_types import LeftOperand, Lines, Shape, no_fetches, no_near
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.mathematics.exp_sigmoid import exp_of_negative
 from tenon.backends.cpu.mathematics.notation import Number
 from tenon.backends.cpu.scalar_codegen import register
 from tenon.dims import Dim, product
-from tenon.llvm.work_partition import SHARE, Share
+from tenon.llvm.work_partition import SHARE, WorkShare
 from tenon.loops.expressions import Buffer, Expr, Index
-from tenon.loops.loop_ir import Pairs, Store
+from tenon.loops.loop_ir import BlockedAttention, Store
 from tenon.loops.traversal import walk
 from tenon.records import dataclass
 from tenon.types import bool_
@@ -51,7 +51,7 @@ SEVERAL = 256           # rows and columns, at most, for which a tile is chosen
 
 
 @dataclass(frozen=True)
-class Factors:
+class AttentionOperands:
     """How a tile finds the factors of a product: elements between rows and steps of left, between lines of right."""
 
     row: int
@@ -65,7 +65,8 @@ class Blocks:
     most_queries: ClassVar[int]
     most_keys: ClassVar[int]
 
-    def __init__(self, module: ir.Module, name: str, statement: Pairs, arguments: Mapping[Buffer, int], pointers: int,
+    def __init__(self, module: ir.Module, name: str, statement: BlockedAttention, arguments: Mapping[Buffer, int],
+                 pointers: int,
                  symbols: Sequence[str]) -> None:
         self.module, self.name, self.x = module, name, statement
         self.arguments, self.pointers, self.symbols = arguments, pointers, symbols
@@ -217,11 +218,11 @@ class Blocks:
 
     # ------------------------------------------------------------ products
 
-    def multiply(self, b: ir.IRBuilder, factors: Factors, depth: ir.Value, left: ir.Value, right: ir.Value,
+    def multiply(self, b: ir.IRBuilder, factors: AttentionOperands, depth: ir.Value, left: ir.Value, right: ir.Value,
                  result: ir.Value, apart: int, vectors: int, adds: ir.Value | None = None) -> None:
         """A tile: result[i, j] = (that, if `adds`, and) the sum over depth of left[i, k] * right[k, j]."""
         shape = Shape(self.element, self.rows, vectors, self.lanes, factors.step, factors.line, plain=True)
-        rows = Left(left, const(factors.row), const(self.lanes * factors.step), const(factors.row))
+        rows = LeftOperand(left, const(factors.row), const(self.lanes * factors.step), const(factors.row))
         sums = Lines(result, const(apart * element_bytes(self.element)))
         adds = ir.Constant(I1, 0) if adds is None else adds
         add_products(b, shape, depth, rows, right, sums, adds, no_near(result), no_fetches(right))
@@ -347,10 +348,10 @@ class Blocks:
         b = ir.IRBuilder(function.append_basic_block("entry"))
         args, (*share, scratch) = tuple(function.args[:-4]), function.args[-4:]
         parts = self.place_memory(b, args, scratch)
-        self.body(b, args, Share(b, *share), parts)
+        self.body(b, args, WorkShare(b, *share), parts)
         b.ret_void()
         return function
 
-    def body(self, b: ir.IRBuilder, args: Args, share: Share, parts: Mapping[str, ir.Value]) -> None:
+    def body(self, b: ir.IRBuilder, args: Args, share: WorkShare, parts: Mapping[str, ir.Value]) -> None:
         """All that a call does."""
         raise NotImplementedError

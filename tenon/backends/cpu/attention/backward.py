@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 from llvmlite import ir
 
-from tenon.backends.cpu.attention.attention_blocks import Blocks, Factors
+from tenon.backends.cpu.attention.attention_blocks import AttentionOperands, Blocks
 from tenon.backends.cpu.contraction.gemm_spec import Args
 from tenon.backends.cpu.contraction.ir_helpers import (
     I1,
@@ -34,7 +34,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     minimum,
 )
 from tenon.dims import Dim
-from tenon.llvm.work_partition import Share
+from tenon.llvm.work_partition import WorkShare
 from tenon.loops.loop_ir import AttentionGradient
 from tenon.types import bool_
 
@@ -60,7 +60,7 @@ class Gradient(Blocks):
                 "v panels": keys * self.width, "dk": keys * self.depth, "dv": keys * self.width,
                 "weights": scores, "slopes": scores}
 
-    def body(self, b: ir.IRBuilder, args: Args, share: Share, parts: Parts) -> None:
+    def body(self, b: ir.IRBuilder, args: Args, share: WorkShare, parts: Parts) -> None:
         """Some of the heads."""
         with loop(b, *share.of(self.extent(b, args, *self.x.batch))) as (g, _):
             self.head(b, args, g, parts)
@@ -124,7 +124,7 @@ class Gradient(Blocks):
             start = address(b, parts[left], b.mul(row, const(size)), self.element)
             with loop(b, ZERO, needed, const(self.across), short=True) as (j, _):
                 panel = address(b, parts[right], b.mul(j, const(size)), self.element)
-                self.multiply(b, Factors(size, 1, self.across), const(int(axis.extent)), start, panel,
+                self.multiply(b, AttentionOperands(size, 1, self.across), const(int(axis.extent)), start, panel,
                               address(b, scores, j, self.element), apart, self.vectors)
         self.mask_rows(b, args, g, row, rows, column, needed, weights, apart, self.masked)
         along, total = (address(b, parts[name], row, self.element) for name in ("along", "total"))
@@ -134,9 +134,9 @@ class Gradient(Blocks):
             self.mask_rows(b, args, g, row, rows, column, needed, slopes, apart, 0.0)
         dq = address(b, parts["dq"], b.mul(row, const(self.depth)), self.element)
         with b.if_then(b.icmp_signed(">", needed, ZERO)):
-            self.add_product(b, Factors(apart, 1, self.depth), needed, slopes, parts["k"], dq, "depth")
+            self.add_product(b, AttentionOperands(apart, 1, self.depth), needed, slopes, parts["k"], dq, "depth")
 
-    def add_product(self, b: ir.IRBuilder, factors: Factors, depth: ir.Value, left: ir.Value, right: ir.Value,
+    def add_product(self, b: ir.IRBuilder, factors: AttentionOperands, depth: ir.Value, left: ir.Value, right: ir.Value,
                     result: ir.Value, axis: str) -> None:
         """Add a product to rows of a result with as many columns as the axis says."""
         vectors = self.vectors_for(int(getattr(self.x, axis).extent))
@@ -171,7 +171,7 @@ class Gradient(Blocks):
             place, row = b.add(b.mul(start, const(self.apart_scores)), j), b.add(first, start)
             for scores, right, result, axis in (("weights", "g", "dv", "width"), ("slopes", "q", "dk", "depth")):
                 size = self.apart(axis)
-                self.add_product(b, Factors(1, self.apart_scores, size), b.sub(count, start),
+                self.add_product(b, AttentionOperands(1, self.apart_scores, size), b.sub(count, start),
                                  address(b, parts[scores], place, self.element),
                                  address(b, parts[right], b.mul(row, const(size)), self.element),
                                  address(b, parts[result], b.mul(j, const(size)), self.element), axis)

@@ -36,7 +36,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     transpose,
 )
 from tenon.dims import Dim
-from tenon.llvm.work_partition import Share
+from tenon.llvm.work_partition import WorkShare
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Index, Load
 from tenon.loops.traversal import walk
@@ -58,7 +58,7 @@ class Single(Forward):
             found["v"] = self.lanes * self.width
         return found
 
-    def body(self, b: ir.IRBuilder, args: Args, share: Share, parts: Mapping[str, ir.Value]) -> None:
+    def body(self, b: ir.IRBuilder, args: Args, share: WorkShare, parts: Mapping[str, ir.Value]) -> None:
         """Some of the queries."""
         rows = self.extent(b, args, self.x.row)
         with loop(b, *share.of(b.mul(self.extent(b, args, *self.x.batch), rows))) as (task, _):

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from llvmlite import ir
 
-from tenon.backends.cpu.attention.attention_blocks import Blocks, Factors
+from tenon.backends.cpu.attention.attention_blocks import AttentionOperands, Blocks
 from tenon.backends.cpu.contraction.gemm_spec import Args
 from tenon.backends.cpu.contraction.ir_helpers import (
     I64,
@@ -33,7 +33,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 from tenon.backends.cpu.contraction.memset import fill
 from tenon.backends.cpu.mathematics import FUNCTIONS
 from tenon.dims import Dim
-from tenon.llvm.work_partition import Share
+from tenon.llvm.work_partition import WorkShare
 from tenon.loops.loop_ir import Attention
 from tenon.types import bool_
 
@@ -51,7 +51,7 @@ class Forward(Blocks):
                 "sums": self.queries * self.width + self.across, "peak": self.whole(self.queries),
                 "total": self.whole(self.queries)}
 
-    def body(self, b: ir.IRBuilder, args: Args, share: Share, parts: Mapping[str, ir.Value]) -> None:
+    def body(self, b: ir.IRBuilder, args: Args, share: WorkShare, parts: Mapping[str, ir.Value]) -> None:
         """Some of the blocks of queries."""
         x, block = self.x, const(self.queries)
         rows = self.extent(b, args, x.row)
@@ -121,7 +121,7 @@ class Forward(Blocks):
         sums = address(b, parts["sums"], b.mul(i, const(self.width)), self.element)
         with loop(b, ZERO, needed, const(self.across), short=True) as (j, _):
             panel = address(b, parts["panels"], b.mul(j, const(self.depth)), self.element)
-            self.multiply(b, Factors(self.depth, 1, self.across), const(int(self.x.depth.extent)), q, panel,
+            self.multiply(b, AttentionOperands(self.depth, 1, self.across), const(int(self.x.depth.extent)), q, panel,
                           address(b, parts["scores"], j, self.element), self.keys, self.vectors)
         with b.if_then(b.icmp_signed(">", needed, ZERO)):
             self.mask_rows(b, args, g, row, rows, column, needed, parts["scores"], self.keys, self.masked)
@@ -130,7 +130,7 @@ class Forward(Blocks):
                    [*args, row, rows, column, keys, needed, parts["scores"], peak, total, sums])
             vectors = self.vectors_for(int(self.x.width.extent))
             with loop(b, ZERO, const(self.width), const(vectors * self.lanes), short=True) as (j, _):
-                self.multiply(b, Factors(self.keys, 1, self.width), needed, parts["scores"],
+                self.multiply(b, AttentionOperands(self.keys, 1, self.width), needed, parts["scores"],
                               address(b, parts["v"], j, self.element), address(b, sums, j, self.element), self.width,
                               vectors, b.icmp_signed(">", column, ZERO))
 

@@ -13,7 +13,7 @@ are rounded, `small_gemm` small products of known sizes, `batch_prefetch` what t
 `ir_helpers` the IR they are made of; `example_specs` worked examples.
 """
 from tenon.backends.cpu.contraction.epilogue_row_chunks import chunk_of, chunk_start
-from tenon.backends.cpu.contraction.gemm_spec import Contraction, Operand, Tile, choose_tile
+from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Operand, Tile, choose_tile
 from tenon.backends.cpu.contraction.prepacked_operand import emit_packing
 from tenon.backends.cpu.contraction.select_schedule import (
     emit_contraction,
@@ -24,5 +24,5 @@ from tenon.backends.cpu.contraction.select_schedule import (
 )
 from tenon.backends.cpu.contraction.skinny_gemm import beats_windows
 
-__all__ = ["Contraction", "Operand", "Tile", "beats_windows", "chunk_of", "chunk_start", "choose_tile",
+__all__ = ["GemmSpec", "Operand", "Tile", "beats_windows", "chunk_of", "chunk_start", "choose_tile",
            "emit_contraction", "emit_packing", "packed_size", "scratch_size", "tile_of", "tiles_of"]

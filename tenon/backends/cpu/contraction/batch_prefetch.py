@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction.gemm_spec import Args, Contraction, Operand, Tile
+from tenon.backends.cpu.contraction.gemm_spec import Args, GemmSpec, Operand, Tile
 from tenon.backends.cpu.contraction.ir_helpers import (
     ONE,
     ZERO,
@@ -26,7 +26,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 BYTE = ir.IntType(8)
 
 
-class Lines(NamedTuple):
+class PrefetchLines(NamedTuple):
     """Some that are asked for at a turn: bytes from turn to turn, and from chunk to chunk."""
     starts: list[ir.Value]
     turn: int
@@ -36,7 +36,7 @@ class Lines(NamedTuple):
 class Following:
     """The lines that the tile of `height` rows at row m, column n asks for; a turn of its loop is so many steps."""
 
-    def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, flat: ir.Value, m: ir.Value,
+    def __init__(self, b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, flat: ir.Value, m: ir.Value,
                  n: ir.Value, height: int, steps: int) -> None:
         self.b, self.spec, self.args, self.steps = b, spec, args, steps
         self.lanes, self.size, self.turns = tile.lanes, element_bytes(spec.element), max(tile.lanes // steps, 1)
@@ -48,14 +48,15 @@ class Following:
         column = b.add(n, b.mul(share, const(self.turns)) if by_depth else b.mul(vector, const(tile.lanes)))
         self.lines = [self.of(spec.left, m, height), self.of(spec.right, column, 1)]
 
-    def of(self, x: Operand, first: ir.Value, count: int) -> Lines:
+    def of(self, x: Operand, first: ir.Value, count: int) -> PrefetchLines:
         """Those of `count` rows of left, or columns of right, if they lie along depth; else of those that lie beside
         the first."""
         start, apart = self.start(x, first), (x.apart or 0) * self.size
         if x.contiguous == "depth":
             starts = [self.behind(start, i * apart * self.turns) for i in range(-(-count // self.turns))]
-            return Lines(starts, apart, self.lanes * self.size)
-        return Lines([self.behind(start, i * apart) for i in range(self.steps)], apart * self.steps, apart * self.lanes)
+            return PrefetchLines(starts, apart, self.lanes * self.size)
+        return PrefetchLines([self.behind(start, i * apart) for i in range(self.steps)], apart * self.steps,
+                             apart * self.lanes)
 
     def behind(self, start: ir.Value, offset: int) -> ir.Value:
         """The address so many bytes further on."""

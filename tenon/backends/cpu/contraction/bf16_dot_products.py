@@ -16,7 +16,7 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.gemm_spec import (
     PAIR_LANES,
     Args,
-    Contraction,
+    GemmSpec,
     Index,
     Tile,
     in_registers,
@@ -79,7 +79,7 @@ def release(b: ir.IRBuilder) -> None:
     _call(b, "tilerelease", [])
 
 
-def emit_pair_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+def emit_pair_tile(module: ir.Module, name: str, spec: GemmSpec, tile: Tile) -> ir.Function:
     """What `emit_tile` makes, for pairs: sums wait in `sums`, and the epilogue reads them there."""
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
                                            *ahead_types(spec, tile)])
@@ -117,7 +117,7 @@ def emit_pair_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) 
     return function
 
 
-def _fetch_next(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, batch: Index, m: ir.Value,
+def _fetch_next(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, batch: Index, m: ir.Value,
                 n: ir.Value) -> None:
     """Ask for what the epilogue of the tile below will touch: one of a shallow product takes less time than memory."""
     if not spec.straight:
@@ -129,7 +129,7 @@ def _fetch_next(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, batc
             prefetch(b, b.gep(start, [b.mul(i, apart)], source_etype=I8), 2)
 
 
-def _add_products(b: ir.IRBuilder, spec: Contraction, tile: Tile, depth: ir.Value, left: ir.Value, right: ir.Value,
+def _add_products(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, depth: ir.Value, left: ir.Value, right: ir.Value,
                   ahead: Sequence[ir.Value]) -> None:
     """Add the products over a block of depth, 16 pairs at a time, to the sums."""
     _, row_apart, chunk_apart, _ = left_layout(spec, tile)

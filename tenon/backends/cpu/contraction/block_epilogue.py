@@ -4,7 +4,7 @@ An optimizer's step reads a weight and its running means, and writes all three. 
 and there of many streams of memory, which nothing fetches in time.  The sums of a block wait in the second cache
 instead, row after row, and the epilogue goes along its rows, which the processor follows by itself.
 """
-from tenon.backends.cpu.contraction.gemm_spec import Contraction, Tile, goes_together
+from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Tile, uses_block_epilogue
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
 from tenon.backends.cpu.contraction.machine_model import host
 from tenon.records import replace
@@ -14,9 +14,9 @@ ROWS = 2                # tiles of a block at least, where columns are cut inste
 USUAL = 2048            # columns of a block, where nobody knows how many there are
 
 
-def with_waiting(spec: Contraction, tile: Tile) -> Tile:
+def with_waiting(spec: GemmSpec, tile: Tile) -> Tile:
     """The tile whose blocks are so small that their sums stay in the second cache."""
-    if tile.schedule != "blocks" or not goes_together(spec):
+    if tile.schedule != "blocks" or not uses_block_epilogue(spec):
         return tile
     most, known = host().second_cache // SHARE // element_bytes(spec.element), spec.known[1]
     widest = max(most // (ROWS * tile.rows) // tile.width, 1) * tile.width

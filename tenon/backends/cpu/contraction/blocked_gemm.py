@@ -4,7 +4,8 @@
 
 A panel of right is packed when its turn has come, and all rows of the block meet it while it is in the caches; the
 block of left stays in the second cache meanwhile.  Blocks of columns are cut only where sums wait for an epilogue.
-Shallow products go along rows (`goes_along_rows`): all panels of a block are packed, and a tile of rows meets them all.
+Shallow products go along rows (`loops_rows_inside`): all panels of a block are packed, and a tile of rows meets them
+all.
 """
 from __future__ import annotations
 
@@ -16,17 +17,17 @@ from tenon.backends.cpu.contraction import bf16_dot_products
 from tenon.backends.cpu.contraction.block_epilogue import apart
 from tenon.backends.cpu.contraction.gemm_spec import (
     PAIR_LANES,
-    Contraction,
+    GemmSpec,
     Tile,
     columns_along,
     extent,
-    goes_along_rows,
-    goes_together,
     in_registers,
     left_layout,
+    loops_rows_inside,
     narrow_tile,
     packs_in_tiles,
     region_function,
+    uses_block_epilogue,
 )
 from tenon.backends.cpu.contraction.ir_helpers import (
     I1,
@@ -53,7 +54,7 @@ from tenon.backends.cpu.contraction.scratch import packs_left, packs_right, scra
 PACK_LINES = 32         # of plain left are packed together, to read memory along its lines
 
 
-def emit_packed(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+def emit_packed(module: ir.Module, name: str, spec: GemmSpec, tile: Tile) -> ir.Function:
     """The function."""
     function = region_function(module, f"{name}.packed", spec, [POINTER])
     _Packed(module, name, spec, tile, function).emit()
@@ -76,7 +77,7 @@ class _Panel(NamedTuple):
 class _Packed:
     """The values that the loops share."""
 
-    def __init__(self, module: ir.Module, name: str, spec: Contraction, tile: Tile, function: ir.Function) -> None:
+    def __init__(self, module: ir.Module, name: str, spec: GemmSpec, tile: Tile, function: ir.Function) -> None:
         self.spec, self.tile = spec, tile
         self.pack_left, self.pack_right = (
             emit_pack(module, f"{name}.pack_{side}", spec, tile, side) if needed(spec, tile) else None
@@ -93,7 +94,7 @@ class _Packed:
         self.right, self.left, self.sums = (
             b.gep(aligned, [const(sum(sizes[:i]))], source_etype=ir.IntType(8)) for i in range(3))
         self.depth = extent(b, self.args, spec.depth)
-        self.along = goes_along_rows(spec, tile)
+        self.along = loops_rows_inside(spec, tile)
 
     def emit(self) -> None:
         """The whole function."""
@@ -102,7 +103,7 @@ class _Packed:
         self.one_pass = b.icmp_signed("<=", depth, self.depth_block)
         self.row_block = balanced(b, b.sub(self.row_to, self.row_from), const(tile.block_rows), tile.rows)
         columns = maximum(b, b.sub(self.column_to, self.column_from), ONE)
-        self.together = goes_together(self.spec)
+        self.together = uses_block_epilogue(self.spec)
         if self.along:
             self.column_block = const(columns_along(self.spec, tile))
         else:

@@ -14,7 +14,7 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.ir_helpers import I64, ONE, element_bytes, product, zero
 from tenon.backends.cpu.contraction.machine_model import Machine, host, tiles_by_time
 from tenon.backends.cpu.contraction.microkernel_types import MOST_NEAR, STEPS
-from tenon.backends.cpu.contraction.x86_inner_loop import Turn, is_spoken
+from tenon.backends.cpu.contraction.x86_inner_loop import InnerIteration, has_x86_inner_loop
 from tenon.records import dataclass, replace
 
 Args = tuple[ir.Value, ...]
@@ -23,7 +23,7 @@ Size = Callable[[ir.IRBuilder, Args], ir.Value]
 Access = Callable[[ir.IRBuilder, Args, Index, Index, Index], ir.Value]
 Range = Callable[[ir.IRBuilder, Args, Index, Index, Index], tuple[ir.Value, ir.Value]]
 Store = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value, ir.Value, int], None]
-Target = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value], ir.Value]
+ResultAddress = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value], ir.Value]
 # (b, args, g, m, n, rows, columns, sums, width)
 Finish = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value, ir.Value, ir.Value, ir.Value, int], None]
 
@@ -65,7 +65,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Contraction:
+class GemmSpec:
     """C[g, m, n] = epilogue(sum over k of left[g, m, k] * right[g, k, n]).
 
     `store(b, args, g, m, n, value, lanes)` is called once for every element, with the finished sums of `lanes`
@@ -82,15 +82,16 @@ class Contraction:
     right: Operand
     store: Store
     store_run: Size | None = None
-    target: Target | None = None        # where `store` puts the sums, if it only does that: partial sums wait there
+    # where `store` puts the sums, if it only does that: partial sums wait there
+    target: ResultAddress | None = None
     known: tuple[int | None, int | None, int | None] = (None, None, None)   # rows, columns and depth, if they are
     finish: Finish | None = None        # the epilogue of all sums of a tile together, in vectors as LLVM makes them
-    near: tuple[Target, ...] = ()       # what `finish` reads for an element, side by side for those of a row
-    written: tuple[Target, ...] = ()    # and where it writes, if it does not read there
+    near: tuple[ResultAddress, ...] = ()       # what `finish` reads for an element, side by side for those of a row
+    written: tuple[ResultAddress, ...] = ()    # and where it writes, if it does not read there
     pairs: bool = False                 # an element of a factor is two of bfloat16, neighbours along depth
     packed: int | None = None           # the argument that points to all of right, packed already by `emit_packing`
     straight: bool = True               # whether rows are equally far apart where `target` puts them
-    rounds: Target | None = None        # of pairs: where the sums, rounded to bfloat16, are all that is written
+    rounds: ResultAddress | None = None        # of pairs: where the sums, rounded to bfloat16, are all that is written
     odd: bool = False                   # of pairs: the last one has no second number, which counts as zero
     chunks: int = 0                     # of rows, each of which one thread meets in order, to add up along it
 
@@ -175,7 +176,7 @@ def _even(size: int, most: int) -> int:
     return -(-size // max(-(-size // most), 1))
 
 
-def blocks_tile(spec: Contraction) -> Tile:
+def blocks_tile(spec: GemmSpec) -> Tile:
     """The tile of a product in blocks: that of the vector unit, or 32 x 32 sums in matrix registers."""
     if not in_registers(spec):
         return choose_tile(spec.element, known=spec.known)
@@ -184,12 +185,12 @@ def blocks_tile(spec: Contraction) -> Tile:
     return tile if depth is None or depth > tile.depth else _blocks(*given, max(depth, 1))     # room for more rows
 
 
-def goes_together(spec: Contraction) -> bool:
+def uses_block_epilogue(spec: GemmSpec) -> bool:
     """Whether the sums of a block wait for the epilogue."""
-    return may_wait(spec) and not is_shallow(spec)
+    return can_defer_epilogue(spec) and not has_small_k(spec)
 
 
-def may_wait(spec: Contraction) -> bool:
+def can_defer_epilogue(spec: GemmSpec) -> bool:
     """Whether the epilogue reads several streams, and more than a tile fetches in passing."""
     if spec.finish is None or in_registers(spec) or len(spec.near) < STREAMS:
         return False
@@ -197,15 +198,15 @@ def may_wait(spec: Contraction) -> bool:
     return lines > MOST_NEAR or lines * tile.rows > turns_of(spec, tile)
 
 
-def turns_of(spec: Contraction, tile: Tile) -> int:
+def turns_of(spec: GemmSpec, tile: Tile) -> int:
     """How many turns of the innermost loop there are in the machine's own words, each of which may fetch a line, before
     sums are finished; 0 where nobody knows."""
     size, depth = element_bytes(spec.element), spec.known[2]
-    turn = Turn(spec.element, tile.rows, tile.vectors, size, STEPS, size, tile.width * size, spec.pairs)
-    return _even(depth, tile.depth) // STEPS if depth and is_spoken(turn, tile.lanes) else 0
+    turn = InnerIteration(spec.element, tile.rows, tile.vectors, size, STEPS, size, tile.width * size, spec.pairs)
+    return _even(depth, tile.depth) // STEPS if depth and has_x86_inner_loop(turn, tile.lanes) else 0
 
 
-def is_shallow(spec: Contraction) -> bool:
+def has_small_k(spec: GemmSpec) -> bool:
     """Whether the second cache does not hold the result, and depth is too small for the work on a tile to hide that
     each of its rows is written to a page of its own, and that it finds its panel in the second cache.
 
@@ -216,42 +217,42 @@ def is_shallow(spec: Contraction) -> bool:
         return False
     size = element_bytes(spec.element)
     caches = rows * columns * size / host().second_cache
-    if caches <= 1 or (caches > LARGE and may_wait(spec)):
+    if caches <= 1 or (caches > LARGE and can_defer_epilogue(spec)):
         return False
     return depth * blocks_tile(spec).width * size <= host().first_cache // SHALLOW_SHARE
 
 
-def goes_along_rows(spec: Contraction, tile: Tile) -> bool:
+def loops_rows_inside(spec: GemmSpec, tile: Tile) -> bool:
     """Whether a tile of rows meets all columns of a block before the next tile does, and not a panel all rows: the
     result is written along its lines (2000x7x1500: 0.1 to 0.5 of the time)."""
-    return is_shallow(spec) and (spec.known[2] or 0) <= tile.depth
+    return has_small_k(spec) and (spec.known[2] or 0) <= tile.depth
 
 
-def columns_along(spec: Contraction, tile: Tile) -> int:
+def columns_along(spec: GemmSpec, tile: Tile) -> int:
     """Of a product that goes along rows: columns of a block, all panels of which are packed before they are met."""
     columns, depth = (size or 1 for size in spec.known[1:])
     most = host().second_cache // (ALONG_SHARE * depth * element_bytes(spec.element))
     return min(columns, most // tile.width * tile.width) if most >= tile.width else tile.width
 
 
-def whole_tiles(spec: Contraction, tile: Tile) -> tuple[bool, bool]:
+def whole_tiles(spec: GemmSpec, tile: Tile) -> tuple[bool, bool]:
     """Whether rows, and whether columns, are known to be whole tiles: blocks and the parts of threads are, too."""
     rows, columns, _ = spec.known
     return rows is not None and rows % tile.rows == 0, columns is not None and columns % tile.width == 0
 
 
-def narrow_tile(spec: Contraction, tile: Tile) -> Tile | None:
+def narrow_tile(spec: GemmSpec, tile: Tile) -> Tile | None:
     """The tile of the last columns, where they are known to fill less vectors than those of the others."""
     rest = 0 if spec.known[1] is None or in_registers(spec) else spec.known[1] % tile.width
     vectors = -(-rest // tile.lanes)
     return replace(tile, vectors=vectors) if 0 < vectors < tile.vectors else None
 
 
-def packs_in_tiles(spec: Contraction, tile: Tile) -> bool:
+def packs_in_tiles(spec: GemmSpec, tile: Tile) -> bool:
     """Whether lines of right are lines of memory, so that the first tile of a panel can read and pack them."""
     x = spec.right
     plain = x.pointer is not None and x.inside is None and x.step == 1 and x.contiguous == "outer"
-    free = spec.packed is None and not spec.pairs and not goes_along_rows(spec, tile)
+    free = spec.packed is None and not spec.pairs and not loops_rows_inside(spec, tile)
     return free and plain and len(spec.depth) == 1 and (x.flat or len(spec.columns) == 1)
 
 
@@ -266,23 +267,23 @@ def lies_along_depth(operand: Operand, depth_components: int) -> bool:
     return operand.narrow is not None or reads_in_place(operand, depth_components)
 
 
-def in_registers(spec: Contraction) -> bool:
+def in_registers(spec: GemmSpec) -> bool:
     """Whether pairs are multiplied in matrix registers, and not as a vector of them."""
     return spec.pairs and host().pairs == "registers"
 
 
-def is_ragged(spec: Contraction) -> bool:
+def is_ragged(spec: GemmSpec) -> bool:
     """Whether depth ends within the last pair, or chunk of pairs in a register, the rest of which is packed as zeros.
     """
     return spec.pairs and (spec.odd or (in_registers(spec) and (spec.known[2] or 0) % PAIR_LANES != 0))
 
 
-def copies_rows(spec: Contraction) -> bool:
+def copies_rows(spec: GemmSpec) -> bool:
     """Whether rows of left are packed as they lie in memory, since neighbours along depth are neighbours there."""
     return spec.left.pointer is not None and spec.left.contiguous == "depth" and spec.left.step <= 2
 
 
-def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
+def left_layout(spec: GemmSpec, tile: Tile) -> tuple[bool, int, int, int]:
     """How a tile finds left[row, k]: (in place, elements between rows, between chunks of `lanes` steps, between steps).
 
     Rows that are runs of memory are read where they are, or copied, less far apart, if their lines compete (pairs in
@@ -309,7 +310,7 @@ def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     return False, tile.lanes, tile.rows * tile.lanes, 1
 
 
-def element_of(b: ir.IRBuilder, spec: Contraction, operand: Operand, args: Args, g: Index, outer: Index,
+def element_of(b: ir.IRBuilder, spec: GemmSpec, operand: Operand, args: Args, g: Index, outer: Index,
                k: Index) -> ir.Value:
     """One element of an operand, zero where it is outside of memory."""
     if operand.load is not None:
@@ -333,7 +334,7 @@ def extent(b: ir.IRBuilder, args: Args, axis: tuple[Size, ...]) -> ir.Value:
     return product(b, [size(b, args) for size in axis]) if axis else ONE
 
 
-def region_function(module: ir.Module, name: str, spec: Contraction, more: list[ir.Type]) -> ir.Function:
+def region_function(module: ir.Module, name: str, spec: GemmSpec, more: list[ir.Type]) -> ir.Function:
     """void name(arguments..., g, row_from, row_to, column_from, column_to, more...), for use inside of its module."""
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 5, *more]), name)
     function.linkage = "internal"

@@ -15,7 +15,7 @@ from typing import Literal
 
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction.gemm_spec import Args, Contraction, Index, Tile, element_of
+from tenon.backends.cpu.contraction.gemm_spec import Args, GemmSpec, Index, Tile, element_of
 from tenon.backends.cpu.contraction.gemv_dot import Bounds
 from tenon.backends.cpu.contraction.ir_helpers import (
     I32,
@@ -55,7 +55,7 @@ NARROW: dict[ir.Type, DType] = {ir.IntType(16): bfloat16, ir.HalfType(): float16
 Side = Literal["left", "right"]
 
 
-def reads_lines(spec: Contraction, side: Side) -> bool:
+def reads_lines(spec: GemmSpec, side: Side) -> bool:
     """Whether right's columns (left's rows) are one run of memory, so that a vector of them can be read where it is."""
     operand, components = (spec.right, spec.columns) if side == "right" else (spec.left, spec.rows)
     plain = (operand.pointer is not None and operand.inside is None and operand.step == 1) or operand.lined is not None
@@ -63,10 +63,10 @@ def reads_lines(spec: Contraction, side: Side) -> bool:
             and (side == "left" or spec.store_run is None))
 
 
-class Lines:
+class AxpyLines:
     """Sums along the lines of one side or the other; what is said of rows is true of columns, where left's are read."""
 
-    def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Index, side: Side) -> None:
+    def __init__(self, b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, g: Index, side: Side) -> None:
         self.b, self.spec, self.args, self.g, self.side = b, spec, args, g, side
         self.element, self.lanes = spec.element, tile.lanes
         self.near, self.far = (spec.left, spec.right) if side == "right" else (spec.right, spec.left)

@@ -8,7 +8,7 @@ are widened as they are read.
 """
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction.gemm_spec import Args, Contraction, Index, Operand, Tile, lies_along_depth
+from tenon.backends.cpu.contraction.gemm_spec import Args, GemmSpec, Index, Operand, Tile, lies_along_depth
 from tenon.backends.cpu.contraction.ir_helpers import (
     I32,
     ONE,
@@ -37,13 +37,13 @@ SHARE = 4               # of the second cache; a matrix of fewer bytes is expect
 Bounds = tuple[ir.Value, ir.Value]
 
 
-def are_dots(spec: Contraction) -> bool:
+def are_dots(spec: GemmSpec) -> bool:
     """Whether both factors are runs of memory along depth, of floating numbers."""
     runs = all(lies_along_depth(x, len(spec.depth)) for x in (spec.left, spec.right))
     return runs and not isinstance(spec.element, ir.IntType)
 
 
-def emit_dots(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Index, rows: Bounds, columns: Bounds,
+def emit_dots(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, g: Index, rows: Bounds, columns: Bounds,
               by_rows: bool) -> None:
     """All sums of these rows and columns; several rows (`by_rows`) or columns at a time."""
     many, few = (rows, columns) if by_rows else (columns, rows)
@@ -63,7 +63,7 @@ def emit_dots(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Ind
 class _Dots:
     """Sums of a few rows of one factor with fewer of the other."""
 
-    def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Index, by_rows: bool) -> None:
+    def __init__(self, b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, g: Index, by_rows: bool) -> None:
         self.b, self.spec, self.lanes, self.args, self.g, self.by_rows = b, spec, tile.lanes, args, g, by_rows
         self.depth = [size(b, args) for size in spec.depth]
 

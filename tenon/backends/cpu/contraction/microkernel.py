@@ -27,15 +27,23 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.contraction.microkernel_prefetch import Meanwhile, line_of
-from tenon.backends.cpu.contraction.microkernel_types import BYTE, STEPS, Ahead, Left, Lines, Near, Shape
+from tenon.backends.cpu.contraction.microkernel_prefetch import PrefetchPlan, line_of
+from tenon.backends.cpu.contraction.microkernel_types import (
+    BYTE,
+    STEPS,
+    Ahead,
+    EpilogueAddress,
+    LeftOperand,
+    Lines,
+    Shape,
+)
 from tenon.backends.cpu.contraction.x86_inner_loop import (
     TABLE,
     Fetches,
-    Turn,
+    InnerIteration,
     add_pairs,
     add_turns,
-    is_spoken,
+    has_x86_inner_loop,
     no_turns,
 )
 from tenon.llvm import shared_functions
@@ -44,8 +52,8 @@ LINES_AHEAD = 4         # of memory are fetched while a panel is packed: more wo
 LINES_FAR = 16          # so these are fetched to the second one, where panels that crowd there were not fetched before
 
 
-def add_products(b: ir.IRBuilder, shape: Shape, depth: ir.Value, left: Left, right: ir.Value, sums: Lines,
-                 adds: ir.Value, near: Near, ahead: Ahead, memory: Sequence[ir.Value] = ()) -> None:
+def add_products(b: ir.IRBuilder, shape: Shape, depth: ir.Value, left: LeftOperand, right: ir.Value, sums: Lines,
+                 adds: ir.Value, near: EpilogueAddress, ahead: Ahead, memory: Sequence[ir.Value] = ()) -> None:
     """Call the piece.
 
     Where `memory` is given, (the first of the lines in memory, elements between them), they are read there and packed
@@ -58,17 +66,17 @@ def write(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes: int
           plain: bool, depth: ir.Value, *values: ir.Value) -> None:
     """The body of the piece."""
     shape = Shape(element, rows, vectors, lanes, step, line, pairs, plain)
-    _Sums(b, shape, depth, Left(*values[:4]), values[4], Lines(*values[5:7]), Near(*values[8:10]),
+    _Sums(b, shape, depth, LeftOperand(*values[:4]), values[4], Lines(*values[5:7]), EpilogueAddress(*values[8:10]),
           Ahead(*values[10:16]), values[16:]).emit(adds=values[7])
 
 
 class _Sums:
     """The values that the steps share."""
 
-    def __init__(self, b: ir.IRBuilder, shape: Shape, depth: ir.Value, left: Left, right: ir.Value, sums: Lines,
-                 near: Near, ahead: Ahead, memory: Sequence[ir.Value]) -> None:
+    def __init__(self, b: ir.IRBuilder, shape: Shape, depth: ir.Value, left: LeftOperand, right: ir.Value, sums: Lines,
+                 near: EpilogueAddress, ahead: Ahead, memory: Sequence[ir.Value]) -> None:
         self.b, self.shape, self.depth, self.left, self.right = b, shape, depth, left, right
-        self.sums, self.memory, self.meanwhile = sums, memory, Meanwhile(b, shape, depth, left, sums, near, ahead)
+        self.sums, self.memory, self.meanwhile = sums, memory, PrefetchPlan(b, shape, depth, left, sums, near, ahead)
         self.rows = [b.mul(const(i), left.row if shape.step == 1 else ONE) for i in range(shape.rows)]
 
     def emit(self, adds: ir.Value) -> None:
@@ -96,9 +104,9 @@ class _Sums:
         b, shape = self.b, self.shape
         none, steps = zero(ir.VectorType(shape.element, shape.lanes)), 1 if self.memory else min(STEPS, shape.lanes)
         whole, count = b.and_(self.depth, const(-steps)), shape.rows * shape.vectors
-        turn = Turn(shape.element, shape.rows, shape.vectors, shape.size, steps, shape.step * shape.size,
+        turn = InnerIteration(shape.element, shape.rows, shape.vectors, shape.size, steps, shape.step * shape.size,
                     shape.line * shape.size, shape.pairs, not shape.plain)
-        if self.memory or not is_spoken(turn, shape.lanes):
+        if self.memory or not has_x86_inner_loop(turn, shape.lanes):
             state = self.chunks(whole, steps, [none] * count)
         else:
             turns = self.every_turn if shape.plain else self.turns
@@ -116,7 +124,7 @@ class _Sums:
             self.add_steps(k0, minimum(b, b.sub(whole, k0), lanes), steps, state)
         return state
 
-    def every_turn(self, turn: Turn, whole: ir.Value, state: State) -> State:
+    def every_turn(self, turn: InnerIteration, whole: ir.Value, state: State) -> State:
         """In the machine's own words, at once.
 
         What comes before is short: processors begin with it while products are waiting, which last a hundred cycles.
@@ -128,7 +136,7 @@ class _Sums:
             state[:], _ = add_turns(b, turn, state, self.left.start, row, right, last, count, fetches, table)
         return state
 
-    def turns(self, turn: Turn, whole: ir.Value, state: State) -> State:
+    def turns(self, turn: InnerIteration, whole: ir.Value, state: State) -> State:
         """In the machine's own words: long stretches, if rows go on as they begin; else a chunk at a time.
 
         `state` holds the lines from k0 on, too.

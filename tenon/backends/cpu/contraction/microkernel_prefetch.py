@@ -26,9 +26,9 @@ from tenon.backends.cpu.contraction.microkernel_types import (
     MOST_NEAR,
     NEVER,
     Ahead,
-    Left,
+    EpilogueAddress,
+    LeftOperand,
     Lines,
-    Near,
     Shape,
 )
 from tenon.backends.cpu.contraction.x86_inner_loop import Fetches
@@ -43,10 +43,11 @@ def line_of(b: ir.IRBuilder, lines: Lines, row: ir.Value) -> ir.Value:
     return b.gep(lines.start, [b.mul(lines.apart, row)], source_etype=BYTE)
 
 
-class Meanwhile:
+class PrefetchPlan:
     """The values that the ways of fetching share; `turns` are those of the innermost loop, over all of the depth."""
 
-    def __init__(self, b: ir.IRBuilder, shape: Shape, depth: ir.Value, left: Left, sums: Lines, near: Near,
+    def __init__(self, b: ir.IRBuilder, shape: Shape, depth: ir.Value, left: LeftOperand, sums: Lines,
+                 near: EpilogueAddress,
                  ahead: Ahead) -> None:
         self.b, self.shape, self.depth, self.left = b, shape, depth, left
         self.sums, self.near, self.ahead = sums, near, ahead

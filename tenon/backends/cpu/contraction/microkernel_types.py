@@ -43,7 +43,7 @@ class Shape(NamedTuple):
         return [*range(0, size, LINE), size - 1]
 
 
-class Left(NamedTuple):
+class LeftOperand(NamedTuple):
     """Where the rows are: elements between rows whose steps are neighbours, between chunks of `lanes` steps.
 
     The lines of memory that a chunk lies in are `fetched` apart, one for each row.
@@ -71,15 +71,15 @@ class Lines(NamedTuple):
     apart: ir.Value
 
 
-class Near(NamedTuple):
+class EpilogueAddress(NamedTuple):
     """A table of `count` Lines that are to be near when the sums are finished."""
     table: ir.Value
     count: ir.Value
 
 
-def no_near(where: ir.Value) -> Near:
+def no_near(where: ir.Value) -> EpilogueAddress:
     """Nothing but where the sums go."""
-    return Near(where, ZERO)
+    return EpilogueAddress(where, ZERO)
 
 
 def no_fetches(where: ir.Value) -> Ahead:

@@ -14,7 +14,7 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.bf16_dot_products import pack_pairs
 from tenon.backends.cpu.contraction.gemm_spec import (
     Access,
-    Contraction,
+    GemmSpec,
     Index,
     Operand,
     Size,
@@ -53,7 +53,7 @@ from tenon.backends.cpu.contraction.pack_transposed import pack_squares, pack_tu
 FETCHED = 2 * LINE      # bytes behind what is read of a line of left
 
 
-def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side: str) -> ir.Function:
+def emit_pack(module: ir.Module, name: str, spec: GemmSpec, tile: Tile, side: str) -> ir.Function:
     """void name(arguments..., g, first, count, k0, depth, panel) for side "left" or "right"."""
     operand, outer_sizes = (spec.left, spec.rows) if side == "left" else (spec.right, spec.columns)
     width = tile.rows if side == "left" else tile.width
@@ -91,7 +91,7 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
 class Pack:
     """The values that all four ways of packing work with."""
 
-    def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, operand: Operand, outer_sizes: Sequence[Size],
+    def __init__(self, b: ir.IRBuilder, spec: GemmSpec, tile: Tile, operand: Operand, outer_sizes: Sequence[Size],
                  width: int, values: Sequence[ir.Value]) -> None:
         self.b, self.spec, self.tile, self.operand, self.width, self.lanes = b, spec, tile, operand, width, tile.lanes
         self.args = tuple(values[:len(spec.arguments)])

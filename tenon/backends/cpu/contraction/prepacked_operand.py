@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction.gemm_spec import Args, Contraction, Tile, blocks_tile, extent
+from tenon.backends.cpu.contraction.gemm_spec import Args, GemmSpec, Tile, blocks_tile, extent
 from tenon.backends.cpu.contraction.ir_helpers import ZERO, address, balanced, ceil_div, const, loop, minimum
 from tenon.backends.cpu.contraction.packing import emit_pack
 from tenon.backends.cpu.contraction.panel_prefetch import LINE, spread
-from tenon.llvm.work_partition import SHARE, Share
+from tenon.llvm.work_partition import SHARE, WorkShare
 
 
-def emit_packing(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
+def emit_packing(module: ir.Module, name: str, spec: GemmSpec, tile: Tile | None = None) -> ir.Function:
     """The kernel, every thread of which packs its share of right, which is no batch."""
     tile = tile or blocks_tile(spec)
     pack = emit_pack(module, f"{name}.pack_right", spec, tile, "right")
@@ -24,7 +24,7 @@ def emit_packing(module: ir.Module, name: str, spec: Contraction, tile: Tile | N
     b = ir.IRBuilder(function.append_basic_block("entry"))
     columns, depth = extent(b, args, spec.columns), extent(b, args, spec.depth)
     panels, width = ceil_div(b, columns, const(tile.width)), const(tile.width)
-    start, stop = Share(b, *given).of(panels)
+    start, stop = WorkShare(b, *given).of(panels)
     first, end = b.mul(start, width), minimum(b, b.mul(stop, width), columns)
     depth_block = balanced(b, depth, const(tile.depth), tile.lanes)
     with loop(b, ZERO, depth, depth_block) as (k, _), loop(b, first, end, width) as (n, _):
@@ -35,7 +35,7 @@ def emit_packing(module: ir.Module, name: str, spec: Contraction, tile: Tile | N
     return function
 
 
-def packed_block(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, n: ir.Value, k: ir.Value,
+def packed_block(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, n: ir.Value, k: ir.Value,
                  k_size: ir.Value) -> ir.Value:
     """Where the panels from column n, depth k on are in what `emit_packing` has packed."""
     assert spec.packed is not None
@@ -46,7 +46,7 @@ def packed_block(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, n: 
     return address(b, args[spec.packed], b.add(b.mul(k, padded), b.mul(n, k_size)), spec.element)
 
 
-def shares_of_packed(b: ir.IRBuilder, spec: Contraction, tile: Tile, panel: ir.Value,
+def shares_of_packed(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, panel: ir.Value,
                      depth: ir.Value) -> list[ir.Value]:
     """What tiles fetch of a panel that is `depth` deep, as `shares_of` says it."""
     step = const(LINE * spread(spec, tile))

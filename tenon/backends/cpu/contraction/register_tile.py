@@ -16,15 +16,15 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.block_epilogue import apart
 from tenon.backends.cpu.contraction.gemm_spec import (
     Args,
-    Contraction,
+    GemmSpec,
     Index,
-    Target,
+    ResultAddress,
     Tile,
-    goes_together,
     in_registers,
     left_layout,
     narrow_tile,
     packs_in_tiles,
+    uses_block_epilogue,
     whole_tiles,
 )
 from tenon.backends.cpu.contraction.ir_helpers import (
@@ -50,9 +50,9 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 from tenon.backends.cpu.contraction.microkernel import add_products
 from tenon.backends.cpu.contraction.microkernel_types import (
     Ahead,
-    Left,
+    EpilogueAddress,
+    LeftOperand,
     Lines,
-    Near,
     Shape,
     no_fetches,
     no_near,
@@ -67,13 +67,13 @@ from tenon.records import dataclass
 Emit = Callable[[ir.IRBuilder, list[ir.Value], ir.Value], None]
 
 
-def tile_emitter(module: ir.Module, name: str, spec: Contraction, tile: Tile, narrow: Tile | None = None) -> Emit:
+def tile_emitter(module: ir.Module, name: str, spec: GemmSpec, tile: Tile, narrow: Tile | None = None) -> Emit:
     """What emits a tile, or the call of its function: given a builder, what it is given, bytes between rows.
 
     It is for the last columns alone, if it is for a `narrow` tile, whose panel is packed before.
     """
     if stores_plainly(spec):
-        return lambda b, given, apart: _Tile(module, name, spec, tile, narrow, b, given, apart).emit()
+        return lambda b, given, apart: _RegisterTile(module, name, spec, tile, narrow, b, given, apart).emit()
     return caller(emit_tile(module, name, spec, tile, narrow))
 
 
@@ -84,12 +84,12 @@ def caller(function: ir.Function) -> Emit:
     return call
 
 
-def stores_plainly(spec: Contraction) -> bool:
+def stores_plainly(spec: GemmSpec) -> bool:
     """Whether sums are stored where `target` says, and no more is done with them."""
     return spec.target is not None and spec.straight and spec.store_run is None and not in_registers(spec)
 
 
-def row_apart(b: ir.IRBuilder, spec: Contraction, args: Args, g: ir.Value, m: ir.Value, n: ir.Value) -> ir.Value:
+def row_apart(b: ir.IRBuilder, spec: GemmSpec, args: Args, g: ir.Value, m: ir.Value, n: ir.Value) -> ir.Value:
     """Bytes between rows of the result, if it is equally far apart for them."""
     assert spec.target is not None
     batch = unravel(b, g, [size(b, args) for size in spec.batch])
@@ -97,7 +97,7 @@ def row_apart(b: ir.IRBuilder, spec: Contraction, args: Args, g: ir.Value, m: ir
     return b.sub(b.ptrtoint(second, I64), b.ptrtoint(first, I64))
 
 
-def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile, narrow: Tile | None = None) -> ir.Function:
+def emit_tile(module: ir.Module, name: str, spec: GemmSpec, tile: Tile, narrow: Tile | None = None) -> ir.Function:
     """The function."""
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
                                            *ahead_types(spec, tile), *([] if narrow else line_types(spec, tile))])
@@ -105,15 +105,15 @@ def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile, narro
     function.linkage = "internal"
     function.attributes.add("noinline")
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    _Tile(module, name, spec, tile, narrow, b, function.args).emit()
+    _RegisterTile(module, name, spec, tile, narrow, b, function.args).emit()
     b.ret_void()
     return function
 
 
-class _Tile:
+class _RegisterTile:
     """The values that the steps of a tile share."""
 
-    def __init__(self, module: ir.Module, name: str, spec: Contraction, block: Tile, narrow: Tile | None,
+    def __init__(self, module: ir.Module, name: str, spec: GemmSpec, block: Tile, narrow: Tile | None,
                  b: ir.IRBuilder, given: Sequence[ir.Value], apart: ir.Value | None = None) -> None:
         self.b, self.apart = b, apart
         self.spec, self.block, self.tile = spec, block, narrow or block
@@ -142,7 +142,7 @@ class _Tile:
         self.add_products(self.lines(direct), adds)
         if spec.target is not None:
             self.store_edge(direct)
-        elif not goes_together(spec):
+        elif not uses_block_epilogue(spec):
             with b.if_then(self.last):
                 self.hand_over()
 
@@ -190,12 +190,12 @@ class _Tile:
         """Where the sums go: to the result, or to memory of the thread's own."""
         b, spec = self.b, self.spec
         size = element_bytes(spec.element)
-        own = Lines(self.sums, const((apart(self.tile) if goes_together(spec) else self.tile.width) * size))
+        own = Lines(self.sums, const((apart(self.tile) if uses_block_epilogue(spec) else self.tile.width) * size))
         if spec.target is None or not spec.straight:
             return own
         return Lines(*(b.select(direct, *both) for both in zip(self.lines_at(spec.target), own, strict=True)))
 
-    def lines_at(self, where: Target) -> Lines:
+    def lines_at(self, where: ResultAddress) -> Lines:
         """What is somewhere for the rows, if it is equally far apart for them."""
         b = self.b
         first = where(b, self.args, self.batch, self.m, self.n)
@@ -204,16 +204,16 @@ class _Tile:
         second = where(b, self.args, self.batch, b.add(self.m, ONE), self.n)
         return Lines(first, b.sub(b.ptrtoint(second, I64), b.ptrtoint(first, I64)))
 
-    def near(self) -> Near:
+    def near(self) -> EpilogueAddress:
         """What the epilogue reads and writes, if sums are finished now."""
         b, near = self.b, (*self.spec.near, *self.spec.written)
-        if not near or goes_together(self.spec):
+        if not near or uses_block_epilogue(self.spec):
             return no_near(self.sums)
         table = b.alloca(POINTER, 2 * len(near))
         with b.if_then(self.last):
             for number, where in enumerate(near):
                 put_lines(b, table, number, self.lines_at(where))
-        return Near(table, b.select(self.last, const(len(near)), ZERO))
+        return EpilogueAddress(table, b.select(self.last, const(len(near)), ZERO))
 
     def add_products(self, sums: Lines, adds: ir.Value) -> None:
         """The sums over this block of depth."""
@@ -221,7 +221,7 @@ class _Tile:
         _, row, chunk, step = left_layout(spec, self.block)
         shape = Shape(spec.element, tile.rows, tile.vectors, tile.lanes, step, self.block.width, spec.pairs)
         shape = shape._replace(plain=chunk == tile.lanes * step and self.fetches_little(shape))
-        left = Left(self.left, const(row), const(chunk), const(row if step == 1 else tile.lanes))
+        left = LeftOperand(self.left, const(row), const(chunk), const(row if step == 1 else tile.lanes))
         given = shape, self.depth, left, self.right, sums, adds, self.near(), self.fetched_ahead(shape)
         if not self.memory:
             add_products(b, *given)
@@ -236,7 +236,7 @@ class _Tile:
         """Whether no turn of the innermost loop fetches more than a line ahead, one after the other, and one of where
         the sums go."""
         near = (*self.spec.near, *self.spec.written)
-        if near and not goes_together(self.spec):
+        if near and not uses_block_epilogue(self.spec):
             return False
         count, wide = spread(self.spec, self.block), by_lines(self.spec)
         one_run = wide or self.spec.packed is not None or count == 1
@@ -250,7 +250,7 @@ class _Tile:
         return Ahead(start, step, apart, const(count), ir.Constant(I1, wide), const(pace(shape, count, wide)))
 
 
-def finish_tile(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, batch: Index,
+def finish_tile(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, batch: Index,
                 place: tuple[ir.Value, ir.Value], size: tuple[ir.Value, ir.Value], sums: ir.Value, whole: bool) -> None:
     """Hand the sums of a tile, or of the part of it that there is, to the epilogue: one that is `whole` as such."""
     (rows, columns), width = size, const(tile.width)
@@ -285,12 +285,12 @@ def store_masked(b: ir.IRBuilder, value: ir.Value, place: ir.Value, count: ir.Va
     masked_store(b, b.select(first, value, add(b, before, value)), place, mask)
 
 
-def line_types(spec: Contraction, tile: Tile) -> list[ir.Type]:
+def line_types(spec: GemmSpec, tile: Tile) -> list[ir.Type]:
     """Of the arguments of a tile that say whether its panel is packed now, from where, and how far lines are apart."""
     return [I1, POINTER, I64] if packs_in_tiles(spec, tile) else []
 
 
-def finish_function(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+def finish_function(module: ir.Module, name: str, spec: GemmSpec, tile: Tile) -> ir.Function:
     """void finish(arguments..., g, m, n, rows, columns, width, sums, first): what a tile with an edge, which may be as
     narrow as `width`, does with its sums.  Written once.
 
@@ -322,7 +322,7 @@ def finish_function(module: ir.Module, name: str, spec: Contraction, tile: Tile)
 class _Finish:
     """The end of the sums of one vector of columns."""
     b: ir.IRBuilder
-    spec: Contraction
+    spec: GemmSpec
     args: Args
     batch: Index
     row: ir.Value

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction.gemm_spec import Contraction, Tile
+from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Tile
 from tenon.backends.cpu.contraction.select_schedule import emit_contraction, scratch_size
 from tenon.llvm import machine_code
 from tenon.llvm.shared_functions import text_of
-from tenon.llvm.work_partition import PARTS
+from tenon.llvm.work_partition import PARTS_PER_THREAD
 
 CTYPES = {"ptr": ctypes.c_void_p, "i32": ctypes.c_int32, "i64": ctypes.c_int64, "float": ctypes.c_float}
 
@@ -21,7 +21,7 @@ CTYPES = {"ptr": ctypes.c_void_p, "i32": ctypes.c_int32, "i64": ctypes.c_int64, 
 class Native:
     """A compiled contraction."""
 
-    def __init__(self, spec: Contraction, tile: Tile | None = None) -> None:
+    def __init__(self, spec: GemmSpec, tile: Tile | None = None) -> None:
         module = ir.Module("contraction")
         function = emit_contraction(module, "contraction", spec, tile)
         self.code = load(module, "contraction", None, [CTYPES[str(argument.type)] for argument in function.args])
@@ -30,7 +30,7 @@ class Native:
     def bind(self, *values: Any, thread: int = 0, threads: int = 1) -> Callable[[], None]:
         """The call with these arguments, ready to be timed; it keeps its arrays and its scratch memory."""
         scratch = np.full(self.scratch_size, 255, np.uint8)
-        kept = (*values, thread * PARTS, (thread + 1) * PARTS, threads, scratch)
+        kept = (*values, thread * PARTS_PER_THREAD, (thread + 1) * PARTS_PER_THREAD, threads, scratch)
         given = [value.ctypes.data if isinstance(value, np.ndarray) else value for value in kept]
 
         def call(code: Any = self.code, kept: Any = kept) -> None:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from tenon.backends.cpu.contraction.block_epilogue import apart
 from tenon.backends.cpu.contraction.gemm_spec import (
-    Contraction,
+    GemmSpec,
     Tile,
     columns_along,
-    goes_along_rows,
-    goes_together,
     left_layout,
+    loops_rows_inside,
     packs_in_tiles,
+    uses_block_epilogue,
     whole_tiles,
 )
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
 from tenon.backends.cpu.contraction.panel_prefetch import LINE
 
 
-def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
+def scratch_parts(spec: GemmSpec, tile: Tile) -> tuple[int, int, int]:
     """Bytes of the packed panel of right, of packed left, of the partial sums."""
     rows, columns, depth = spec.known
     in_place, row_apart, *_ = left_layout(spec, tile)
@@ -26,9 +26,9 @@ def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
     left = (tile.rows if in_place else most) * max(block, row_apart)
     cut = spec.target is None and (depth is None or depth > tile.depth)
     across = tile.columns if columns is None else min(up(columns, tile.width), tile.columns)
-    sums = most * (apart(tile) if goes_together(spec) else across if cut else 0)
+    sums = most * (apart(tile) if uses_block_epilogue(spec) else across if cut else 0)
     size, behind = element_bytes(spec.element), tile.lanes * max(tile.width, tile.rows) + tile.lanes
-    panels = -(-columns_along(spec, tile) // tile.width) if goes_along_rows(spec, tile) else 1
+    panels = -(-columns_along(spec, tile) // tile.width) if loops_rows_inside(spec, tile) else 1
     right = (0 if spec.packed is not None else panels * block * tile.width) + behind    # squares go over the end
     return up(right * size, LINE), up((left + behind) * size, LINE), up(max(sums, tile.rows * tile.width) * size, LINE)
 
@@ -37,13 +37,13 @@ def up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
-def packs_right(spec: Contraction, tile: Tile) -> bool:
+def packs_right(spec: GemmSpec, tile: Tile) -> bool:
     """Whether there are panels that are not packed before, nor by the first tile that reads them."""
     _, whole = whole_tiles(spec, tile)
     return spec.packed is None and not (whole and packs_in_tiles(spec, tile))
 
 
-def packs_left(spec: Contraction, tile: Tile) -> bool:
+def packs_left(spec: GemmSpec, tile: Tile) -> bool:
     """Whether there are rows that are not read where they are."""
     in_place, *_ = left_layout(spec, tile)
     whole, _ = whole_tiles(spec, tile)

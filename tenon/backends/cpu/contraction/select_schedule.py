@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.block_epilogue import with_waiting
 from tenon.backends.cpu.contraction.blocked_gemm import emit_packed
-from tenon.backends.cpu.contraction.gemm_spec import Contraction, Tile, blocks_tile, choose_tiles, extent, in_registers
+from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Tile, blocks_tile, choose_tiles, extent, in_registers
 from tenon.backends.cpu.contraction.ir_helpers import POINTER, ZERO, const, element_bytes
 from tenon.backends.cpu.contraction.panel_prefetch import LINE
 from tenon.backends.cpu.contraction.scratch import scratch_parts, up
@@ -16,13 +16,13 @@ from tenon.backends.cpu.contraction.skinny_gemm import emit_thin, thin_scratch, 
 from tenon.backends.cpu.contraction.small_gemm import direct_scratch, direct_tile, emit_direct
 from tenon.backends.cpu.contraction.thread_partition import Sizes, each_region
 from tenon.backends.cpu.contraction.unpacked_gemm import emit_unpacked, stays_unpacked
-from tenon.llvm.work_partition import SHARE, Share
+from tenon.llvm.work_partition import SHARE, WorkShare
 from tenon.records import replace
 
 MOST_TILES = 3          # of blocks, among which it may be measured which is the fastest
 
 
-def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
+def emit_contraction(module: ir.Module, name: str, spec: GemmSpec, tile: Tile | None = None) -> ir.Function:
     """void name(arguments..., i32 first, i32 until, i32 threads, ptr scratch): its share (`shares`).  scratch:
     scratch_size(spec) bytes a thread."""
     tile = with_waiting(spec, tile or tile_of(spec))
@@ -46,7 +46,7 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
         else:
             b.call(emit_packed(module, name, spec, tile), [*region, scratch])
 
-    with b.if_then(some), each_region(b, spec, tile, Share(b, *given), Sizes(batch, rows, columns)) as found:
+    with b.if_then(some), each_region(b, spec, tile, WorkShare(b, *given), Sizes(batch, rows, columns)) as found:
         region = [*args, *found]
         if isinstance(plain, bool):
             schedule(region, plain)
@@ -60,7 +60,7 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
     return function
 
 
-def scratch_size(spec: Contraction, tile: Tile | None = None) -> int:
+def scratch_size(spec: GemmSpec, tile: Tile | None = None) -> int:
     """Bytes of scratch that each thread hands to the emitted function, at any alignment."""
     tile = with_waiting(spec, tile or tile_of(spec))
     if tile.schedule == "runs":
@@ -68,17 +68,17 @@ def scratch_size(spec: Contraction, tile: Tile | None = None) -> int:
     return sum(scratch_parts(spec, tile)) + LINE if tile.schedule == "blocks" else direct_scratch(spec, tile)
 
 
-def tile_of(spec: Contraction) -> Tile:
+def tile_of(spec: GemmSpec) -> Tile:
     """The tile of the schedule that suits the product best."""
     return _thin(spec) or (None if spec.pairs else direct_tile(spec)) or blocks_tile(spec)
 
 
-def _thin(spec: Contraction) -> Tile | None:
+def _thin(spec: GemmSpec) -> Tile | None:
     """The tile of few columns, whose rows are shared out one by one."""
     return thin_tile(spec) if not spec.chunks else None
 
 
-def tiles_of(spec: Contraction) -> list[Tile]:
+def tiles_of(spec: GemmSpec) -> list[Tile]:
     """The tiles of all schedules that claim the product, the one that suits it best by the model first."""
     if in_registers(spec):
         return [blocks_tile(spec)]
@@ -88,7 +88,7 @@ def tiles_of(spec: Contraction) -> list[Tile]:
     return [*dict.fromkeys((*found, *choose_tiles(spec.element, MOST_TILES, known=spec.known)))]
 
 
-def packed_size(spec: Contraction, tile: Tile | None = None) -> int | None:
+def packed_size(spec: GemmSpec, tile: Tile | None = None) -> int | None:
     """Bytes of all of right when it is packed; None where they are not known, or packing is of no use."""
     tile = tile or blocks_tile(spec)
     rows, columns, depth = spec.known

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from tenon.backends.cpu.contraction.gemm_spec import (
-    Contraction,
+    GemmSpec,
     Index,
     Operand,
     Size,
@@ -48,7 +48,7 @@ LOADING = 2             # to load a vector, which mostly lies in two lines of th
 WORTH = 1.2, 1.0, 0.9   # the time that a vector of columns, two, or more, take for theirs, since few wait for loads
 
 
-def thin_tile(spec: Contraction, machine: Machine | None = None, worth: Sequence[float] = WORTH) -> Tile | None:
+def thin_tile(spec: GemmSpec, machine: Machine | None = None, worth: Sequence[float] = WORTH) -> Tile | None:
     """The tile of a product that this schedule is for; its `columns` are those of a tile."""
     machine, (rows, columns, depth) = machine or host(), spec.known
     if rows is None or columns is None or not depth or spec.packed is not None or spec.store_run or spec.pairs:
@@ -65,7 +65,7 @@ def thin_tile(spec: Contraction, machine: Machine | None = None, worth: Sequence
     return Tile(height, 1, lanes, depth, rows, together, "runs")
 
 
-def beats_windows(spec: Contraction) -> bool:
+def beats_windows(spec: GemmSpec) -> bool:
     """Whether it takes less time than one that is computed window by window, whose vectors of columns wait for nothing.
     """
     return thin_tile(spec, worth=WORTH[-1:]) is not None
@@ -86,7 +86,7 @@ def _best(rows: int, columns: int, most: int, registers: int) -> tuple[int, int]
     return min(found)[2]
 
 
-def lies_in_runs(spec: Contraction) -> bool:
+def lies_in_runs(spec: GemmSpec) -> bool:
     """Whether columns of right are runs of memory."""
     return reads_in_place(spec.right, len(spec.depth))
 
@@ -101,13 +101,13 @@ def sums_size(tile: Tile) -> int:
     return (-(-tile.rows * tile.columns // tile.lanes) + 1) * tile.lanes
 
 
-def thin_scratch(spec: Contraction, tile: Tile) -> int:
+def thin_scratch(spec: GemmSpec, tile: Tile) -> int:
     """Bytes of a thread's scratch memory: columns, and a tile's sums."""
     copied = 0 if lies_in_runs(spec) else (spec.known[1] or 0) * run_length(tile)
     return (copied + sums_size(tile)) * element_bytes(spec.element)
 
 
-def emit_thin(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+def emit_thin(module: ir.Module, name: str, spec: GemmSpec, tile: Tile) -> ir.Function:
     """void region(arguments..., g, row_from, row_to, column_from, column_to, scratch): all columns of these rows."""
     function = region_function(module, f"{name}.thin", spec, [POINTER])
     _Thin(spec, tile, function).emit()
@@ -117,7 +117,7 @@ def emit_thin(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir
 class _Thin:
     """The values that the steps share."""
 
-    def __init__(self, spec: Contraction, tile: Tile, function: ir.Function) -> None:
+    def __init__(self, spec: GemmSpec, tile: Tile, function: ir.Function) -> None:
         self.spec, self.tile, self.lanes = spec, tile, tile.lanes
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         flat, self.row_from, self.row_to, _, _, scratch = values

@@ -15,11 +15,11 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.batch_prefetch import Following
 from tenon.backends.cpu.contraction.gemm_spec import (
-    Contraction,
+    GemmSpec,
     Operand,
     Tile,
-    goes_along_rows,
-    is_shallow,
+    has_small_k,
+    loops_rows_inside,
     region_function,
 )
 from tenon.backends.cpu.contraction.ir_helpers import (
@@ -55,7 +55,7 @@ MANY = 64                   # rows that a panel is worth packing for, times the 
 STEPS = 2                   # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
 
 
-def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | None:
+def direct_tile(spec: GemmSpec, machine: Machine | None = None) -> Tile | None:
     """The tile of a product that this schedule is for."""
     machine = machine or host()
     rows, columns, depth = spec.known
@@ -71,17 +71,17 @@ def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | Non
         return None
     if not in_place(spec.left, len(spec.rows), len(spec.depth)):
         return None
-    if is_shallow(spec) and not lines:
+    if has_small_k(spec) and not lines:
         return None             # all panels are packed before they are met
     touched = rows * columns * size * (1 + len(spec.near))
-    if spec.near and not is_shallow(spec) and touched > machine.second_cache:
+    if spec.near and not has_small_k(spec) and touched > machine.second_cache:
         return None             # which panels of columns would go through in steps of rows, again and again
     near = places(spec.left, spec, machine) if spec.left.contiguous == "depth" else None
     height, vectors = exact_tile(machine, lanes, rows, columns, depth, near)
     return Tile(height, vectors, lanes, depth, columns, rows, "lines" if lines else "panels")
 
 
-def meets_once(spec: Contraction, machine: Machine, lanes: int) -> bool:
+def meets_once(spec: GemmSpec, machine: Machine, lanes: int) -> bool:
     """Whether one tile has all sums, and right is one run of memory, in order, that is read once wherever it is."""
     rows, columns, depth = (size or 0 for size in spec.known)
     run = reads_lines(spec) and spec.left.contiguous == "outer" and spec.right.apart == columns
@@ -89,17 +89,17 @@ def meets_once(spec: Contraction, machine: Machine, lanes: int) -> bool:
         (rows, -(-columns // lanes)) == exact_tile(machine, lanes, rows, columns, depth)
 
 
-def reads_lines(spec: Contraction) -> bool:
+def reads_lines(spec: GemmSpec) -> bool:
     """Whether lines of right can be read where they are."""
     return spec.right.contiguous == "outer" and in_place(spec.right, len(spec.columns), len(spec.depth))
 
 
-def without_place(spec: Contraction, machine: Machine) -> float:
+def without_place(spec: GemmSpec, machine: Machine) -> float:
     """The share of the lines of right that the others drive out of the first cache."""
     return max(1 - places(spec.right, spec, machine) / (spec.known[2] or 1), 0)
 
 
-def places(x: Operand, spec: Contraction, machine: Machine) -> int:
+def places(x: Operand, spec: GemmSpec, machine: Machine) -> int:
     """How many lines of memory, as far apart as an operand's, the first cache has places for."""
     apart = (x.apart or 0) * element_bytes(spec.element)
     return WAY // math.gcd(apart, WAY) * (machine.first_cache // WAY)
@@ -112,7 +112,7 @@ def in_place(x: Operand, outer: int, depth: int) -> bool:
     return x.flat or (depth if x.contiguous == "depth" else outer) == 1
 
 
-def direct_scratch(spec: Contraction, tile: Tile) -> int:
+def direct_scratch(spec: GemmSpec, tile: Tile) -> int:
     """Bytes of a thread's scratch memory: a packed panel of right, and a tile's sums, where there are such."""
     sums = tile.rows * tile.width + tile.lanes if spec.finish else 0
     return (panel_size(tile) + sums) * element_bytes(spec.element)
@@ -147,17 +147,17 @@ def each_part(b: ir.IRBuilder, count: int, most: int, bounds: tuple[ir.Value, ir
         start = end
 
 
-def emit_direct(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+def emit_direct(module: ir.Module, name: str, spec: GemmSpec, tile: Tile) -> ir.Function:
     """void region(arguments..., g, row_from, row_to, column_from, column_to, scratch), from tile to tile."""
     function = region_function(module, f"{name}.direct", spec, [POINTER])
-    _Direct(module, name, spec, tile, function).emit()
+    _SmallGemm(module, name, spec, tile, function).emit()
     return function
 
 
-class _Direct:
+class _SmallGemm:
     """The loops over panels of columns, and in a panel over tiles of rows."""
 
-    def __init__(self, module: ir.Module, name: str, spec: Contraction, tile: Tile, function: ir.Function) -> None:
+    def __init__(self, module: ir.Module, name: str, spec: GemmSpec, tile: Tile, function: ir.Function) -> None:
         self.spec, self.tile = spec, tile
         self.packs, self.copies = tile.schedule == "panels", reads_lines(spec)
         if self.packs and not self.copies:
@@ -173,7 +173,7 @@ class _Direct:
 
     def emit(self) -> None:
         """The whole function."""
-        if goes_along_rows(self.spec, self.tile):
+        if loops_rows_inside(self.spec, self.tile):
             self.each_height(lambda m, height: self.each_panel(lambda n, count: self.one(m, n, height, count)))
         else:
             self.each_panel(self.panel)

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction.gemm_spec import PAIR_LANES, Args, Contraction, Index, Tile
+from tenon.backends.cpu.contraction.gemm_spec import PAIR_LANES, Args, GemmSpec, Index, Tile
 from tenon.backends.cpu.contraction.ir_helpers import I32, ZERO, address, const, load_vector, loop, masked_store, splat
 
 I16 = ir.IntType(16)
 
 
-def store_rounded(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, batch: Index,
+def store_rounded(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, batch: Index,
                   place: tuple[ir.Value, ir.Value], size: tuple[ir.Value, ir.Value], sums: ir.Value) -> None:
     """Store the sums of a tile, or of the part of it that there is, two vectors at a time."""
     (m, n), (rows, columns) = place, size

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from tenon.backends.cpu.contraction.epilogue_row_chunks import chunk_start
-from tenon.backends.cpu.contraction.gemm_spec import Contraction, Tile, left_layout, packs_in_tiles
+from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Tile, left_layout, packs_in_tiles
 from tenon.backends.cpu.contraction.ir_helpers import (
     I1,
     I64,
@@ -28,7 +28,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.small_gemm import tile_count, tile_start
-from tenon.llvm.work_partition import PARTS, Share
+from tenon.llvm.work_partition import PARTS_PER_THREAD, WorkShare
 
 # Products in the time that it takes to pack an element; to read one that a tile packs, or that is packed already; to
 # read that one beyond the second cache (128 x 3072 times 3072 x 768, half of the rows: 1.3 times half the time).
@@ -66,7 +66,7 @@ class _Place(NamedTuple):
 
 
 @contextmanager
-def each_region(b: ir.IRBuilder, spec: Contraction, tile: Tile, share: Share, sizes: Sizes) -> Iterator[Region]:
+def each_region(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, share: WorkShare, sizes: Sizes) -> Iterator[Region]:
     """Write once what is done for every rectangle of the share; none of the sizes of a product is 0."""
     with _Regions(b, spec, tile, share, sizes).each() as region:
         yield region
@@ -75,7 +75,7 @@ def each_region(b: ir.IRBuilder, spec: Contraction, tile: Tile, share: Share, si
 class _Regions:
     """The values that the steps share."""
 
-    def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, share: Share, sizes: Sizes) -> None:
+    def __init__(self, b: ir.IRBuilder, spec: GemmSpec, tile: Tile, share: WorkShare, sizes: Sizes) -> None:
         self.b, self.spec, self.tile, self.share, self.sizes = b, spec, tile, share, sizes
         self.cuts_panels = tile.schedule == "blocks" and left_layout(spec, tile)[0]
         self.rows, self.columns = _axes(b, spec, tile, sizes)
@@ -106,7 +106,7 @@ class _Regions:
         """Where a part begins: with a whole tile, but in the panel in which the share of its thread begins."""
         if not self.cuts_panels:
             return _Place(tile, ZERO)
-        b, own, here = self.b, self.cut(self.b.and_(part, const(-PARTS))), self.cut(part)
+        b, own, here = self.b, self.cut(self.b.and_(part, const(-PARTS_PER_THREAD))), self.cut(part)
         rows = b.select(b.icmp_signed("==", own.tile, here.tile), own.rows, ZERO)
         return _Place(b.select(self.by_columns, here.tile, tile), b.select(self.by_columns, rows, ZERO))
 
@@ -115,7 +115,7 @@ class _Regions:
         b, vectors, (batch, _, columns) = self.b, const(self.tile.vectors), self.sizes
         across, down = ceil_div(b, columns, const(self.tile.lanes)), self.rows.count
         each = b.mul(across, down)
-        done = b.udiv(b.mul(b.mul(batch, each), part), b.mul(self.share.threads, const(PARTS)))
+        done = b.udiv(b.mul(b.mul(batch, each), part), b.mul(self.share.threads, const(PARTS_PER_THREAD)))
         g, inside = b.udiv(done, each), b.urem(done, each)
         panel = b.udiv(inside, b.mul(vectors, down))
         before = b.mul(panel, vectors)
@@ -167,7 +167,7 @@ class _Regions:
         return b.icmp_signed("<", time(part, rows, right, left), time(most(self.rows, rows), columns, left, right))
 
 
-def _packing(spec: Contraction, tile: Tile) -> tuple[int, int]:
+def _packing(spec: GemmSpec, tile: Tile) -> tuple[int, int]:
     """Products of one element in the time that it takes to pack it: an element of left, and of right."""
     if tile.schedule != "blocks":
         return 0, PACKING if tile.schedule == "panels" else 0
@@ -177,14 +177,14 @@ def _packing(spec: Contraction, tile: Tile) -> tuple[int, int]:
     return 0 if in_place else PACKING, READING if packs_in_tiles(spec, tile) else PACKING
 
 
-def _reading(spec: Contraction, side: int) -> int:
+def _reading(spec: GemmSpec, side: int) -> int:
     """The same of reading an element of left (0) or right (1), all of which a thread goes through."""
     size, depth = spec.known[side], spec.known[2]
     far = size is None or depth is None or size * depth * element_bytes(spec.element) * 2 > host().second_cache
     return FAR if far else READING
 
 
-def _axes(b: ir.IRBuilder, spec: Contraction, tile: Tile, sizes: Sizes) -> tuple[_Axis, _Axis]:
+def _axes(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, sizes: Sizes) -> tuple[_Axis, _Axis]:
     """The tiles of rows, and of columns."""
     chunks = _Axis(const(spec.chunks), lambda x: chunk_start(b, spec, tile, x)) if spec.chunks else None
     if tile.schedule == "blocks":

@@ -11,14 +11,14 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.gemm_spec import (
     Args,
-    Contraction,
+    GemmSpec,
     Index,
     Tile,
     element_of,
     lies_along_depth,
     region_function,
 )
-from tenon.backends.cpu.contraction.gemv_axpy import BLOCK, Lines, Side, reads_lines
+from tenon.backends.cpu.contraction.gemv_axpy import BLOCK, AxpyLines, Side, reads_lines
 from tenon.backends.cpu.contraction.gemv_dot import Bounds, are_dots, emit_dots
 from tenon.backends.cpu.contraction.ir_helpers import ONE, ZERO, const, known, loop, product, unravel, zero
 from tenon.backends.cpu.scalar_codegen import FUSED, SPLIT
@@ -30,7 +30,7 @@ LONG_LINES = 128        # and up to BLOCK of what could not, if lines are so lon
 TINY = 6 * 16 * 16      # products, up to which packing does not pay
 
 
-def stays_unpacked(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns: ir.Value, depth: ir.Value,
+def stays_unpacked(b: ir.IRBuilder, spec: GemmSpec, rows: ir.Value, columns: ir.Value, depth: ir.Value,
                    once: bool = False) -> ir.Value | bool:
     """Whether an operand is used so little that packing it, perhaps `once` for many products, costs more than it
     brings; a bool if sizes are known."""
@@ -50,7 +50,7 @@ def stays_unpacked(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns: 
     return plain
 
 
-def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+def emit_unpacked(module: ir.Module, name: str, spec: GemmSpec, tile: Tile) -> ir.Function:
     """void region(arguments..., g, row_from, row_to, column_from, column_to): nothing packed, nothing blocked."""
     function = region_function(module, f"{name}.unpacked", spec, [])
     args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
@@ -73,7 +73,7 @@ def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
 class _Unpacked:
     """The sums of a region of rows and columns."""
 
-    def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: ir.Value, row_bounds: Bounds,
+    def __init__(self, b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, g: ir.Value, row_bounds: Bounds,
                  column_bounds: Bounds) -> None:
         self.b, self.spec, self.tile, self.args = b, spec, tile, args
         self.row_bounds, self.column_bounds = row_bounds, column_bounds
@@ -85,7 +85,7 @@ class _Unpacked:
         """By vectors of this side, where they can be read."""
         b, across, along = self.b, self.row_bounds, self.column_bounds
         if reads_lines(self.spec, side):
-            lines = Lines(b, self.spec, self.tile, self.args, self.g, side)
+            lines = AxpyLines(b, self.spec, self.tile, self.args, self.g, side)
             lines.emit(*((across, along) if side == "right" else (along, across)))
         elif are_dots(self.spec):
             emit_dots(b, self.spec, self.tile, self.args, self.g, across, along, side == "left")

@@ -27,7 +27,7 @@ TABLE = 4
 DOT = "vdpbf16ps"       # adds the products of two pairs of bfloat16 to a sum
 
 
-class Turn(NamedTuple):
+class InnerIteration(NamedTuple):
     """What some steps of depth are, for a number of rows and vectors; sizes are in bytes."""
     element: ir.Type
     rows: int
@@ -67,14 +67,15 @@ def no_turns(where: ir.Value) -> Fetches:
     return Fetches(where, I64(NEVER), where, I64(0), I64(NEVER))
 
 
-def is_spoken(turn: Turn, lanes: int) -> bool:
+def has_x86_inner_loop(turn: InnerIteration, lanes: int) -> bool:
     """Whether this machine understands it, and has registers enough."""
     enough = (turn.rows + 1) * turn.vectors + FACTORS <= REGISTERS and turn.bases <= MOST_BASES
     whole = lanes * turn.size == VECTOR_BYTES and not isinstance(turn.element, ir.IntType)
     return enough and whole and has_feature("avx512f")
 
 
-def add_turns(b: ir.IRBuilder, turn: Turn, state: Sequence[ir.Value], left: ir.Value, row: ir.Value, right: ir.Value,
+def add_turns(b: ir.IRBuilder, turn: InnerIteration, state: Sequence[ir.Value], left: ir.Value, row: ir.Value,
+              right: ir.Value,
               last: ir.Value, count: ir.Value, fetches: Fetches,
               table: ir.Value) -> tuple[list[ir.Value], ir.Value]:
     """Add the products of `count` turns, of which there is one at least, to the sums; and load the next lines.
@@ -112,7 +113,7 @@ def add_pairs(b: ir.IRBuilder, x: ir.Value, y: ir.Value, total: ir.Value) -> ir.
 class _Text:
     """The lines; operands are numbered as `add_turns` gives them, those that are changed once more where they enter."""
 
-    def __init__(self, turn: Turn, state: int, changed: int) -> None:
+    def __init__(self, turn: InnerIteration, state: int, changed: int) -> None:
         self.turn = turn
         operand = [f"${i}" for i in range(2 * changed + FACTORS + 4)]
         self.sums, self.vectors = operand[:turn.rows * turn.vectors], operand[turn.rows * turn.vectors:state]

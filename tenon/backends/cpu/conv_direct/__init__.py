@@ -16,10 +16,10 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.conv_direct.bf16_tap_by_tap import TapPlan, tap_plan_of, taps_of
 from tenon.backends.cpu.conv_direct.depthwise_nhwc import ChannelPlan, channel_plan_of
-from tenon.backends.cpu.conv_direct.forward_few_filters import Plan, plan_of
+from tenon.backends.cpu.conv_direct.forward_few_filters import FewFiltersPlan, plan_of
 from tenon.backends.cpu.conv_direct.weight_grad_depthwise import SumPlan, sum_plan_of
 from tenon.backends.cpu.conv_direct.weight_grad_wide import FilterPlan, filter_plan_of
-from tenon.backends.cpu.conv_direct.winograd.winograd_forward import WinogradPlan, winograd_plan_of
+from tenon.backends.cpu.conv_direct.winograd.winograd_forward import WinogradForwardPlan, winograd_plan_of
 from tenon.backends.cpu.conv_direct.winograd.winograd_weight_grad import WinogradFilterPlan, winograd_filter_plan_of
 from tenon.backends.cpu.conv_direct.work_share import Task
 from tenon.backends.cpu.expression_codegen import Values
@@ -62,7 +62,7 @@ def _plan(statement: Contraction, found: Sliding) -> SlidingPlan:
     return PLANS[found.way](statement, found)
 
 
-SlidingPlan = Plan | SumPlan | FilterPlan | ChannelPlan | TapPlan | WinogradPlan | WinogradFilterPlan
+SlidingPlan = FewFiltersPlan | SumPlan | FilterPlan | ChannelPlan | TapPlan | WinogradForwardPlan | WinogradFilterPlan
 PLANS: dict[str, Callable[[Contraction, Sliding], SlidingPlan]] = {
     "places": plan_of, "added places": sum_plan_of, "filters": filter_plan_of, "channels": channel_plan_of,
     "taps": tap_plan_of, "winograd places": winograd_plan_of, "winograd filters": winograd_filter_plan_of}

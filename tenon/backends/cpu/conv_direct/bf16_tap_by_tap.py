@@ -23,9 +23,9 @@ from tenon.backends.cpu.contraction.ir_helpers import ZERO, address, const, loop
 from tenon.backends.cpu.contraction.machine_model import best_tile, host, shares
 from tenon.backends.cpu.contraction.memset import fill
 from tenon.backends.cpu.contraction.microkernel import add_products
-from tenon.backends.cpu.contraction.microkernel_types import Left, Lines, Shape, no_fetches, no_near
+from tenon.backends.cpu.contraction.microkernel_types import LeftOperand, Lines, Shape, no_fetches, no_near
 from tenon.backends.cpu.contraction.transpose_registers import addresses, from_lines
-from tenon.backends.cpu.conv_direct.padded_copy import know
+from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
 from tenon.backends.cpu.conv_direct.work_share import Task, up
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import POINTER
@@ -193,11 +193,11 @@ class _Taps:
     def pack(self) -> None:
         """The channels of a tap as pairs, in lines of the panel's filters; behind the last one that there is, again."""
         b, plan, load = self.b, self.plan, self.plan.other
-        know(self.values, self.channels, ZERO)
+        bind_indices(self.values, self.channels, ZERO)
         with loop(b, ZERO, const(plan.width), const(PAIR_LANES), short=True) as (v, _):
             with loop(b, ZERO, const(PAIR_LANES), short=True) as (k, _):
                 number = minimum(b, b.add(b.add(self.filter, v), k), const(count(plan.filters) - 1))
-                know(self.values, plan.filters, number)
+                bind_indices(self.values, plan.filters, number)
                 b.store(self.values.address(load.buffer, load.offset), address(b, self.slots, k, POINTER))
             shared_functions.call(b, from_lines, (ELEMENT, PAIR_LANES), [
                 self.slots, address(b, self.panel, v, ELEMENT), const(plan.pairs), const(plan.width)])
@@ -217,13 +217,13 @@ class _Taps:
     def rows(self, run: int, sums: ir.Value) -> None:
         """Add to the sums of so many rows, from a known place on: tiles of two heights."""
         b, plan, load, row = self.b, self.plan, self.plan.windows.load, const(self.apart)
-        know(self.values, self.outside, ZERO)
-        know(self.values, self.channels, ZERO)
+        bind_indices(self.values, self.outside, ZERO)
+        bind_indices(self.values, self.channels, ZERO)
         first, start = self.values.address(load.buffer, load.offset), 0
         for height, tiles in shares(run, plan.rows):
             shape = Shape(ELEMENT, height, plan.vectors, PAIR_LANES, 1, plan.width, pairs=True, plain=True)
             with loop(b, const(start), const(start + height * tiles), const(height), short=True) as (i, _):
-                left = Left(address(b, first, b.mul(i, row), ELEMENT), row, const(PAIR_LANES), row)
+                left = LeftOperand(address(b, first, b.mul(i, row), ELEMENT), row, const(PAIR_LANES), row)
                 target = address(b, sums, b.mul(i, const(plan.width)), ELEMENT)
                 add_products(b, shape, const(plan.pairs), left, self.panel, Lines(target, const(4 * plan.width)),
                              ir.Constant(ir.IntType(1), 1), no_near(target), no_fetches(self.panel))
@@ -260,7 +260,7 @@ class _Taps:
                     over([*places, place], b.add(before, b.sub(place, start)))
                 return
             values.known.update({slide.place: place for slide, place in zip(self.slides, places, strict=False)})
-            know(values, self.outside, places[-1])
+            bind_indices(values, self.outside, places[-1])
             line = address(b, sums, b.mul(number, const(plan.width)), ELEMENT)
             with loop(b, ZERO, some) as (lane, _):
                 values.known[index] = b.add(filter_, lane, flags=("nsw", "nuw"))

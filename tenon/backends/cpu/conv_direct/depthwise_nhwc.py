@@ -31,7 +31,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, TILE_START, Machine, host, shares
-from tenon.backends.cpu.conv_direct.padded_copy import know
+from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
 from tenon.backends.cpu.conv_direct.work_share import Task, up
 from tenon.backends.cpu.conv_nhwc.vector_epilogue import Lanes, is_of_vectors
 from tenon.backends.cpu.expression_codegen import Values
@@ -148,8 +148,8 @@ class _Channels:
         outside, places = (*statement.batch[:-1], *plan.windows.outside), [slide.place for slide in plan.outer]
         rows = count(tuple(places))
         with loop(b, *self.task.share(count(outside) * rows), short=True) as (number, _):
-            know(self.values, outside, b.udiv(number, const(rows)))
-            know(self.values, tuple(places), b.urem(number, const(rows)))
+            bind_indices(self.values, outside, b.udiv(number, const(rows)))
+            bind_indices(self.values, tuple(places), b.urem(number, const(rows)))
             with loop(b, ZERO, const(self.channels), const(plan.width), short=True) as (channel, _):
                 self.channels_of_row(channel)
             if not self.has_vectors:

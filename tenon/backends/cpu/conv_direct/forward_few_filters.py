@@ -35,7 +35,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine_model import Machine, host
-from tenon.backends.cpu.conv_direct.padded_copy import Cover, know
+from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
 from tenon.backends.cpu.conv_direct.work_share import LATENCY, SPARE, Task, block_of, up
 from tenon.backends.cpu.epilogue_patterns import joined, only_stored
 from tenon.backends.cpu.scalar_codegen import I32, register
@@ -49,7 +49,7 @@ from tenon.records import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Tile:
+class OutputTile:
     """filters x rows x vectors sums are held in registers."""
 
     filters: int
@@ -58,14 +58,14 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FewFiltersPlan:
     """How a statement is computed: its windows, the other factor and its places, a block of the first slide."""
 
     statement: Contraction
     windows: Windows
     weights: Load
     filters: Axis
-    tile: Tile
+    tile: OutputTile
     lanes: int
     block: int
 
@@ -104,17 +104,17 @@ class Plan:
         return self.block * prod(s.places for s in self.slides[1:])
 
 
-def plan_of(statement: Contraction, found: Sliding, machine: Machine | None = None) -> Plan:
+def plan_of(statement: Contraction, found: Sliding, machine: Machine | None = None) -> FewFiltersPlan:
     """How to compute the statement whose windows slide like this."""
     machine, element = machine or host(), register(statement.sum.dtype)
     windows, lanes = found.windows, machine.vector_bytes // element_bytes(element)
     tile = best_tile(windows, count(found.filters), lanes, machine.registers)
-    plan = Plan(statement, windows, found.other, found.filters, tile, lanes, windows.slides[0].places)
+    plan = FewFiltersPlan(statement, windows, found.other, found.filters, tile, lanes, windows.slides[0].places)
     step = tile.vectors * lanes if len(windows.slides) == 1 else tile.rows if len(windows.slides) == 2 else 1
     return replace(plan, block=min(up(block_of(plan.cover), step), plan.block))
 
 
-def best_tile(windows: Windows, filters: int, lanes: int, registers: int) -> Tile:
+def best_tile(windows: Windows, filters: int, lanes: int, registers: int) -> OutputTile:
     """The tile that takes least time: its multiply-adds, or its loads, or waiting for sums; edges cost as much."""
     slides = windows.slides
     taps, across = prod(s.taps for s in slides), -(-slides[-1].places // lanes)
@@ -127,26 +127,26 @@ def best_tile(windows: Windows, filters: int, lanes: int, registers: int) -> Til
         loads = 1.5 * min(lines, taps * r) * v + taps * f
         time = max(taps * f * r * v / 2, loads / 2, LATENCY * taps)
         turns = -(-filters // f) * (-(-rows.places // r) if rows else 1) * -(-across // v)
-        found.append((time * turns, -f * r * v, Tile(f, r, v)))
+        found.append((time * turns, -f * r * v, OutputTile(f, r, v)))
     return min(found, key=lambda x: x[:2])[2]
 
 
 
-def _parts(plan: Plan) -> tuple[int, int]:
+def _parts(plan: FewFiltersPlan) -> tuple[int, int]:
     """Bytes of the copies of all channels, and of results that wait for the epilogue."""
     size_of = element_bytes(register(plan.statement.sum.dtype))
     waiting = 0 if _store_of(plan) else plan.tile.filters * (plan.results + plan.lanes)
     return up(plan.cover.elements * count(plan.windows.channels) * size_of, 64), up(waiting * size_of, 64)
 
 
-def _store_of(plan: Plan) -> object:
+def _store_of(plan: FewFiltersPlan) -> object:
     return only_stored(plan.statement.epilogue, plan.statement.sum, plan.slides[-1].place)
 
 
 class _Sliding:
     """Writes the loops of a plan."""
 
-    def __init__(self, plan: Plan, task: Task) -> None:
+    def __init__(self, plan: FewFiltersPlan, task: Task) -> None:
         self.plan, self.values, self.b, self.task = plan, task.values, task.values.b, task
         self.element = register(plan.statement.sum.dtype)
         self.cover, self.store = plan.cover, only_stored(plan.statement.epilogue, plan.statement.sum,
@@ -165,7 +165,7 @@ class _Sliding:
         tasks = count(plan.statement.batch) * count(plan.windows.outside) * plan.blocks
         with loop(b, *self.task.share(tasks)) as (task, _):
             block, rest = b.urem(task, const(plan.blocks)), b.udiv(task, const(plan.blocks))
-            know(self.values, (*plan.statement.batch, *plan.windows.outside), rest)
+            bind_indices(self.values, (*plan.statement.batch, *plan.windows.outside), rest)
             first = b.mul(block, const(plan.block))
             self.cover.emit(self.values, self.copies, first)
             some = minimum(b, const(plan.block), b.sub(const(plan.slides[0].places), first))
@@ -185,7 +185,7 @@ class _Sliding:
         if self.store is None:
             last = minimum(b, const(plan.tile.filters), b.sub(const(count(plan.filters)), f))
             with loop(b, ZERO, last, short=True) as (i, _):
-                know(self.values, plan.filters, b.add(f, i))
+                bind_indices(self.values, plan.filters, b.add(f, i))
                 self.finish(b.mul(i, const(plan.results)), first, counts)
 
     @contextmanager
@@ -206,11 +206,11 @@ class _Sliding:
         last = const(count(plan.filters) - 1)
         sums = [none] * (tile.filters * tile.rows * tile.vectors)
         with loop(b, ZERO, const(count(plan.windows.channels)), carried=sums, short=True) as (channel, state):
-            know(self.values, plan.windows.channels, channel)
+            bind_indices(self.values, plan.windows.channels, channel)
             copy = address(b, start, b.mul(channel, const(self.cover.elements)), self.element)
             weights = []
             for i in range(tile.filters):
-                know(self.values, plan.filters, minimum(b, b.add(f, const(i)), last))
+                bind_indices(self.values, plan.filters, minimum(b, b.add(f, const(i)), last))
                 weights.append(self.weights_from())
             state[:] = self.added(state, copy, weights)
         for number, value in enumerate(state):
@@ -269,7 +269,7 @@ class _Sliding:
             some = b.select(b.icmp_signed("<", place, limit), some, ZERO)
         some = b.trunc(maximum(b, minimum(b, some, const(lanes)), ZERO), I32)
         if self.store is not None:
-            know(self.values, plan.filters, minimum(b, f, const(count(plan.filters) - 1)))
+            bind_indices(self.values, plan.filters, minimum(b, f, const(count(plan.filters) - 1)))
             self.know_places(first, places)
             where = self.values.address(self.store.buffer, self.store.offset)
         else:

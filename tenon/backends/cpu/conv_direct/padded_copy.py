@@ -36,7 +36,7 @@ FAR = 1 << 20           # multiples of a spread that make every coordinate posit
 MOST_VECTORS = 4        # of a phase of a row, which are written out one by one
 
 
-def know(values: Values, axis: Axis, flat: ir.Value) -> None:
+def bind_indices(values: Values, axis: Axis, flat: ir.Value) -> None:
     """Let the indices of an axis be those of a flat place."""
     for index in axis[:0:-1]:
         extent = const(count((index,)))
@@ -105,10 +105,10 @@ class Cover:
     def emit(self, values: Values, copy: ir.Value, first: ir.Value,
              channels: tuple[ir.Value, ir.Value] | None = None) -> None:
         """Make the copy of all channels, or of those between two, for a block from place `first` of the first slide."""
-        _Copy(self, values, copy, first).emit(*channels or (ZERO, const(count(self.windows.channels))))
+        _PaddedCopy(self, values, copy, first).emit(*channels or (ZERO, const(count(self.windows.channels))))
 
 
-class _Copy:
+class _PaddedCopy:
     """Writes the loops that copy."""
 
     def __init__(self, cover: Cover, values: Values, copy: ir.Value, first: ir.Value) -> None:
@@ -121,7 +121,7 @@ class _Copy:
         """All rows of the channels from `start` to `stop`."""
         b, channels = self.b, self.cover.windows.channels
         with loop(b, start, stop, short=True) as (channel, _):
-            know(self.values, channels, channel)
+            bind_indices(self.values, channels, channel)
             base = self.values.address(self.load.buffer, self.cover.windows.base)
             with self.lines(0) as (offset, valid, place):
                 row = b.add(b.mul(b.sub(channel, start), const(self.cover.elements)), place)

@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.ir_helpers import ONE, ZERO, address, const, loop, minimum
 from tenon.backends.cpu.contraction.transpose_registers import addresses, to_lines
-from tenon.backends.cpu.conv_direct.padded_copy import know
+from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
 from tenon.backends.cpu.conv_direct.work_share import Task
 from tenon.backends.cpu.epilogue_patterns import joined, only_stored
 from tenon.backends.cpu.expression_codegen import Values
@@ -19,7 +19,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.window_access import Axis, Windows, count
 
 
-class Results:
+class TransposedStore:
     """Turns sums of a vector of filters in squares: to where they belong, or to where they wait for the epilogue.
 
     The rows of a plane have `kept` sums, of which the first are its places; `most` results of a filter may wait at
@@ -58,7 +58,7 @@ class Results:
             shared_functions.call(b, to_lines, (self.element, self.lanes), given)
         if self.store is None:
             with loop(b, ZERO, some, short=True) as (k, _):
-                know(self.values, self.filters, b.add(first, k))
+                bind_indices(self.values, self.filters, b.add(first, k))
                 known = *self.statement.batch, *self.outside, *self.filters
                 self.task.apart("epilogue", known, [self.waits(k), begin, rows], self.hand_over)
 
@@ -71,7 +71,7 @@ class Results:
         b = self.b
         if self.store is None:
             return address(b, self.waits(k), b.mul(line, const(self.across.places)), self.element)
-        know(self.values, self.filters, minimum(b, b.add(first, k), const(count(self.filters) - 1)))
+        bind_indices(self.values, self.filters, minimum(b, b.add(first, k), const(count(self.filters) - 1)))
         self.values.known.update({self.down.place: place, self.across.place: ZERO})
         return self.values.address(self.store.buffer, self.store.offset)
 

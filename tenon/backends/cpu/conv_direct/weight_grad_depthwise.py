@@ -35,7 +35,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.machine_model import Machine, host
 from tenon.backends.cpu.contraction.transpose_registers import widened
-from tenon.backends.cpu.conv_direct.padded_copy import Cover, know
+from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
 from tenon.backends.cpu.conv_direct.work_share import SPARE, Task, block_of, up
 from tenon.backends.cpu.scalar_codegen import I32, register
 from tenon.loops.expressions import Load
@@ -116,12 +116,12 @@ class _SlidingSums:
         b, plan = self.b, self.plan
         blocks = -(-self.slides[0].places // plan.block)
         with loop(b, *self.task.share(count(plan.statement.batch))) as (task, _):
-            know(self.values, plan.statement.batch, task)
+            bind_indices(self.values, plan.statement.batch, task)
             with loop(b, ZERO, const(plan.sums), short=True) as (k, _):
                 store_vector(b, zero(self.vector), self.sum_at(k))
             with loop(b, ZERO, const(count(plan.windows.outside)), short=True) as (image, _), \
                     loop(b, ZERO, const(blocks), short=True) as (block, _):
-                know(self.values, plan.windows.outside, image)
+                bind_indices(self.values, plan.windows.outside, image)
                 self.block(b.mul(block, const(plan.block)))
             self.finish()
 
@@ -169,7 +169,7 @@ class _SlidingSums:
 
     def line(self, f: ir.Value, first: ir.Value, places: Sequence[ir.Value]) -> ir.Value:
         """Where the other factor has the places of a row, for one filter."""
-        know(self.values, self.plan.filters, f)
+        bind_indices(self.values, self.plan.filters, f)
         for slide, place in zip(self.slides, [*places, ZERO], strict=True):
             self.values.known[slide.place] = place
         start = self.slides[0].place
@@ -218,7 +218,7 @@ class _SlidingSums:
         axis = (*plan.filters, *plan.windows.channels, *plan.windows.taps)
         with loop(b, ZERO, const(plan.sums), short=True) as (number, _):
             vector = load_vector(b, self.sum_at(number), self.element, plan.lanes)
-            know(self.values, axis, number)
+            bind_indices(self.values, axis, number)
             self.values.known[plan.statement.sum] = self.total(vector)
             self.values.block(plan.statement.epilogue)
 

@@ -35,7 +35,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.machine_model import Machine, host
 from tenon.backends.cpu.contraction.transpose_registers import addresses, from_lines, to_lines
-from tenon.backends.cpu.conv_direct.padded_copy import Cover, know
+from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
 from tenon.backends.cpu.conv_direct.work_share import LATENCY, Task, finish_taps, up
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import POINTER, register
@@ -213,7 +213,7 @@ class _SlidingFilters:
             channel = b.mul(number, const(plan.together))
             end = minimum(b, b.add(channel, const(plan.together)), const(count(plan.windows.channels)))
             with loop(b, ZERO, self.some_images, short=True) as (i, _):
-                know(self.values, plan.windows.outside, b.add(self.image, i))
+                bind_indices(self.values, plan.windows.outside, b.add(self.image, i))
                 self.cover.emit(self.values, self.copy_of(i), self.first, (channel, end))
             self.products(channel)
 
@@ -250,7 +250,7 @@ class _SlidingFilters:
             run = b.mul(run, n)
         first = b.add(b.mul(panel, const(plan.width)), b.mul(v, const(plan.lanes)))
         with loop(b, ZERO, self.some_images, short=True) as (i, _):
-            know(self.values, plan.windows.outside, b.add(self.image, i))
+            bind_indices(self.values, plan.windows.outside, b.add(self.image, i))
 
             def over(places: list[ir.Value], number: ir.Value) -> None:
                 if len(places) < len(outer):
@@ -268,7 +268,7 @@ class _SlidingFilters:
             self.values.known[slide.place] = place
         self.values.known[self.slides[0].place] = b.add(places[0], self.first)
         with loop(b, ZERO, const(lanes), short=True) as (k, _):
-            know(self.values, plan.filters, minimum(b, b.add(first, k), const(count(plan.filters) - 1)))
+            bind_indices(self.values, plan.filters, minimum(b, b.add(first, k), const(count(plan.filters) - 1)))
             b.store(self.values.address(plan.other.buffer, plan.other.offset), address(b, self.slots, k, POINTER))
         target = address(b, panel, b.mul(v, const(lanes)), self.element)
         shared_functions.call(b, from_lines, (plan.other.dtype, lanes), [self.slots, target, run, const(plan.width)])
@@ -344,7 +344,7 @@ class _SlidingFilters:
             shared_functions.call(b, to_lines, (self.element, plan.lanes), [
                 self.slots, self.sum_at(r, f), run, const(self.pitch), some])
             with loop(b, ZERO, some, short=True) as (k, _):
-                know(self.values, plan.filters, b.add(f, k))
+                bind_indices(self.values, plan.filters, b.add(f, k))
                 self.task.apart("epilogue", (*plan.statement.batch, *plan.filters), [self.line(k), r, run],
                                 self.hand_over)
 

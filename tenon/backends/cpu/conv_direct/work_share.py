@@ -17,11 +17,11 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     maximum,
     minimum,
 )
-from tenon.backends.cpu.conv_direct.padded_copy import Cover, know
+from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
 from tenon.backends.cpu.epilogue_patterns import joined
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import I64, POINTER, register
-from tenon.llvm.work_partition import Share
+from tenon.llvm.work_partition import WorkShare
 from tenon.loops.expressions import Expr
 from tenon.loops.loop_ir import Contraction
 from tenon.loops.window_access import Axis, Windows, count
@@ -36,7 +36,7 @@ class Task:
 
     def __init__(self, values: Values, first: ir.Value, until: ir.Value, threads: ir.Value, scratch: ir.Value) -> None:
         self.values, self.b, self.scratch = values, values.b, scratch
-        self.own = Share(self.b, first, until, threads)
+        self.own = WorkShare(self.b, first, until, threads)
 
     def share(self, tasks: int) -> tuple[ir.Value, ir.Value]:
         """The first task of this call, and the one behind its last."""
@@ -48,7 +48,7 @@ class Task:
         b, every = self.b, const(units)
         start, stop = self.share(count(axis) * units)
         with loop(b, b.udiv(start, every), ceil_div(b, stop, every), short=True) as (number, _):
-            know(self.values, axis, number)
+            bind_indices(self.values, axis, number)
             before = b.mul(number, every)
             own = maximum(b, b.sub(start, before), ZERO), minimum(b, b.sub(stop, before), every)
             with b.if_then(b.icmp_signed("<", *own)):
@@ -97,7 +97,7 @@ def finish_taps(values: Values, statement: Contraction, windows: Windows, line: 
             values.known.update(dict.fromkeys(axis, ZERO))
             values.known[axis[-1]] = b.add(first, k)
         else:
-            know(values, axis, b.add(first, k))
+            bind_indices(values, axis, b.add(first, k))
         values.known[statement.sum] = b.load(address(b, line, k, element), typ=element)
         values.block(statement.epilogue)
 

@@ -18,11 +18,11 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.ir_helpers import ONE, ZERO, address, ceil_div, const, loop, maximum, minimum
 from tenon.backends.cpu.contraction.machine_model import Machine
 from tenon.backends.cpu.contraction.small_gemm import tile_start
-from tenon.backends.cpu.conv_direct.padded_copy import know
+from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
 from tenon.backends.cpu.conv_direct.work_share import Task, up
-from tenon.backends.cpu.conv_nhwc.conv_microkernel import Tiles, know_run
-from tenon.backends.cpu.conv_nhwc.conv_schedule import LINE, Tile, direct_plan_of
-from tenon.backends.cpu.conv_nhwc.conv_schedule import Plan as DirectPlan
+from tenon.backends.cpu.conv_nhwc.conv_microkernel import ConvTiles, know_run
+from tenon.backends.cpu.conv_nhwc.conv_schedule import LINE, ConvTile, direct_plan_of
+from tenon.backends.cpu.conv_nhwc.conv_schedule import ConvSchedule as DirectPlan
 from tenon.backends.cpu.conv_nhwc.winograd_nhwc import Winograd, transform_taps
 from tenon.backends.cpu.conv_nhwc.winograd_plan import WinogradPlan, winograd_plan_of
 from tenon.backends.cpu.expression_codegen import Values
@@ -34,7 +34,7 @@ from tenon.loops.loop_ir import Contraction
 Plan = DirectPlan | WinogradPlan
 Range = tuple[ir.Value, ir.Value]
 
-__all__ = ["Plan", "WinogradPlan", "emit_convolution", "emit_panels", "plan_of", "scratch_of"]
+__all__ = ["ConvSchedule", "WinogradPlan", "emit_convolution", "emit_panels", "plan_of", "scratch_of"]
 
 
 def plan_of(statement: Contraction, machine: Machine | None = None) -> Plan | None:
@@ -75,7 +75,7 @@ def emit_convolution(module: ir.Module, name: str, plan: Plan, arguments: Mappin
     if isinstance(plan, WinogradPlan):
         Winograd(plan, task, function.args[packed]).emit()
     else:
-        tiles = Tiles(module, name, plan, dict(arguments), pointers)
+        tiles = ConvTiles(module, name, plan, dict(arguments), pointers)
         _Blocks(plan, tiles, task, function.args[:pointers], packed).emit()
     values.b.ret_void()
     return function
@@ -84,7 +84,8 @@ def emit_convolution(module: ir.Module, name: str, plan: Plan, arguments: Mappin
 class _Blocks:
     """Writes the loops around the tiles."""
 
-    def __init__(self, plan: DirectPlan, tiles: Tiles, task: Task, pointers: Sequence[ir.Value], packed: int) -> None:
+    def __init__(self, plan: DirectPlan, tiles: ConvTiles, task: Task, pointers: Sequence[ir.Value],
+                 packed: int) -> None:
         self.plan, self.tiles, self.task = plan, tiles, task
         self.values, self.b, self.pointers, self.weights = task.values, task.b, pointers, pointers[packed]
         self.copy, self.sums = task.parts(_parts(plan))
@@ -170,7 +171,7 @@ class _Blocks:
                 passed: Sequence[ir.Value]) -> None:
         """Call the tile of the size that the numbers of its row, its place and its panel have."""
         if not kinds:
-            self.b.call(self.tiles.function(Tile(*sizes)), passed)
+            self.b.call(self.tiles.function(ConvTile(*sizes)), passed)
             return
         (number, ((large, parts), *smaller)), *rest = kinds
         if not smaller:
@@ -241,7 +242,7 @@ def _pack(plan: DirectPlan, values: Values, panels: ir.Value, column: ir.Value, 
     with loop(b, ZERO, const(plan.steps), short=True) as (step, _):
         place = step
         for run in reversed(plan.depth):
-            know(values, run.indices, b.urem(place, const(run.extent)))
+            bind_indices(values, run.indices, b.urem(place, const(run.extent)))
             place = b.udiv(place, const(run.extent))
         line = b.add(start, b.mul(step, width))
         with loop(b, ZERO, width, short=True) as (lane, _):

@@ -29,7 +29,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.conv_nhwc.conv_schedule import LINE, Plan, Run, Tile
+from tenon.backends.cpu.conv_nhwc.conv_schedule import LINE, ConvSchedule, ConvTile, IndexRun
 from tenon.backends.cpu.conv_nhwc.vector_epilogue import Lanes, is_of_vectors
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import I32, I64, POINTER, register
@@ -39,22 +39,23 @@ from tenon.loops.loop_ir import Store, roots
 from tenon.loops.traversal import walk
 
 
-class Tiles:
+class ConvTiles:
     """The functions of a plan's tiles, each emitted when it is first asked for."""
 
-    def __init__(self, module: ir.Module, name: str, plan: Plan, arguments: dict[Buffer, int], pointers: int) -> None:
+    def __init__(self, module: ir.Module, name: str, plan: ConvSchedule, arguments: dict[Buffer, int],
+                 pointers: int) -> None:
         self.module, self.name, self.plan = module, name, plan
         self.arguments, self.pointers = arguments, pointers
-        self.functions: dict[Tile, ir.Function] = {}
+        self.functions: dict[ConvTile, ir.Function] = {}
         self.rest: ir.Function | None = None
 
-    def function(self, tile: Tile) -> ir.Function:
+    def function(self, tile: ConvTile) -> ir.Function:
         """The function of tiles of this size."""
         if tile not in self.functions:
             name = f"{self.name}.tile_{tile.rows}_{tile.places}_{tile.vectors}"
             function = self._declared(name, [POINTER] * 4)
             self.functions[tile] = function
-            _Tile(self, tile, function).emit()
+            _ConvTile(self, tile, function).emit()
         return self.functions[tile]
 
     def finishing(self) -> ir.Function:
@@ -102,16 +103,16 @@ class Tiles:
         b.ret_void()
 
 
-def know_run(values: Values, run: Run, place: ir.Value) -> None:
+def know_run(values: Values, run: IndexRun, place: ir.Value) -> None:
     """Let the indices of a run be this place; several that follow each other are named by the last alone."""
     values.known.update(dict.fromkeys(run.indices[:-1], ZERO))
     values.known[run.indices[-1]] = place
 
 
-class _Tile:
+class _ConvTile:
     """Writes the function of one tile."""
 
-    def __init__(self, tiles: Tiles, tile: Tile, function: ir.Function) -> None:
+    def __init__(self, tiles: ConvTiles, tile: ConvTile, function: ir.Function) -> None:
         self.tiles, self.plan, self.tile, self.function = tiles, tiles.plan, tile, function
         self.values = tiles.values(function)
         self.b = self.values.b

@@ -43,7 +43,7 @@ TASK = 200_000          # multiply-adds of a task that is worth its copy
 
 
 @dataclass(frozen=True)
-class Run:
+class IndexRun:
     """Neighbouring indices that are one axis of memory: `stride` elements from one place to the next."""
 
     indices: tuple[Index, ...]
@@ -52,7 +52,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Tile:
+class ConvTile:
     """rows x places sums for each of `vectors` vectors of filters are held in registers."""
 
     rows: int
@@ -61,7 +61,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ConvSchedule:
     """What is read, along which axes, and by which tiles.
 
     `axes` are those that tiles go through, the last two with the tile's rows and places; `outside` come around them.
@@ -71,10 +71,10 @@ class Plan:
     statement: Contraction
     load: Load
     border: Border | None
-    outside: tuple[Run, ...]
-    axes: tuple[Run, ...]
-    depth: tuple[Run, ...]
-    tile: Tile
+    outside: tuple[IndexRun, ...]
+    axes: tuple[IndexRun, ...]
+    depth: tuple[IndexRun, ...]
+    tile: ConvTile
     block: int
     lanes: int
 
@@ -187,7 +187,7 @@ class Plan:
         return element_bytes(register(self.statement.sum.dtype))
 
 
-def direct_plan_of(statement: Contraction, machine: Machine | None = None) -> Plan | None:
+def direct_plan_of(statement: Contraction, machine: Machine | None = None) -> ConvSchedule | None:
     """How to compute a product with its right factor packed before; None for one that another schedule does as well.
     """
     x, machine = statement, machine or host()
@@ -207,7 +207,7 @@ def direct_plan_of(statement: Contraction, machine: Machine | None = None) -> Pl
 
 
 def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Index, int],
-             machine: Machine) -> Plan | None:
+             machine: Machine) -> ConvSchedule | None:
     lanes = machine.vector_bytes // element_bytes(register(load.dtype))
     sliding = border.places if border else ()
     outside = tuple(_run(i, steps) for i in x.rows if border and i not in sliding)
@@ -223,11 +223,11 @@ def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Inde
     lines = tile.rows * tile.places + tile.vectors
     if is_plain and (axes[0].extent < FEWEST_ROWS or not is_of_vectors(x) or _are_crowded(axes[0], lines, machine)):
         return None             # which reads its right side once, or copies rows, or has loops in its epilogue
-    plan = Plan(x, load, border, outside, axes, depth, tile, 1, lanes)
-    return Plan(x, load, border, outside, axes, depth, tile, _block(plan, machine), lanes)
+    plan = ConvSchedule(x, load, border, outside, axes, depth, tile, 1, lanes)
+    return ConvSchedule(x, load, border, outside, axes, depth, tile, _block(plan, machine), lanes)
 
 
-def _are_crowded(rows: Run, lines: int, machine: Machine) -> bool:
+def _are_crowded(rows: IndexRun, lines: int, machine: Machine) -> bool:
     """Whether rows compete for the same places of the first cache, and are long, or more than these with what else a
     tile reads.
 
@@ -247,11 +247,11 @@ def _strides(load: Load, indices: Sequence[Index]) -> dict[Index, int] | None:
     return {i: int(terms.get(i, 0)) for i in indices}
 
 
-def _run(index: Index, steps: dict[Index, int]) -> Run:
-    return Run((index,), count((index,)), steps[index])
+def _run(index: Index, steps: dict[Index, int]) -> IndexRun:
+    return IndexRun((index,), count((index,)), steps[index])
 
 
-def merged(runs: Sequence[Run], first: int = 0) -> tuple[Run, ...]:
+def merged(runs: Sequence[IndexRun], first: int = 0) -> tuple[IndexRun, ...]:
     """The same axes, of which those from the first on that follow each other in memory are one.
 
     >>> [run.extent for run in merged([Run((), 3, 100), Run((), 3, 8), Run((), 8, 1)])]
@@ -260,13 +260,13 @@ def merged(runs: Sequence[Run], first: int = 0) -> tuple[Run, ...]:
     found = list(runs[:first + 1])
     for run in runs[first + 1:]:
         if found[-1].stride == run.stride * run.extent:
-            found[-1] = Run(found[-1].indices + run.indices, found[-1].extent * run.extent, run.stride)
+            found[-1] = IndexRun(found[-1].indices + run.indices, found[-1].extent * run.extent, run.stride)
         else:
             found.append(run)
     return tuple(found)
 
 
-def best_tile(machine: Machine, lanes: int, axes: Sequence[Run], filters: int, depth: int) -> Tile:
+def best_tile(machine: Machine, lanes: int, axes: Sequence[IndexRun], filters: int, depth: int) -> ConvTile:
     """The tile that takes least time: its multiply-adds, or its loads, or waiting for sums."""
     down = axes[-2].extent if len(axes) > 1 else 1
     along, across = axes[-1].extent, -(-filters // lanes)
@@ -284,12 +284,12 @@ def best_tile(machine: Machine, lanes: int, axes: Sequence[Run], filters: int, d
         kinds = [shares(down, rows), shares(along, places), shares(across, vectors)]
         total = sum(prod(parts for _, parts in some) * cost(some[0][0] * some[1][0], some[2][0])
                     for some in combinations(*kinds))
-        tile = Tile(*(kind[0][0] for kind in kinds))
+        tile = ConvTile(*(kind[0][0] for kind in kinds))
         found.append((total * (1 + 0.002 * prod(map(len, kinds))), -rows * places * vectors, tile))
     return min(found, key=lambda x: x[:2])[2]
 
 
-def _block(plan: Plan, machine: Machine) -> int:
+def _block(plan: ConvSchedule, machine: Machine) -> int:
     """Tiles whose data stay in the second cache while all filters go through."""
     tiles = prod(plan.counts)
     each = prod(run.extent for run in plan.axes) * plan.size / tiles
@@ -304,7 +304,7 @@ def _block(plan: Plan, machine: Machine) -> int:
     return -(-tiles // unit // blocks) * unit
 
 
-def _blocks_to_share(plan: Plan) -> int:
+def _blocks_to_share(plan: ConvSchedule) -> int:
     """How many blocks give threads enough tasks: panels of each block, at each place outside of it."""
     others = plan.panels * prod(run.extent for run in plan.outside)
     work = count(plan.statement.rows) * plan.filters * plan.steps

@@ -29,7 +29,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.conv_direct.padded_copy import know
+from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import I32
 from tenon.loops.affine import affine
@@ -109,7 +109,7 @@ class Border:
 
     def emit(self, values: Values, copy: ir.Value, first: ir.Value, places: int, lanes: int) -> None:
         """Copy for so many places from `first` on; what is outside of the windows is known to `values`."""
-        _Copy(self, values, copy, first, places, lanes).emit()
+        _HaloCopy(self, values, copy, first, places, lanes).emit()
 
 
 def border_of(load: Load, rows: Axis, depth: Axis) -> Border | None:
@@ -131,7 +131,7 @@ def border_of(load: Load, rows: Axis, depth: Axis) -> Border | None:
     return Border(windows, False, most if len(windows.slides) > 1 else min(most, LONGEST))
 
 
-class _Copy:
+class _HaloCopy:
     """Writes the loops that copy."""
 
     def __init__(self, border: Border, values: Values, copy: ir.Value, first: ir.Value, places: int,
@@ -147,7 +147,7 @@ class _Copy:
         with loop(self.b, ZERO, const(count(channels)), short=True) as (channel, _):
             known = self.windows.channels if self.border.channels_last else ()
             self.values.known.update(dict.fromkeys(known, ZERO))
-            know(self.values, channels, channel)
+            bind_indices(self.values, channels, channel)
             base = self.values.address(self.windows.load.buffer, self.windows.base)
             place = self.b.mul(channel, const(self.border.pitches[-1]))
             with self.loops(0) as (offset, some, at):

@@ -34,7 +34,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     zero,
 )
 from tenon.backends.cpu.contraction.memset import fill
-from tenon.backends.cpu.conv_direct.padded_copy import know
+from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
 from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import STEP, add_products
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import (
     SQUARE,
@@ -88,7 +88,7 @@ class Winograd:
         """Where a tile begins in its image, which is made known."""
         b = self.b
         line = b.udiv(tile, self.across)
-        know(self.values, self.plan.windows.outside, b.udiv(line, self.down))
+        bind_indices(self.values, self.plan.windows.outside, b.udiv(line, self.down))
         return b.mul(b.urem(line, self.down), const(STEP)), b.mul(b.urem(tile, self.across), const(STEP))
 
     # ------------------------------------------------------------ elements
@@ -214,7 +214,7 @@ def transform_taps(plan: WinogradPlan, task: Task, packed: ir.Value) -> None:
         at = b.add(b.mul(panel, const(panels.width)), lane)
         some = b.icmp_signed("<", at, const(plan.filters))
         values.known[statement.columns[-1]] = b.select(some, at, ZERO)
-        know(values, plan.windows.channels, channel)
+        bind_indices(values, plan.windows.channels, channel)
         line = b.add(b.mul(b.mul(panel, const(FREQUENCIES)), const(plan.frequency)),
                      b.add(b.mul(channel, const(panels.width)), lane))
         for number, value in enumerate(x for y in both_ways(b, of_taps, SQUARE, _taps(plan, values)) for x in y):

@@ -1,6 +1,6 @@
 """Both factors of Winograd's products -> copies with channels side by side, whose tiles are transformed.
 
-`Elements` are those of the factor that is read in windows, `Gradients` of the one that lies as results do.
+`InputElements` are those of the factor that is read in windows, `Gradients` of the one that lies as results do.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     zero,
 )
 from tenon.backends.cpu.contraction.transpose_registers import addresses, in_memory, lines_at, widened
-from tenon.backends.cpu.conv_direct.padded_copy import know
-from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import STEP, Block, Panels, Tiles
+from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
+from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import STEP, Panels, WinogradBlock, WinogradTiles
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import Line, Tilings, both_ways, of_elements, of_sums
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import I32, POINTER, register
@@ -45,7 +45,7 @@ MOST_CARRIED = 16               # vectors that are kept from one tile to the nex
 class Copies:
     """Writes the loops that copy a factor, a vector of its channels at a time, and transform tiles of the copy."""
 
-    def __init__(self, values: Values, tiles: Tiles, load: Load) -> None:
+    def __init__(self, values: Values, tiles: WinogradTiles, load: Load) -> None:
         self.values, self.b, self.tiles, self.load = values, values.b, tiles, load
         self.element, self.lanes = register(load.dtype), tiles.lanes
 
@@ -58,7 +58,7 @@ class Copies:
         """Where the lines of a vector of channels (or filters) begin; those beyond the last are the last one's."""
         b = self.b
         with loop(b, ZERO, const(self.lanes), short=True) as (k, _):
-            know(self.values, axis, minimum(b, b.add(first, k), const(count(axis) - 1)))
+            bind_indices(self.values, axis, minimum(b, b.add(first, k), const(count(axis) - 1)))
             b.store(self.values.address(self.load.buffer, offset), address(b, self.slots, k, POINTER))
         return self.slots
 
@@ -106,7 +106,7 @@ def cover_rows(b: ir.IRBuilder, dtype: DType, lanes: int, starts: ir.Value, copy
 
 
 @dataclass(frozen=True)
-class Layout:
+class InputLayout:
     """Where transformed numbers lie: elements from one frequency, tile, and vector of channels (or panel) to the next.
     """
 
@@ -115,20 +115,21 @@ class Layout:
     vector: int
 
 
-class Elements(Copies):
+class InputElements(Copies):
     """The factor that is read in windows, transformed: for each frequency and tile vectors of channels."""
 
-    def __init__(self, values: Values, tiles: Tiles, copy: ir.Value, target: ir.Value, layout: Layout) -> None:
+    def __init__(self, values: Values, tiles: WinogradTiles, copy: ir.Value, target: ir.Value,
+                 layout: InputLayout) -> None:
         super().__init__(values, tiles, tiles.windows.load)
         self.copy, self.target, self.layout = copy, target, layout
 
-    def emit(self, block: Block, vectors: tuple[ir.Value, ir.Value]) -> None:
+    def emit(self, block: WinogradBlock, vectors: tuple[ir.Value, ir.Value]) -> None:
         """Those of a block, of some vectors of channels."""
         b, tiles, (down, across) = self.b, self.tiles, self.tiles.slides
         begin = b.add(b.mul(block.first, const(STEP * down.step)), const(down.first + down.shift))
         rows = b.add(b.mul(block.rows, const(STEP * down.step)), const(down.tiling.covered(0)))
         with loop(b, *vectors, short=True) as (vector, _), loop(b, ZERO, block.images, short=True) as (i, _):
-            know(self.values, tiles.windows.outside, b.add(block.image, i))
+            bind_indices(self.values, tiles.windows.outside, b.add(block.image, i))
             starts = self.starts(tiles.windows.channels, b.mul(vector, const(self.lanes)), tiles.windows.base)
             self.cover_rows(starts, self.copy, rows, begin, (down.low, down.high, down.stride),
                             (tiles.before(across), across.low, across.high - across.low, tiles.pitch))
@@ -189,12 +190,12 @@ def store_line(b: ir.IRBuilder, line: Line, place: ir.Value, y: int, frequency: 
 class Gradients(Copies):
     """The factor that lies as results do, transformed: for each frequency panels of filters, a line for each tile."""
 
-    def __init__(self, values: Values, tiles: Tiles, load: Load, filters: Axis, panels: Panels, copy: ir.Value,
-                 target: ir.Value, layout: Layout) -> None:
+    def __init__(self, values: Values, tiles: WinogradTiles, load: Load, filters: Axis, panels: Panels, copy: ir.Value,
+                 target: ir.Value, layout: InputLayout) -> None:
         super().__init__(values, tiles, load)
         self.filters, self.panels, self.copy, self.target, self.layout = filters, panels, copy, target, layout
 
-    def emit(self, block: Block, first: ir.Value, panels: ir.Value) -> None:
+    def emit(self, block: WinogradBlock, first: ir.Value, panels: ir.Value) -> None:
         """Those of a block, of so many panels from filter `first` on."""
         b, tiles, vectors, (down, across) = self.b, self.tiles, const(self.panels.vectors), self.tiles.slides
         apart = affine(self.load.offset).terms.get(down.place, 0)
@@ -202,7 +203,7 @@ class Gradients(Copies):
         begin, rows = b.mul(block.first, const(STEP)), b.mul(block.rows, const(STEP))
         with loop(b, ZERO, b.mul(panels, vectors), short=True) as (vector, _), \
                 loop(b, ZERO, block.images, short=True) as (i, _):
-            know(self.values, tiles.windows.outside, b.add(block.image, i))
+            bind_indices(self.values, tiles.windows.outside, b.add(block.image, i))
             self.values.known.update({slide.place: ZERO for slide in tiles.slides})
             filters = b.add(first, b.mul(vector, const(self.lanes)))
             starts = self.starts(self.filters, filters, self.load.offset)

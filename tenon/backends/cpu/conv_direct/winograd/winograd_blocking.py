@@ -26,7 +26,7 @@ STEP = TOGETHER                 # places from tile to tile
 
 
 @dataclass(frozen=True)
-class Tiles:
+class WinogradTiles:
     """The tiles of all images; a block is some `images`, or of one image some `rows` of tiles."""
 
     windows: Windows
@@ -95,19 +95,19 @@ class Tiles:
         return self.block * width + self.lanes
 
 
-def tiles_of(windows: Windows, lanes: int) -> Tiles:
+def tiles_of(windows: Windows, lanes: int) -> WinogradTiles:
     """Blocks of about so many tiles as stay in the second cache, all of about one size."""
-    whole = Tiles(windows, lanes, 1, windows.slides[0].tiling.tiles(windows.slides[0].places))
+    whole = WinogradTiles(windows, lanes, 1, windows.slides[0].tiling.tiles(windows.slides[0].places))
     gap, outside = whole.tilings[0].gap, count(windows.outside)
     most = tiles_of_block(whole.frequencies)
     images = max(most // whole.block, 1)
     rows = whole.down if whole.block * 2 <= most * 3 else max(most // whole.across, gap)
     images = -(-outside // -(-outside // images))
-    return Tiles(windows, lanes, images, up(-(-whole.down // -(-whole.down // rows)), gap))
+    return WinogradTiles(windows, lanes, images, up(-(-whole.down // -(-whole.down // rows)), gap))
 
 
 @dataclass(frozen=True)
-class Block:
+class WinogradBlock:
     """Some `images` from `image` on, of each `rows` of tiles from `first` on."""
 
     image: ir.Value
@@ -116,11 +116,11 @@ class Block:
     rows: ir.Value
 
 
-def block_of(b: ir.IRBuilder, tiles: Tiles, number: ir.Value) -> Block:
+def block_of(b: ir.IRBuilder, tiles: WinogradTiles, number: ir.Value) -> WinogradBlock:
     """The block of this number; the last ones may be smaller."""
     bands = const(-(-tiles.down // tiles.rows))
     image, first = b.mul(b.udiv(number, bands), const(tiles.images)), b.mul(b.urem(number, bands), const(tiles.rows))
-    return Block(image, minimum(b, const(tiles.images), b.sub(const(count(tiles.windows.outside)), image)),
+    return WinogradBlock(image, minimum(b, const(tiles.images), b.sub(const(count(tiles.windows.outside)), image)),
                  first, minimum(b, const(tiles.rows), b.sub(const(tiles.down), first)))
 
 

@@ -34,14 +34,14 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.memset import fill
 from tenon.backends.cpu.contraction.transpose_registers import addresses, in_memory, lines_at, widened
-from tenon.backends.cpu.conv_direct.padded_copy import know
-from tenon.backends.cpu.conv_direct.transposed_store import Results
-from tenon.backends.cpu.conv_direct.winograd.transform_inputs import Elements, Layout, over_tiles, store_line
+from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
+from tenon.backends.cpu.conv_direct.transposed_store import TransposedStore
+from tenon.backends.cpu.conv_direct.winograd.transform_inputs import InputElements, InputLayout, over_tiles, store_line
 from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import (
     STEP,
-    Block,
     Panels,
-    Tiles,
+    WinogradBlock,
+    WinogradTiles,
     add_products,
     block_of,
     panels_of,
@@ -63,11 +63,11 @@ from tenon.types import DType
 
 
 @dataclass(frozen=True)
-class WinogradPlan:
+class WinogradForwardPlan:
     """How a statement is computed: the tiles of its windows, the other factor, panels of its filters."""
 
     statement: Contraction
-    tiles: Tiles
+    tiles: WinogradTiles
     weights: Load
     filters: Axis
     panels: Panels
@@ -128,25 +128,25 @@ class WinogradPlan:
         _Winograd(self, task).emit()
 
 
-def winograd_plan_of(statement: Contraction, found: Sliding) -> WinogradPlan:
+def winograd_plan_of(statement: Contraction, found: Sliding) -> WinogradForwardPlan:
     """How to compute the statement whose windows slide like this."""
     lanes = host().vector_bytes // element_bytes(register(statement.sum.dtype))
     tiles = tiles_of(found.windows, lanes)
-    return WinogradPlan(statement, tiles, found.other, found.filters,
+    return WinogradForwardPlan(statement, tiles, found.other, found.filters,
                         panels_of(tiles.block, count(found.filters), lanes))
 
 
 class _Winograd:
     """Writes the loops of a plan."""
 
-    def __init__(self, plan: WinogradPlan, task: Task) -> None:
+    def __init__(self, plan: WinogradForwardPlan, task: Task) -> None:
         self.plan, self.task, self.values, self.b = plan, task, task.values, task.b
         self.element, self.tiles, self.panels = register(plan.statement.sum.dtype), plan.tiles, plan.panels
         self.lanes, self.slides = plan.tiles.lanes, plan.tiles.slides
         copy, elements, self.taps, self.sums, self.inside, outside = task.parts(plan.parts)
-        self.elements = Elements(task.values, plan.tiles, copy, elements,
-                                 Layout(plan.tiles.apart(plan.channels), plan.channels, self.lanes))
-        self.results = Results(task, plan.statement, plan.windows, plan.filters, self.lanes, outside,
+        self.elements = InputElements(task.values, plan.tiles, copy, elements,
+                                 InputLayout(plan.tiles.apart(plan.channels), plan.channels, self.lanes))
+        self.results = TransposedStore(task, plan.statement, plan.windows, plan.filters, self.lanes, outside,
                                STEP * plan.tiles.rows * plan.run, plan.run)
         self.filters, self.slots = count(plan.filters), addresses(task.b, self.lanes)
 
@@ -181,7 +181,7 @@ class _Winograd:
             self.multiply(panel, b.mul(b.mul(block.images, block.rows), const(tiles.across)))
             with loop(b, ZERO, const(self.panels.vectors), short=True) as (v, _), \
                     loop(b, ZERO, block.images, short=True) as (i, _):
-                know(self.values, self.plan.windows.outside, b.add(block.image, i))
+                bind_indices(self.values, self.plan.windows.outside, b.add(block.image, i))
                 self.finish(panel, v, i, block)
 
     # ------------------------------------------------------------ taps
@@ -202,10 +202,10 @@ class _Winograd:
         with loop(b, ZERO, const(width), const(self.lanes), short=True) as (v, _):
             with loop(b, ZERO, const(self.lanes), short=True) as (k, _):
                 number = b.add(b.add(b.mul(panel, const(width)), v), k)
-                know(self.values, plan.filters, minimum(b, number, const(self.filters - 1)))
+                bind_indices(self.values, plan.filters, minimum(b, number, const(self.filters - 1)))
                 b.store(self.values.address(load.buffer, offset), address(b, self.slots, k, POINTER))
             with loop(b, ZERO, const(count(outer)), short=True) as (some, _):
-                know(self.values, outer, some)
+                bind_indices(self.values, outer, some)
                 first: ir.Value = ZERO
                 for index in outer:
                     first = b.add(first, b.mul(self.values.known[index], const(int(terms.get(index, 0)))))
@@ -235,7 +235,7 @@ class _Winograd:
 
     # ------------------------------------------------------------ results
 
-    def finish(self, panel: ir.Value, v: ir.Value, image: ir.Value, block: Block) -> None:
+    def finish(self, panel: ir.Value, v: ir.Value, image: ir.Value, block: WinogradBlock) -> None:
         """The results of one image for a vector of filters."""
         b, plan, lanes = self.b, self.plan, self.lanes
         width, tile = self.panels.width, b.mul(image, const(self.tiles.rows * self.tiles.across))

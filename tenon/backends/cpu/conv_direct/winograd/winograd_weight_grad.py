@@ -28,9 +28,15 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine_model import host
-from tenon.backends.cpu.conv_direct.padded_copy import know
-from tenon.backends.cpu.conv_direct.winograd.transform_inputs import Elements, Gradients, Layout
-from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import Panels, Tiles, add_products, block_of, tiles_of
+from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
+from tenon.backends.cpu.conv_direct.winograd.transform_inputs import Gradients, InputElements, InputLayout
+from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import (
+    Panels,
+    WinogradTiles,
+    add_products,
+    block_of,
+    tiles_of,
+)
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import Tilings, both_ways, to_taps
 from tenon.backends.cpu.conv_direct.work_share import Task, finish_taps, up
 from tenon.backends.cpu.expression_codegen import Values
@@ -51,7 +57,7 @@ class WinogradFilterPlan:
     """How a statement is computed: the tiles of its windows, the other factor, groups of panels of its filters."""
 
     statement: Contraction
-    tiles: Tiles
+    tiles: WinogradTiles
     other: Load
     filters: Axis
     panels: Panels
@@ -81,22 +87,22 @@ class WinogradFilterPlan:
         return self.group * self.panels.width
 
     @property
-    def elements(self) -> Layout:
+    def elements(self) -> InputLayout:
         """How transformed elements lie: all that one product reads is near."""
         frequency = self.tiles.apart(self.tiles.lanes)
-        return Layout(frequency, self.tiles.lanes, self.tiles.frequencies * frequency)
+        return InputLayout(frequency, self.tiles.lanes, self.tiles.frequencies * frequency)
 
     @property
-    def gradients(self) -> Layout:
+    def gradients(self) -> InputLayout:
         """How what places have lies: a panel is one run."""
         panel = self.tiles.apart(self.panels.width)
-        return Layout(self.group * panel, self.panels.width, panel)
+        return InputLayout(self.group * panel, self.panels.width, panel)
 
     @property
-    def sums(self) -> Layout:
+    def sums(self) -> InputLayout:
         """How sums lie: for each vector of channels and each frequency lines of filters, one a channel."""
         frequency = self.tiles.lanes * self.line + self.tiles.lanes
-        return Layout(frequency, self.line, self.tiles.frequencies * frequency)
+        return InputLayout(frequency, self.line, self.tiles.frequencies * frequency)
 
     @property
     def taps(self) -> int:
@@ -149,7 +155,7 @@ class _WinogradFilters:
         self.element, self.tiles, self.panels = register(plan.statement.sum.dtype), plan.tiles, plan.panels
         self.lanes, self.filters = plan.tiles.lanes, count(plan.filters)
         copy, elements, gradients, self.sums, self.inside, self.outside = task.parts(plan.parts)
-        self.elements = Elements(task.values, plan.tiles, copy, elements, plan.elements)
+        self.elements = InputElements(task.values, plan.tiles, copy, elements, plan.elements)
         self.gradients = Gradients(task.values, plan.tiles, plan.other, plan.filters, plan.panels, copy, gradients,
                                    plan.gradients)
 
@@ -210,7 +216,7 @@ class _WinogradFilters:
             shared_functions.call(b, transform_and_turn, (self.element, self.lanes, self.tiles.tilings, self.order), [
                 address(b, sums, f, self.element), self.inside, self.outside, *map(const, numbers)])
             with loop(b, ZERO, minimum(b, lanes, b.sub(some, f)), short=True) as (k, _):
-                know(self.values, self.plan.filters, b.add(b.add(first, f), k))
+                bind_indices(self.values, self.plan.filters, b.add(b.add(first, f), k))
                 line = address(b, self.outside, b.mul(k, const(self.plan.taps * self.lanes)), self.element)
                 known = *self.plan.statement.batch, *self.plan.filters
                 self.task.apart("epilogue", known, [line, b.mul(channel, const(self.plan.taps)), run], self.hand_over)
