@@ -203,6 +203,17 @@ def run_onnx(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def port(arguments: argparse.Namespace) -> int:
+    from tenon.debug.ported_script import run_ported, write_ported
+
+    script = str(existing(arguments.file))
+    if arguments.output:
+        print(f"{arguments.output}: {write_ported(script, arguments.output)} lines are other ones")
+    else:
+        run_ported(script, arguments.arguments)
+    return 0
+
+
 def load(files: Sequence[str]) -> None:
     """Run Python files for what they register: operators, passes, backends, kernels."""
     from tenon.debug.stages import run_file
@@ -278,6 +289,10 @@ COMMANDS = {
                  help="an open size of the random inputs (default: 1)"),
         argument("--time-limit", type=float, metavar="SECONDS",
                  help="stop after this time; the model is then evaluated operator by operator"))),
+    "port": Command("a script for PyTorch, run by Tenon, with warnings where a call means another thing", port, (
+        argument("--output", metavar="FILE.py", help="write it with its imports changed, and run nothing"),
+        argument("file", metavar="FILE.py", help="the script; its imports of torch become those of Tenon"),
+        argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's own arguments"))),
     "opt": Command("run passes on the text of a graph", opt, (
         argument("file", nargs="?", default="-", metavar="FILE", help="text of one graph; - reads standard input"),
         argument("--passes", default="", help="comma-separated names, in order; none prints the graph as it was read"),

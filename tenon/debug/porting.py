@@ -9,6 +9,7 @@ What such a call would give there, and how it is written here, stands in `DIFFER
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,8 @@ from tenon.errors import PACKAGE, ArgumentError
 from tenon.graph.operators import Operators
 from tenon.locks import Lock
 from tenon.records import dataclass
+
+CALLS_FOR_USERS = os.path.join(PACKAGE, "capture") + os.sep     # what makes a captured function's calls
 
 Call = Callable[[tuple[Any, ...], Mapping[str, Any]], bool]
 
@@ -138,8 +141,10 @@ def _warning(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _warn(name: str, difference: Difference) -> None:
     frame, depth = sys._getframe(2), 3
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(CALLS_FOR_USERS):
         frame, depth = frame.f_back, depth + 1
+    if frame.f_code.co_filename.startswith(PACKAGE):
+        return          # a call of Tenon's own, which means what it says
     place = (frame.f_code.co_filename, frame.f_lineno, name)
     if _active and place not in _active[-1]:
         _active[-1].add(place)
