@@ -33,6 +33,7 @@ class DataLoader:
     `shuffle` draws a new order every epoch from Tenon's generator, or from one of its own with `seed` or `generator`.
     `num_workers` threads make up to `num_workers * prefetch_factor` batches ahead; the order is the same for any
     number, and an error in a worker is raised where the loader is read, with the worker's traceback.
+    `progress` is what a bar on the terminal is called, while an epoch is read; a log file gets none.
     `state_dict()` says where in an epoch it is: one that takes it over goes on with the next batch, in the same order.
 
     >>> data = tn.data.TensorDataset(tn.arange(5))
@@ -43,7 +44,7 @@ class DataLoader:
     def __init__(self, dataset: Any, batch_size: int | None = 1, shuffle: bool = False, sampler: Any = None,
                  batch_sampler: Any = None, num_workers: int = 0, collate_fn: Callable[[list[Any]], Any] | None = None,
                  drop_last: bool = False, generator: Generator | None = None, seed: int | None = None,
-                 prefetch_factor: int = 2):
+                 prefetch_factor: int = 2, progress: str | None = None):
         stream = isinstance(dataset, IterableDataset)
         if stream and (shuffle or sampler is not None or batch_sampler is not None):
             raise ArgumentError("DataLoader: a stream (IterableDataset) has an order of its own; it takes no shuffle, "
@@ -58,7 +59,7 @@ class DataLoader:
             raise ArgumentError(f"DataLoader: batch_size must be a positive integer, not {batch_size!r}")
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
         self.num_workers, self.prefetch_factor = num_workers, prefetch_factor
-        self.collate_fn = collate_fn
+        self.collate_fn, self.progress = collate_fn, progress
         generator = Generator(seed) if seed is not None else generator
         if not stream and sampler is None:
             sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
@@ -80,11 +81,22 @@ class DataLoader:
         resumed, self._resumed = self._resumed, None
         generator = self._generator
         self._place = place = resumed or Place(start=None if generator is None else generator.get_state())
-        for batch in self._batches(place.taken, generator if resumed else None, place.start):
+        batches = self._batches(place.taken, generator if resumed else None, place.start)
+        for batch in batches if self.progress is None else self._shown(batches, place.taken):
             place.taken += 1
             yield batch
         if self._place is place:
             self._place = Place()
+
+    def _shown(self, batches: Iterator[Any], passed: int) -> Iterator[Any]:
+        """The batches, with a bar."""
+        from tenon.debug.console import progress  # local: what looks inside of Tenon is loaded when it is asked for
+
+        try:
+            total = len(self) - passed
+        except TypeError:           # a stream of unknown length
+            total = None
+        return progress(batches, self.progress or "", total)
 
     def _batches(self, passed: int, generator: Generator | None, start: Tensor | None) -> Iterator[Any]:
         """The batches of an epoch behind the first ones; its order is drawn from a generator as it was at the start."""

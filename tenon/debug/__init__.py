@@ -2,15 +2,17 @@
 
 from tenon.debug.check import BadNumber, check
 from tenon.debug.chrome_trace import Trace, trace
+from tenon.debug.console import progress
 from tenon.debug.evaluation_trace import EvaluationTrace, evaluation_trace
 from tenon.debug.gradcheck import gradcheck, gradgradcheck
 from tenon.debug.porting import PortingWarning, porting
 from tenon.debug.profiler import Profile, profile
 from tenon.debug.summary import Summary
 from tenon.debug.symbolic import Expression, expression
+from tenon.debug.training_log import Log
 from tenon.debug.viewer.view import View, view
 from tenon.debug.watched_values import Watched, watch
 
-__all__ = ["BadNumber", "EvaluationTrace", "Expression", "PortingWarning", "Profile", "Summary", "Trace", "View",
+__all__ = ["BadNumber", "EvaluationTrace", "Expression", "Log", "PortingWarning", "Profile", "Summary", "Trace", "View",
            "Watched", "check", "evaluation_trace", "expression", "gradcheck", "gradgradcheck", "porting", "profile",
-           "trace", "view", "watch"]
+           "progress", "trace", "view", "watch"]

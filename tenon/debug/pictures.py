@@ -1,9 +1,11 @@
-"""Pictures as files, by matplotlib where it is installed."""
+"""Pictures as files: by matplotlib where it is installed, and PNG of pixels."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+import struct
+import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,3 +30,30 @@ def grid(path: Path, pictures: np.ndarray, titles: Sequence[str], colors: Sequen
         axes.axis("off")
     figure.savefig(path, dpi=120)
     return path
+
+
+def curves(path: Path, history: Mapping[str, Sequence[tuple[int, float]]]) -> Path | None:
+    """Write (step, value) pairs as a PNG, a curve under each name; returns the path, None without matplotlib."""
+    if not HAVE_MATPLOTLIB:
+        return None
+    from matplotlib.figure import Figure  # optional dependency
+
+    figure = Figure(figsize=(8, max(1, len(history)) * 2.6), layout="constrained")
+    for axes, (name, pairs) in zip(figure.subplots(max(1, len(history)), 1, squeeze=False).flat, history.items(),
+                                   strict=False):
+        axes.plot(*np.array(pairs, np.float64).reshape(-1, 2).T, marker="." if len(pairs) < 2 else "")
+        axes.set(title=name, xlabel="step")
+        axes.grid(True, alpha=0.3)
+    figure.savefig(path, dpi=120)
+    return path
+
+
+def png_bytes(pixels: np.ndarray) -> bytes:
+    """Bytes [height, width, 1, 3 or 4 channels] as a PNG."""
+    height, width, channels = pixels.shape
+    rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, -1)], axis=1)    # no filter
+    header = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2, 4: 6}[channels], 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(rows.tobytes())), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks)
