@@ -177,6 +177,9 @@ class Recorder(Protocol):
     def leaf(self, tensor: Tensor) -> Payload:
         """The elements of a tensor of the captured program at which gradients are to end."""
 
+    def refuse_earlier(self, leaf: Tensor) -> None:
+        """Stop a gradient that goes on through what was computed outside of the captured program."""
+
     def absent(self, tape: Any, end: Any) -> Any:
         """The leaves that a gradient of `end` reaches for some data only, and when."""
 

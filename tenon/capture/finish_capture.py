@@ -224,8 +224,12 @@ def _flags(capture: Capture) -> list[tuple[Source, bool]]:
 def _wanted(capture: Capture, graph: Graph, sources: Sequence[Source], flowing: Sequence[int]) -> tuple[int, ...]:
     """The inputs that require a gradient, and may get one."""
     requiring = {id(seen.source) for seen in capture.seen.values() if seen.tensor.own.requires_grad}
-    return tuple(k for k, source in enumerate(sources) if id(source) in requiring and any(
-        use(graph, k, result) is not False for result in flowing))
+    late = {id(seen.source) for seen in capture.seen.values() if seen.state.requires_grad}.difference(requiring)
+    found = [k for k, source in enumerate(sources) if (id(source) in requiring or id(source) in late) and any(
+        use(graph, k, result) is not False for result in flowing)]
+    if any(id(sources[k]) in late for k in found):
+        raise UnsafeCall("the function sets requires_grad of a tensor, and leaves what it computed from it on the tape")
+    return tuple(found)
 
 
 def _apart(reach: Reach, changes: Sequence[Effect], arguments: Mapping[int, int]) -> frozenset[int]:

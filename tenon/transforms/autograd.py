@@ -12,6 +12,7 @@ from tenon.eager.tape import TapeNode, tape_of
 from tenon.errors import ArgumentError, GradientError, ShapeError
 from tenon.ops.creation import ones_like
 from tenon.tensor import Tensor
+from tenon.tensor_state import recorder
 from tenon.transforms.differentiate import depending
 
 SMALL = 4096        # elements of an array, which NumPy goes through while Python calls an operator
@@ -44,6 +45,7 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
                                     hint="pass requires_grad=True where the inputs are made")
     with differentiating(create_graph):
         tape = tape_of(ends)
+        _refuse_earlier(tape, ends, starts)
         seeds = list(map(_seed, ends, weights))
         plain = None if create_graph else _on_arrays(tape, ends, seeds, starts)
         found = _by_operators(tape, ends, seeds, starts) if plain is None else plain
@@ -54,6 +56,16 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
         raise GradientError(f"autograd.grad: the outputs do not depend on input {unused}",
                             hint="allow_unused=True gives None for it")
     return found
+
+
+def _refuse_earlier(tape: Sequence[TapeNode], ends: Sequence[Tensor], starts: Sequence[Tensor]) -> None:
+    """Stop a capture whose tape goes on outside of it: only what runs eagerly can follow that."""
+    if (capture := recorder.get()) is None:
+        return
+    slots = [x.slot for x in starts]
+    for x in (*ends, *(x for node in tape for x in node.inputs if isinstance(x, Tensor))):
+        if isinstance(leaf := x.slot, Tensor) and not any(leaf is slot for slot in slots):
+            capture.refuse_earlier(leaf)
 
 
 def _by_operators(tape: Sequence[TapeNode], ends: Sequence[Tensor], seeds: Sequence[Tensor],

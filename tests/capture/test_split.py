@@ -524,3 +524,60 @@ def test_nothing_keeps_what_a_split_function_was_given():
     del model
     gc.collect()
     assert gone() is None
+
+
+def test_losses_that_share_nothing_have_tapes_of_their_own():
+    def program(jit):
+        made, judge = nn.Linear(2, 2), nn.Linear(2, 1)
+        of_made, of_judge = optim.Adam(made.parameters(), lr=0.01), optim.Adam(judge.parameters(), lr=0.01)
+
+        @jit
+        def step(real, noise):
+            fake = made(noise)
+            loss = judge(fake.detach()).mean() - judge(real).mean()
+            time.time()
+            of_judge.zero_grad()
+            loss.backward()
+            of_judge.step()
+            time.time()
+            other = loss * 2
+            back = -judge(fake).mean()
+            of_made.zero_grad()
+            back.backward()
+            of_made.step()
+            return other.detach(), back.item()
+        return lambda k: (step(tn.randn(3, 2), tn.randn(3, 2)), made.weight, judge.weight.grad)
+    compare(program)
+
+
+def test_gradients_that_go_on_outside_of_a_piece_are_taken_by_python():
+    def program(jit):
+        w = nn.Parameter([1.0, 2.0])
+
+        @jit
+        def f(x):
+            y = (w * x).sum() ** 2
+            time.time()
+            (g,) = tn.autograd.grad(y * w.sum(), [w], create_graph=True)
+            z = (g ** 2).sum()
+            z.backward()
+            return g.detach(), z
+        return lambda k: (f(v(1, k)), w.grad)
+    compare(program)
+
+
+def test_parameters_that_a_call_freezes_and_thaws():
+    def program(jit):
+        m = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+
+        @jit
+        def f(x, frozen):
+            for p in m[0].parameters():
+                p.requires_grad = not frozen
+            return m(x)
+
+        def call(k):
+            f(tn.randn(2, 2), k % 2 == 1).mean().backward()
+            return m[0].weight.grad, m[1].weight.grad
+        return call
+    compare(program)
