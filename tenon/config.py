@@ -6,7 +6,7 @@
 | TENON_THREADS | how many threads a compiled program uses                                     | the usable cores |
 | TENON_VECTORS | the longest vectors that machine code uses, in bits: 128, 256 or 512         | the processor's  |
 | TENON_CACHE   | the directory that keeps machine code between processes, or `off` or `0`     | ~/.cache/tenon   |
-| TENON_SHOW    | what to print, comma separated: graph, loops, llvm, asm, guards, fallbacks, time, memory | nothing |
+| TENON_SHOW    | prints, by commas: graph, loops, llvm, asm, guards, fallbacks, recompiles, time, memory | nothing |
 | TENON_CHECK   | how the compiler checks itself, comma separated: bounds, passes, guard, guard_before | nothing |
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 VERSION = "0.1.0"       # of Tenon
-SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory")
+SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory", "recompiles")
 CHECKABLE = ("bounds", "passes", "guard", "guard_before")
 VECTORS = ("128", "256", "512")
 MOST_THREADS = 1024

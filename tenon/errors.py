@@ -198,6 +198,10 @@ def step_error(error: Exception, operator: str, where: Location | None = None) -
     return made
 
 
+class RecompileWarning(UserWarning):
+    """A jitted function that is captured again and again, which takes longer than calling it saves."""
+
+
 class GraphError(TenonError, ValueError):
     """A graph that breaks the rules of the intermediate representation."""
 

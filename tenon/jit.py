@@ -33,7 +33,7 @@ from tenon.capture.guards import same_atom
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.pattern import pattern_of, rebound
 from tenon.capture.pytree import Structure, unfold
-from tenon.capture.reasons import is_another_text, why_anew
+from tenon.capture.reasons import is_another_text, warn_of_recompiles, why_anew
 from tenon.capture.replay import holds, run
 from tenon.capture.settle import Stopped
 from tenon.capture.symbolic_numbers import Unmoved
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Run = Callable[[Captured, Sequence[Any], Sequence[Any]], Any]
+Instead = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 Around = Callable[[Run, Captured, Sequence[Any], Sequence[Any]], Any]
 MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run by part
 MOST_CAPTURES = 64      # of one key; what fits none of them runs by part, which is right and says so
@@ -69,6 +70,7 @@ MOST_TEXTS = 16         # captures that differ in text alone, such as a message,
 MOST_OF_A_FAMILY = 256  # captures for objects of the same classes, which others replace
 MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
 MOST_FAILURES = 16      # of a capture that has never succeeded
+WARN_AT = 9             # captures beside the first, of which the user is told once
 MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
 SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
 
@@ -94,6 +96,8 @@ class Jitted(StandsFor):
         self._is_whole = False          # whether it cannot be split
         self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
         self._around: tuple[Around, ...] = ()       # what debugging tools put around runs of captures
+        self._recompiles = 0
+        self._instead: Instead | None = None        # what makes calls in their place
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -116,6 +120,8 @@ class Jitted(StandsFor):
 
     def _find_and_run(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A call by the long way, which may make a short one for those that follow."""
+        if self._instead is not None:
+            return self._instead(self.function, args, keywords)
         try:
             leaves, structure, containers = unfold((args, keywords))
         except ArgumentError as error:      # a list that contains itself
@@ -163,6 +169,18 @@ class Jitted(StandsFor):
         for around in self._around:
             made = partial(around, made)
         return made(captured, arguments, containers)
+
+    @contextmanager
+    def with_calls(self, instead: Instead) -> Iterator[None]:
+        """Let `instead(function, args, keywords)` make all calls in this block, of all threads."""
+        with self._lock:
+            ways, self._short_ways, self._as_it_is = self._short_ways, (), 0
+            before, self._instead = self._instead, instead
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._short_ways, self._instead = ways, before
 
     @contextmanager
     def with_around(self, around: Around) -> Iterator[None]:
@@ -380,6 +398,7 @@ class Jitted(StandsFor):
             captured.constants = ()
         captured.seconds.update(seconds)
         captured.why = why
+        self._note_recompile(why)
         record.captures.append(captured)
         record.family.captures += 1
         record.passed = 0
@@ -391,6 +410,15 @@ class Jitted(StandsFor):
                                [None if isinstance(x, Tensor) else leaf_key(x) for x in leaves])
         given = captured.arguments(leaves)
         return (None, leaves) if given is None else (captured, given)
+
+    def _note_recompile(self, why: str) -> None:
+        """Say that there is a further capture, and warn where there are many."""
+        if not why:
+            return
+        self._recompiles += 1
+        emit("recompiled", function=self.__name__, why=why, number=self._recompiles)
+        if self._recompiles == WARN_AT:
+            warn_of_recompiles(self.__name__, WARN_AT, why)
 
     def _moving(self, record: CaptureRecord, leaves: list[Any], structure: Structure) -> Captured:
         """A capture that reads anew what is another number or tensor than before, as far as the function allows."""

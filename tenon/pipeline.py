@@ -218,8 +218,13 @@ def _remembered(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
 
 def _run(graph: Graph, names: Sequence[str], backend: Backend, trace: list[Step] | None = None,
          passes: Mapping[str, Pass] = PASSES) -> Graph:
+    return run_passes(graph, passes_for(names, backend, passes), trace)
+
+
+def passes_for(names: Sequence[str], backend: Backend, passes: Mapping[str, Pass] = PASSES) -> list[tuple[str, Pass]]:
+    """Those of these passes that are run for a backend, as it wants them."""
     chosen = [(name, passes[name]) for name in names if name not in ON_KERNELS or backend.fuses]
-    return run_passes(graph, [(name, _claiming(name, run, backend)) for name, run in chosen], trace)
+    return [(name, _claiming(name, run, backend)) for name, run in chosen]
 
 
 def choose(backend: Backend | str | None) -> Backend:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.guards import same_atom, short
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.settle import fits
+from tenon.errors import RecompileWarning, user_location
 from tenon.tensor import Tensor
 from tenon.types import DType
 
@@ -74,6 +76,28 @@ def why_anew(captures: Sequence[Captured], keys: Mapping[Any, Any], leaves: Sequ
     earlier = [key for key, record in keys.items() if key is not None and record.captures]
     nearest = max(earlier, key=lambda key: (key[0] == structure) + (key[1] == modes), default=None)
     return "" if nearest is None else why_other_key(nearest, now, leaves, names)
+
+
+def warn_of_recompiles(function: str, number: int, why: str) -> None:
+    """Warn, at the line that calls the function, that it was captured again and again; `why` it was at last."""
+    advice = next((advice for word, advice in ADVICE.items() if word in why), ADVICE[""])
+    text = f"{function} was captured again {number} times, at last since {why}\n  hint: {advice}"
+    where = user_location()
+    if where is None:
+        warnings.warn(text, RecompileWarning, stacklevel=2)
+    else:
+        warnings.warn_explicit(text, RecompileWarning, where.file, where.line)
+
+
+ADVICE = {
+    "comparison of sizes": "code that compares sizes is captured for each outcome: pad inputs to a few sizes",
+    "axes": "a tensor of another type or number of axes needs code of its own: cast or reshape it before the call",
+    "another type": "cast arguments to one type before the call",
+    "f32[": "sizes that the function's code needs as numbers are captured one by one: pad inputs to a few sizes",
+    "nested": "give lists and dictionaries of one length and the same keys, or one stacked tensor",
+    "gradient": "call it with arguments that all require a gradient, or none, and set .grad in the same order",
+    "": "a value that changes from call to call can be an argument, as a tensor: tn.tensor(value); "
+        "TENON_SHOW=recompiles tells each time what has changed, and tn.explain(f) lists all"}
 
 
 def _name(names: Sequence[str], k: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from tenon.capture.capture_cache import CaptureRecord, Reason, argument_names
@@ -14,7 +15,7 @@ from tenon.capture.effects import Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.pytree import unfold
 from tenon.capture.trace import Argument, GradientOf
-from tenon.debug.notebook import MONOSPACE, block
+from tenon.debug.notebook import MONOSPACE, block, table_html
 from tenon.debug.source_lines import GRAPH, PYTHON, STOP, Line, source_lines
 from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError, CaptureError
@@ -25,6 +26,15 @@ SHOWN = 12      # of a long list
 STAGES = ("capture", "compile", "machine_code", "layout", "first_run")
 MARKS = {GRAPH: "graph ", PYTHON: "      ", STOP: "python"}
 COLORS = {GRAPH: "#dfd", PYTHON: "", STOP: "#fdd"}
+
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width"><style>
+body {{ font-family: sans-serif; margin: 2em; color-scheme: light dark }} td, th {{ padding: 0 1em 0 0 }}
+tr[style*="#dfd"] td, tr[style*="#fdd"] td {{ color: black }}
+</style></head><body><h1>{title}</h1>{captures}{body}</body></html>
+"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,22 @@ class Explanation:
         return "\n".join([*self.lines, *(["  lines:"] if rows else []), *rows])
 
     __repr__ = __str__
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """A page that needs nothing else, written to `path` where one is given: every capture, what had changed, what
+        is guarded and baked in, and the source with the lines that are in the graph.
+
+        >>> page = tn.explain(tn.jit(lambda x: x * 2), tn.ones(3)).to_html()
+        >>> page.startswith("<!doctype html>") and "one graph" in page
+        True
+        """
+        again = [(f"{number}", captured.why or "the first call") for number, captured in enumerate(self.captures, 1)]
+        captures = table_html(("capture", "captured since"), again) if again else ""
+        page = PAGE.format(title=escape(self.lines[0] if self.lines else "explain"), captures=captures,
+                           body=self._repr_html_())
+        if path is not None:
+            Path(path).write_text(page, encoding="utf-8")
+        return page
 
     def _repr_html_(self) -> str:
         cell = f'<td style="text-align: left; {MONOSPACE}">'

@@ -8,6 +8,7 @@
                       `from disk` in the place of all passes where an earlier process ran them on the same graph
     memory            the plan of an arena: its size, lower bound and gap, and its largest places
     guards            what was captured; fallbacks: what runs by part or eagerly, and why
+    recompiles        what was captured again, and what had changed: both values
 """
 
 from __future__ import annotations
@@ -77,6 +78,12 @@ def _captured(event: Event) -> str:
     return f"# captured: {event.fields['function']}: {event.fields['nodes']} nodes; tn.explain lists its guards"
 
 
+def _recompiled(event: Event) -> str:
+    if event.name != "recompiled":
+        return ""
+    return f"# recompiled: {event.fields['function']}, {event.fields['number']}: {event.fields['why']}"
+
+
 LINES: dict[str, Callable[[Event], str]] = {
     "time": _time, "graph": _graph, "loops": _kernels("loops"), "llvm": _kernels("llvm"), "asm": _kernels("asm"),
-    "memory": _memory, "guards": _captured, "fallbacks": _fallback}
+    "memory": _memory, "recompiles": _recompiled, "guards": _captured, "fallbacks": _fallback}

@@ -16,6 +16,7 @@ from tenon.observe import subscribe
 EXPECTED = {
     "graph": "def <lambda>" , "loops": "# kernel", "llvm": "define void", "asm": ".text", "time": "# time: capture",
     "memory": "MB between kernels", "guards": "nodes; tn.explain", "fallbacks": "",
+    "recompiles": "word is 'b', and was 'a'",
 }
 
 
@@ -29,6 +30,9 @@ def test_a_word_prints_its_lines_and_no_others(word):
     stop = show({word}, seen.append)
     try:
         tn.jit(lambda x: tn.exp(x) * 1.375 + tn.sum(x))(tn.ones(3))
+        again = tn.jit(lambda x, word: x * 1.375)
+        for text in "ab":
+            again(tn.ones(3), text)
     finally:
         stop()
     text = "".join(seen)
