@@ -146,6 +146,9 @@ def view(arguments: argparse.Namespace) -> int:
     from tenon.debug.viewer.view import View
 
     load(arguments.load)
+    if not arguments.function.rpartition(":")[0].endswith(".py"):
+        raise ArgumentError(f"view: {arguments.function!r} names no function of a Python file",
+                            hint="write FILE.py:FUNCTION; tenon show prints the stages of a saved function")
     function, inputs = sampled_function(arguments.function, arguments.types)
     seen = View(document_of(function, inputs, {}, times=not arguments.no_times, code=not arguments.no_code))
     for path in arguments.output or ["view.html"]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from tenon.backends.reference import REFERENCE
 from tenon.config import ConfigError, config
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, Location
 from tenon.gc_control import collect_young, collected_at_the_end
 from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
@@ -27,7 +27,7 @@ from tenon.graph.validate import PassWatch
 from tenon.graph.verify import verify
 from tenon.locks import unforked
 from tenon.loops.whole_operators import is_attention
-from tenon.observe import emit, span
+from tenon.observe import Event, emit, span, subscribe
 from tenon.passes.fusion.kernel_bodies import forget_lowered
 from tenon.program.backend_interface import Backend, Executable
 from tenon.records import dataclass, replace
@@ -111,6 +111,14 @@ BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFER
 
 
 @dataclass(frozen=True)
+class Rewrite:
+    """What one rule did: where it is written, and where the node comes from that it rewrote."""
+
+    rule: Location
+    node: Location | None
+
+
+@dataclass(frozen=True)
 class Step:
     """What one pass did."""
 
@@ -121,6 +129,7 @@ class Step:
     text: str
     changed: bool
     graph: Graph        # after it
+    rewrites: tuple[Rewrite, ...] = ()      # by rules of a table
 
     def __str__(self) -> str:
         if not self.changed:
@@ -250,7 +259,7 @@ def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Ste
     for name, run in passes:
         started, before = time.perf_counter(), len(graph.nodes)
         try:
-            with span("pass", name=name, graph=graph.name, nodes=before):
+            with span("pass", name=name, graph=graph.name, nodes=before), _heard(trace is not None) as rewrites:
                 graph = run(graph)
             collect_young()
             if check:
@@ -263,8 +272,26 @@ def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Ste
         if trace is not None:
             previous, text = text, print_graph(graph)
             trace.append(Step(name, time.perf_counter() - started, before, len(graph.nodes), text, text != previous,
-                              graph))
+                              graph, tuple(rewrites)))
     return graph
+
+
+@contextmanager
+def _heard(asked: bool) -> Iterator[list[Rewrite]]:
+    """What rules do in the block, where that is asked for."""
+    found: list[Rewrite] = []
+
+    def hear(event: Event) -> None:
+        if event.name == "rewrite":
+            rule: Any = event.fields["rule"]
+            node: Any = event.fields["node"]
+            found.append(Rewrite(rule.where, node.loc))
+    stop = subscribe(hear) if asked else None
+    try:
+        yield found
+    finally:
+        if stop is not None:
+            stop()
 
 
 always_check = False     # tests set it: every graph is verified after every pass

@@ -22,7 +22,7 @@ from tenon.debug.step_times import Timed
 from tenon.observe import Event, subscribe
 
 Entry = dict[str, Any]
-UNTOLD = frozenset({"node"})            # of which there are thousands, each of no length
+UNTOLD = frozenset({"node", "rewrite"})     # of which there are thousands, each of no length
 EVERY = 0.01                            # seconds between two samples of memory, at least
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 

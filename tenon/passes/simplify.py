@@ -13,6 +13,7 @@ from typing import Any
 from tenon.graph.build import Builder, inline
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op, using
+from tenon.observe import emit as tell
 from tenon.ops.arithmetic import abs_, divide, negative, power_op, square
 from tenon.ops.comparison import logical_not, maximum, minimum, where
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
@@ -178,6 +179,7 @@ class Simplifier(Builder):
         for candidate in candidates:
             simpler = candidate.rewrite(node) if candidate.may_match(inner, literal) else None
             if isinstance(simpler, Value) and simpler.type == node.output.type:
+                tell("rewrite", node=node, rule=candidate)
                 return simpler
         return outputs
 

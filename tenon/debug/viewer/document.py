@@ -137,8 +137,18 @@ def _passes(numbering: Numbering, trace: Sequence[Step]) -> list[Data]:
     for step in trace:
         changes = numbering.passed(step.graph) if step.changed else None
         found.append({"name": step.name, "seconds": step.seconds, "nodes": step.nodes_after, "changed": step.changed,
-                      **(changes or {})})
+                      "rules": _rules(step), **(changes or {})})
     return found
+
+
+def _rules(step: Step) -> list[Data]:
+    """The rules of a table that a pass applied, and the captured nodes to which."""
+    found: dict[Any, list[int]] = {}
+    for one in step.rewrites:
+        number = one.node.number if isinstance(one.node, Origin) else -1
+        found.setdefault(one.rule, []).append(number)
+    return [{"rule": linecache.getline(rule.file, rule.line).strip(), "where": str(rule), "origins": origins}
+            for rule, origins in found.items()]
 
 
 def _add_program(data: Data, program: Program, numbering: Numbering, timed: Sequence[Timed], code: bool) -> None:

@@ -61,6 +61,8 @@ def view(function: Any, *args: Any, path: str | Path | None = None, times: bool 
     """
     if path is not None and Path(path).suffix not in WRITERS:
         raise ArgumentError(f"view: {str(path)!r} ends in none of {', '.join(WRITERS)}")
+    if path is not None and not Path(path).absolute().parent.is_dir():
+        raise ArgumentError(f"view: there is no folder {str(Path(path).parent)!r}")
     seen = View(document_of(function, args, keywords, times, code))
     if path is not None:
         seen.save(path)

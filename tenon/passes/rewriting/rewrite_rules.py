@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import permutations
 from typing import Any
 
+from tenon.errors import Location
 from tenon.graph.build import PYTHON_SCALARS
 from tenon.graph.ir import Literal, Node, Value
 from tenon.graph.op import Op, using
@@ -79,6 +80,12 @@ class RewriteRule:
             self.pattern = self.before(*map(Hole, self.values), **{name: Hole(name) for name in self.attributes})
         self.inner = frozenset(x.op for x in self.pattern.inputs if isinstance(x, Pattern))
         self.literal = any(isinstance(x, PYTHON_SCALARS) for x in self.pattern.inputs)
+
+    @property
+    def where(self) -> Location:
+        """Where the rule is written."""
+        code = self.before.__code__
+        return Location(code.co_filename, code.co_firstlineno, function=code.co_name)
 
     @property
     def op(self) -> Op:

@@ -99,6 +99,14 @@ def test_every_pass_leads_from_the_graph_before_to_the_one_behind(seen):
             assert n["parent"] is None or n["parent"][0] in nodes
 
 
+def test_rules_that_a_pass_applied_are_told():
+    data = document_of(lambda x: tn.exp(x * 1.0) - 0, (tn.ones(3),), {}, times=False, code=False)
+    rules = {r["rule"]: r for one in data["passes"] for r in one["rules"] if one["name"] == "simplify"}
+    (times_one,) = (r for text, r in rules.items() if text == "rule(lambda x: x * 1, lambda x: x)")
+    assert times_one["where"].startswith("simplify.py:")
+    assert [data["nodes"][k]["op"] for k in times_one["origins"]] == ["multiply"]
+
+
 def test_what_fusion_takes_into_a_kernel_moves_and_stays_the_same_node(seen):
     fuse = next(one for one in seen["passes"] if one["name"] == "fuse")
     kernels = {n["id"] for n in fuse["added"] if n["op"] == "fused"}
@@ -202,6 +210,8 @@ def test_view_writes_what_the_name_ends_in(tmp_path: Path):
         subprocess.run(["dot", "-Tsvg"], input=text, text=True, check=True, capture_output=True)
     with pytest.raises(ArgumentError, match=r"ends in none of \.html|ends in none of \.json"):
         seen.save(tmp_path / "a.txt")
+    with pytest.raises(ArgumentError, match="no folder"):
+        tn.debug.view(step, *inputs, path=tmp_path / "none" / "a.json")
     with pytest.raises(ArgumentError, match="view takes a function"):
         tn.debug.view(3)
 

@@ -196,6 +196,14 @@ def test_colours_say_what_costs(page, name, unit):
     shot(page, f"colour_{name.replace(' ', '_')}")
 
 
+def test_rules_that_a_pass_applied(page):
+    at = page.evaluate("tenon.model.passes.findIndex(p => p.rules && p.rules.length)")
+    page.locator("#pass").fill(str(at))
+    page.locator("#panel .rule").first.click()
+    assert "rule(" in page.inner_text("#panel") and selected(page) > 0
+    shot(page, "rules")
+
+
 def test_a_path_from_a_to_b(page):
     page.evaluate("key => tenon.goTo(tenon.itemOf(key).node.id)", node_key(page, "layer_norm"))
     page.click("text=path from here")

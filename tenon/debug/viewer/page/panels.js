@@ -146,13 +146,15 @@
     const title = make("h2", {}, pass.name, make("small", {}, ` ${say.seconds(pass.seconds)}`));
     const words = make("p", { class: "hint" }, `${before.nodes.size} → ${graph.nodes.size} nodes, those inside of others too`
       + (pass.skipped ? `; ${pass.skipped} more pass${pass.skipped > 1 ? "es" : ""} behind it change nothing` : ""));
+    const rules = pass.rules.map(r => make("li", {}, make("button", { class: "link rule", onclick: () => app.selectOrigins(new Set(r.origins.filter(o => o >= 0)), r.where) },
+      `${r.origins.length} × ${r.rule}`), make("small", {}, ` ${r.where}`)));
     const old = id => model.text(before.nodes.get(id), before), now = id => model.text(graph.nodes.get(id), graph);
     const diff = make("div", { class: "diff", role: "list", "aria-label": `what ${pass.name} changed` });
     section(app, diff, "removed", pass.removed, id => [["−", old(id)]]);
     section(app, diff, "added", pass.added.map(n => n.id), id => [["+", now(id)]]);
     section(app, diff, "changed", pass.changed_nodes.map(n => n.id), id => [["−", old(id)], ["+", now(id)]]);
     section(app, diff, "moved", pass.moved.map(n => n.id), id => [["→", `${now(id)}   in n${graph.nodes.get(id).parent?.[0] ?? " (outermost)"}`]]);
-    element.replaceChildren(title, words, diff);
+    element.replaceChildren(title, words, ...(rules.length ? [make("h3", {}, "by these rules"), make("ul", { class: "list" }, ...rules)] : []), diff);
   };
 
   function section(app, diff, name, ids, lines) {
