@@ -18,13 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tenon.debug.resident_memory import resident_bytes
 from tenon.debug.step_times import Timed
 from tenon.observe import Event, subscribe
 
 Entry = dict[str, Any]
 UNTOLD = frozenset({"node", "rewrite"})     # of which there are thousands, each of no length
 EVERY = 0.01                            # seconds between two samples of memory, at least
-PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
 class Trace:
@@ -56,7 +56,7 @@ class Trace:
         if now - self._sampled < EVERY:
             return
         self._sampled = now
-        if (resident := _resident()) is not None:
+        if (resident := resident_bytes()) is not None:
             self.entries.append({"name": "memory", "ph": "C", "pid": os.getpid(), "ts": (now - self._began) * 1e6,
                                  "args": {"MB": round(resident / 1e6, 3)}})
 
@@ -114,12 +114,3 @@ def _rate(amount: float, seconds: float) -> float:
 def _plain(fields: Any) -> dict[str, Any]:
     """What JSON can hold of the fields of an event."""
     return {name: value for name, value in fields.items() if isinstance(value, (str, int, float, bool))}
-
-
-def _resident() -> int | None:
-    """Bytes of the process in memory, as Linux tells; None elsewhere."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * PAGE
-    except (OSError, IndexError, ValueError):
-        return None

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tenon.debug import event_files
+from tenon.debug.dashboard import Dashboard
 from tenon.debug.pictures import curves, png_bytes
 from tenon.debug.viewer.document import document_of
 from tenon.errors import ArgumentError
@@ -35,7 +36,8 @@ class Log:
     """Writes to an event file of its own in `folder`, from any thread.
 
     Every method takes a tag, under which TensorBoard shows the values, and a `step`; without one the values of a tag
-    are numbered from 0.  `history` has the scalars: (step, value) by tag.
+    are numbered from 0.  `history` has the scalars: (step, value) by tag.  With `live` their curves stay on the
+    terminal (by rich), with the time that is left of `total` steps.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, tn.debug.Log(folder) as log:
@@ -45,7 +47,7 @@ class Log:
     [(0, 2.0), (1, 1.0)]
     """
 
-    def __init__(self, folder: str | Path):
+    def __init__(self, folder: str | Path, live: bool = False, total: int | None = None):
         Path(folder).mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}.{id(self)}"
         self.path = Path(folder) / name
@@ -53,6 +55,7 @@ class Log:
         self._file = open(self.path, "xb")  # noqa: SIM115  # closed by close()
         self._steps: dict[str, int] = defaultdict(int)
         self._lock, self._flushed = Lock(), 0.0
+        self._dashboard = Dashboard(total) if live else None
         self._write(event_files.version_event(time.time()))
 
     # ------------------------------------------------------------ what is logged
@@ -65,6 +68,9 @@ class Log:
         number, step = float(array.reshape(())), self._step(tag, step)
         self.history[tag].append((step, number))
         self._summary(step, event_files.scalar(tag, number))
+        if self._dashboard is not None:
+            with self._lock:
+                self._dashboard.update(self.history)
 
     def scalars(self, values: dict[str, Any], step: int | None = None) -> None:
         """Several numbers by their tags."""
@@ -108,6 +114,9 @@ class Log:
         """End the file; nothing can be logged afterwards."""
         with self._lock:
             self._file.close()
+            if self._dashboard is not None:
+                self._dashboard.close(self.history)
+                self._dashboard = None
 
     def __enter__(self) -> Log:
         return self

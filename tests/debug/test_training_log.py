@@ -11,6 +11,7 @@ import pytest
 import tenon as tn
 from tenon import nn
 from tenon.debug import console, event_files
+from tenon.debug.dashboard import curve, dashboard_text
 from tenon.debug.pictures import png_bytes
 from tenon.errors import ArgumentError
 
@@ -168,10 +169,33 @@ def test_curves_are_drawn(log, tmp_path):
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_curves_stay_on_the_terminal(tmp_path, monkeypatch):
+    pytest.importorskip("rich")
+    monkeypatch.setattr("sys.stderr", shown := Terminal())
+    with tn.debug.Log(tmp_path, live=True, total=50) as log:
+        for k in range(50):
+            log.scalars({"loss": 1.0 / (k + 1), "rate [x]": k})
+    last = shown.getvalue().rsplit("loss", 1)[1]
+    assert "▁" in last and "rate [x]" in last and "step 50 of 50" in last and "MB" in last
+    monkeypatch.setattr("sys.stderr", quiet := io.StringIO())
+    with tn.debug.Log(tmp_path, live=True) as log:
+        log.scalar("loss", 1.0)
+    assert quiet.getvalue() == ""
+
+
+def test_what_the_terminal_shows_of_odd_runs():
+    assert dashboard_text({}, 0.0, None).startswith("step 0")
+    assert "·" in dashboard_text({"a": [(0, float("nan"))]}, 1.0)
+    assert len(curve(list(range(10_000)))) == 48 and curve([]) == "" and curve([3.0, 3.0]) == "▁▁"
+    assert "0:00 left" in dashboard_text({"a": [(0, 1.0)] * 9}, 1.0, total=4)
+
+
 def test_a_loader_shows_a_bar_when_asked(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
     shown = Terminal()
     monkeypatch.setattr(console, "HAVE_RICH", False)
     data = tn.data.TensorDataset(tn.arange(5))
