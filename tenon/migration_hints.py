@@ -17,7 +17,7 @@ TENSOR = {
     "squeeze_": "x = x.squeeze()", "unsqueeze_": "x = x.unsqueeze(0)", "t_": "x = x.T", "transpose_": "x = x.T",
     "H": "x.mT.conj()", "mH": "x.mT.conj()", "adjoint": "x.mT.conj()",
     "cuda": ONE_DEVICE, "xpu": ONE_DEVICE, "pin_memory": ONE_DEVICE, "share_memory_": ONE_DEVICE,
-    "is_cuda": "x.device", "is_cpu": "x.device", "get_device": "x.device",
+    "get_device": "x.device",
     "grad_fn": "x.node", "retain_grad": "tn.grad(f)(x)", "register_hook": "tn.custom_vjp",
     "itemsize": "x.dtype.bits // 8",
     "nbytes": "x.size * x.dtype.bits // 8",
@@ -32,7 +32,7 @@ TENSOR = {
     "clamp_min": "x.clip(n)", "clamp_max": "tn.minimum(x, n)", "ger": "tn.outer(x[0], y[0])",
     "hsplit": "tn.split(x, 1, axis=1)", "vsplit": "tn.split(x, 1, axis=0)", "compress": "x[x > n]",
     "partition": "x.sort()", "argpartition": "x.argsort()", "tobytes": "x.numpy().tobytes()",
-    "to_sparse": NO_SPARSE, "to_dense": NO_SPARSE, "is_sparse": NO_SPARSE,
+    "to_sparse": NO_SPARSE, "to_dense": NO_SPARSE,
 }
 MODULE = {
     "cuda": ONE_DEVICE, "cpu": ONE_DEVICE, "share_memory": ONE_DEVICE, "compile": "tn.jit(net)",

@@ -144,6 +144,14 @@ def element_size(self: Any) -> int:
     return int(self.dtype.itemsize)
 
 
+def _answer(name: str, value: bool, doc: str) -> property:
+    """A question that has one answer here."""
+    def ask(self: Any) -> bool:
+        return value
+    ask.__name__ = name
+    return property(ask, doc=doc)
+
+
 def nelement(self: Any) -> Any:
     """The number of elements."""
     return self.size
@@ -201,5 +209,8 @@ METHODS: dict[str, Any] = {f"{name}_": _in_place(name) for name in IN_PLACE} | {
         new_tensor, element_size, nelement, is_floating_point, is_complex, is_contiguous)} | {
     f"new_{make.__name__}": _new(make) for make in (zeros, ones, full, empty)} | {
     "reshape_as": view_as, "ndimension": Tensor.dim, "data": property(Data, _set_data, doc=Data.__doc__)}
+METHODS |= {"is_sparse": _answer("is_sparse", False, "False: there are no sparse tensors."),
+            "is_cuda": _answer("is_cuda", False, "False: there is one device, the CPU."),
+            "is_cpu": _answer("is_cpu", True, "True: there is one device, the CPU.")}
 METHODS |= {name: _to(dtype) for name, dtype in {
     "short": int16, "char": int8, "byte": uint8, "cfloat": complex64, "cdouble": complex128}.items()}

@@ -188,6 +188,10 @@ class TensorType:
 
     __repr__ = __str__
 
+    def __call__(self, *wanted: Any) -> None:
+        """What PyTorch's `x.type(dtype)` would call; raises ArgumentError, which says how it is written."""
+        raise ArgumentError(f"a tensor's type is no function; it is {self}", hint="x.to(dtype)")
+
     @property
     def ndim(self) -> int:
         return len(self.shape)

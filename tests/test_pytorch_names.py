@@ -156,3 +156,30 @@ def test_modules_are_added_and_found_by_name() -> None:
     assert net.get_parameter("0.weight").shape == (2, 4)
     with pytest.raises(ArgumentError, match="has no module 'first'"):
         net.get_submodule("first")
+
+
+def test_items_of_containers_by_name() -> None:
+    net = nn.ModuleDict({"wte": nn.Embedding(5, 4), "h": nn.ModuleList([nn.Linear(4, 4)])})
+    call = tn.jit(lambda ids: net.h[0](net.wte(ids)))
+    ids = tn.tensor([1, 2])
+    np.testing.assert_allclose(call(ids).numpy(), net["h"][0](net["wte"](ids)).numpy(), rtol=1e-6)
+    net.wte = nn.Embedding(5, 4)
+    np.testing.assert_allclose(call(ids).numpy(), net["h"][0](net["wte"](ids)).numpy(), rtol=1e-6)
+    assert list(net) == ["wte", "h"] and not hasattr(net, "wpe") and not hasattr(copy.deepcopy(net), "wpe")
+    assert isinstance(nn.Sequential({"first": nn.ReLU()}).first, nn.ReLU)
+
+
+def test_words_for_what_tenon_has_one_way_of() -> None:
+    net = nn.Linear(2, 2)
+    for name in ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "NAdam", "RAdam"):
+        getattr(tn.optim, name)(net.parameters(), lr=0.1, foreach=True, capturable=False)
+    with pytest.raises(TypeError, match="forech"):
+        tn.optim.SGD(net.parameters(), lr=0.1, forech=True)
+    x = tn.tensor([[0.0, 2.0], [3.0, 0.0]])
+    assert not x.is_cuda and x.is_cpu and not x.is_sparse and nn.Embedding(3, 2, sparse=True).weight.shape == (3, 2)
+    rows, columns = tn.where(x > 0)
+    assert rows.tolist() == [0, 1] and columns.tolist() == [1, 0]
+    with pytest.raises(ArgumentError, match="a tensor's type is no function"):
+        x.type(tn.bool)
+    with pytest.raises(ArgumentError, match="total_steps is needed"):
+        tn.optim.OneCycleLR(tn.optim.SGD(net.parameters(), lr=0.1), max_lr=1.0)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tenon.errors import ArgumentError
+from tenon.migration_hints import MODULE, MissingName
 from tenon.nn import module
 from tenon.nn.module import Module
 from tenon.tensor import Tensor
@@ -15,6 +16,13 @@ __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequen
 
 class _Holder(Module):
     """Items by name; the names are those of the state dict."""
+
+    def __getattr__(self, name: str) -> Any:
+        """An item by its name: `net.transformer.wte`."""
+        items = self.__dict__.get("items_", {})
+        if name not in items:
+            raise MissingName(f"{type(self).__name__!r} object has no attribute {name!r}", hint=MODULE.get(name))
+        return items[name]
 
     def __init__(self) -> None:
         self.items_: dict[str, Any] = {}

@@ -24,7 +24,8 @@ class Embedding(Module):
     (1, 3, 4)
     """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, dtype: Any = "float32"):
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
+                 dtype: Any = "float32", sparse: bool = False):
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"Embedding: padding_idx {padding_idx} is not one of {num_embeddings} indices")
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
@@ -63,7 +64,7 @@ class EmbeddingBag(Embedding):
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean", include_last_offset: bool = False,
-                 padding_idx: int | None = None, dtype: Any = "float32"):
+                 padding_idx: int | None = None, dtype: Any = "float32", sparse: bool = False):
         super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
         self.mode, self.include_last_offset = mode, include_last_offset
 

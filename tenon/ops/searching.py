@@ -171,6 +171,9 @@ def nonzero(x: Any, as_tuple: bool = True) -> Any | tuple[Any, ...]:
     return tuple(take(places, np.asarray(k), axis=1) for k in range(x.ndim))
 
 
+where.elsewhere = lambda args, named: nonzero(args[0]) if len(args) == 1 and not named else None    # as in NumPy
+
+
 @function
 def masked_select(x: Any, mask: Any) -> Any:
     """The elements of x where the mask holds, in one axis; the two broadcast against each other."""

@@ -184,12 +184,16 @@ class WarmupCosineLR(Schedule):
 class OneCycleLR(Schedule):
     """Up from max_lr / div_factor to max_lr, then down to that start divided by final_div_factor (Smith 2018).
 
-    The momentum is not changed, as with PyTorch's `cycle_momentum=False`.
+    It has `total_steps`, or `epochs * steps_per_epoch`.  The momentum is not changed, whatever `cycle_momentum`.
     """
 
-    def __init__(self, optimizer: Optimizer, max_lr: float, total_steps: int, pct_start: float = 0.3,
-                 anneal_strategy: str = "cos", div_factor: float = 25.0, final_div_factor: float = 1e4,
+    def __init__(self, optimizer: Optimizer, max_lr: float, total_steps: int | None = None, epochs: int | None = None,
+                 steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos",
+                 cycle_momentum: bool = False, div_factor: float = 25.0, final_div_factor: float = 1e4,
                  last_epoch: int = -1):
+        if total_steps is None and (epochs is None or steps_per_epoch is None):
+            raise ArgumentError("OneCycleLR: total_steps is needed, or epochs and steps_per_epoch")
+        total_steps = (epochs or 0) * (steps_per_epoch or 0) if total_steps is None else total_steps
         if anneal_strategy not in ("cos", "linear"):
             raise ArgumentError(f"OneCycleLR: anneal_strategy must be 'cos' or 'linear', not {anneal_strategy!r}")
         self.max_lr, self.total_steps, self.anneal_strategy = max_lr, total_steps, anneal_strategy

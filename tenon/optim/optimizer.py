@@ -11,6 +11,7 @@ changes (`update`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,11 @@ class Optimizer:
     """
 
     slots: tuple[str, ...] = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            _without_ways(cls)
 
     def __init__(self, params: Iterable[Any], **options: Any):
         if isinstance(params, Tensor):
@@ -240,6 +246,20 @@ class Optimizer:
             shown = ", ".join([f"lr={group['lr'].item():g}", *(f"{key}={value!r}" for key, value in options.items())])
             rows.append(f"{shown}: {len(group['params'])} parameters, {count:,} elements")
         return f"{type(self).__name__}({'; '.join(rows)})"
+
+
+WAYS = ("foreach", "fused", "capturable", "differentiable")     # in which PyTorch may compute the same
+
+
+def _without_ways(kind: type) -> None:
+    """Let an optimizer be made with PyTorch's words for how it is computed, which mean nothing here."""
+    init = vars(kind)["__init__"]
+    ignored = [way for way in WAYS if way not in init.__code__.co_varnames]
+
+    @wraps(init)
+    def made(self: Any, *args: Any, **named: Any) -> None:
+        init(self, *args, **{name: value for name, value in named.items() if name not in ignored})
+    kind.__init__ = made        # type: ignore[misc]
 
 
 def _shown(state: Any) -> str:

@@ -20,12 +20,13 @@ SMALL = 4096        # elements of an array, which NumPy goes through while Pytho
 
 def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Any = None,
          retain_graph: bool | None = None, create_graph: bool = False,
-         allow_unused: bool = False) -> tuple[Tensor | None, ...]:
+         only_inputs: bool = True, allow_unused: bool = False) -> tuple[Tensor | None, ...]:
     """The gradient of the sum of `outputs`, weighted with `grad_outputs`, with respect to each of `inputs`.
 
-    Unlike `backward()` it leaves every `.grad` alone, and inputs need not be leaves.  `create_graph` records the
-    computation, for higher derivatives; without `retain_graph` (default: `create_graph`) the tape is released.  Raises
-    GradientError for an input that the outputs do not depend on, unless `allow_unused`, which gives None for it.
+    Unlike `backward()` it leaves every `.grad` alone (`only_inputs` says so), and inputs need not be leaves.
+    `create_graph` records the computation, for higher derivatives; without `retain_graph` (default: `create_graph`) the
+    tape is released.  Raises GradientError for an input that the outputs do not depend on, unless `allow_unused`, which
+    gives None for it.
 
     >>> x = tn.tensor(3.0, requires_grad=True)
     >>> slope, = tn.autograd.grad(x * x, x, create_graph=True)
