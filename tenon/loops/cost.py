@@ -3,7 +3,8 @@
     cost(kernel) = for every nest, the memory that it touches    (a store counts twice: the line is read and written)
                  + what it computes                              (in bytes that could be moved in the time)
 
-Memory that a nest touches several times counts once, as if it stayed in a cache.
+Memory that a nest touches several times counts once, as if it stayed in a cache. It is a roofline (Williams 2009) whose
+two times are added.
 """
 
 from __future__ import annotations

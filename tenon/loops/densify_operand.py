@@ -3,7 +3,7 @@
     sum(w[k0, i, k1] * x[k, j])    ->    part[i, k] = w[k0, i, k1];  sum(part[i, k] * x[k, j])
 
 A dense row is read where it lies; any other is gathered anew for each block (the kernel of a transposed convolution,
-the gradient of one along its batch), which costs more than this.
+the gradient of one along its batch), which costs more than this.  For windows the literature calls it im2col.
 """
 
 from __future__ import annotations

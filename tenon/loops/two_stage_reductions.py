@@ -3,6 +3,7 @@
     out[j] = sum(x[n, j, k] for n, k)    ->    part[n, j] = sum(x[n, j, k] for k);  out[j] = sum(part[n, j] for n)
 
 Memory is read in the order in which it lies: result by result it would be read in short lines, a page or more apart.
+Halide calls it rfactor (Suriana 2017).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Graph -> the same graph without what nobody reads: nodes, and results of branches and loops.  Effects stay."""
+"""Graph -> the same graph without dead code: nodes, and results of branches and loops.  Effects stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph -> the same graph with everything that depends on constants only computed now, by the reference."""
+"""Graph -> the same graph with everything that depends on constants only computed now (constant folding)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graph -> the same graph where equal operators on equal inputs are computed once."""
+"""Graph -> the same graph where equal operators on equal inputs are computed once: common subexpressions."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
     cut.early                           # from them to what is kept between calls
     cut.late                            # from the others, some of them as they are, and what is kept, to the results
 
-A weight of a network in use is such a parameter.  Before the cut, `absorb_scales` multiplies weights by
-what scales their products.
+This is partial evaluation (Jones 1993); a weight of a network in use is such a parameter.  Before the cut,
+`absorb_scales` multiplies weights by what scales their products.
 
 What is as cheap to compute as to keep (a transposed weight) is computed in every call, and so is what is much larger
 than what it is made of.

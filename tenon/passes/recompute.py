@@ -1,13 +1,13 @@
 """Graph -> the same graph in less memory: values are computed again where they are needed late, instead of being kept.
 
-Runs last, on kernels.  At the step where most memory is in use, some value was computed before and is read only after;
-a copy of its node just before that next use frees its memory in between.  Of all such values the one that frees most
-for the least work is taken, again and again, until a budget (`tn.jit(memory_budget=...)`, a note of the graph) holds or
-nothing helps.  Without a budget it is done where it costs little: in large graphs, for work element by element alone,
-and as long as all of it is a small part of what the graph computes (T. Chen et al., "Training deep nets with sublinear
-memory cost", 2016, do so by hand; P. Jain et al., "Checkmate", 2020, by an integer program).  Of a kernel with several
-results only a part is computed again: what is still in memory of the others is where the copy starts.  A copy becomes
-part of the kernel that reads it where the two are one nest of loops.
+Recomputation runs last, on kernels. At the step where most memory is in use, some value was computed before and is read
+only after; a copy of its node just before that next use frees its memory in between.  Of all such values the one that
+frees most for the least work is taken, again and again, until a budget (`tn.jit(memory_budget=...)`, a note of the
+graph) holds or nothing helps.  Without a budget it is done where it costs little: in large graphs, for work element by
+element alone, and as long as all of it is a small part of what the graph computes (T.  Chen et al., "Training deep nets
+with sublinear memory cost", 2016, do so by hand; P. Jain et al., "Checkmate", 2020, by an integer program). Of a kernel
+with several results only a part is computed again: what is still in memory of the others is where the copy starts.  A
+copy becomes part of the kernel that reads it where the two are one nest of loops.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Attention: for every block of queries all blocks of keys, with running maxima and sums (Milakov, Gimelshein 2018).
+"""Flash attention (Dao 2022): for every block of queries all blocks of keys, with running maxima and sums.
 
     for block of queries:
         for block of keys that some of these queries attend to:

@@ -1,4 +1,4 @@
-"""Products with a factor that is read in windows, computed window by window: a statement of the loop IR -> LLVM IR.
+"""Direct convolution: a factor is read in windows where it lies.  A statement of the loop IR -> LLVM IR.
 
 `padded_copy` copies what the windows of a block cover; `forward_few_filters`, `weight_grad_depthwise` and
 `weight_grad_wide` are schedules that read such copies, by what a vector holds; `depthwise_nhwc` reads images whose
