@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from tenon.eager.native_fast_path import FEW
+from tenon.eager.native_fast_path import MIN_CALLS
 
 BURST = 5e-4            # seconds
 
@@ -221,7 +221,7 @@ def bursts(runs: list[Callable[[], Any]], rounds: int) -> list[float]:
 def with_machine_code() -> None:
     """Call an operator as often as it takes, and wait for what another thread makes then: the clock counts it too."""
     x = tn.ones(1)
-    for _ in range(FEW + 1):
+    for _ in range(MIN_CALLS + 1):
         x + x
     for thread in threading.enumerate():
         if thread.name == "tenon-compile":

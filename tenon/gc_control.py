@@ -104,7 +104,8 @@ def collect_young(enough: int = 30_000) -> None:
         gc.collect(0)
 
 
-MANY = 100      # nodes or steps of a program that takes so much memory to compile that it is given back at once
+# nodes or steps of a program that takes so much memory to compile that it is given back at once
+LARGE_PROGRAM_STEPS = 100
 
 
 def give_back(compiler: str = "libllvmlite") -> None:

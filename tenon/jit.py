@@ -48,7 +48,7 @@ from tenon.dims import (
 )
 from tenon.eager.grad_mode import modes, recording
 from tenon.errors import ArgumentError, CaptureError, CompilerDefect
-from tenon.gc_control import MANY, give_back_soon
+from tenon.gc_control import LARGE_PROGRAM_STEPS, give_back_soon
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, SIZES, UPDATES, Graph
 from tenon.graph.op import current
 from tenon.locks import Lock, unforked
@@ -217,7 +217,7 @@ class Jitted(StandsFor):
             others = [way for way in self._short_ways if way[-1] is not captured.short]
             captured.short = call
             self._short_ways = ((*modes(), call), *others[:MOST_SHORT_WAYS - 1])
-            if len(captured.graph.nodes) >= MANY:
+            if len(captured.graph.nodes) >= LARGE_PROGRAM_STEPS:
                 give_back_soon()    # the short way is machine code too
 
     def _by_part(self, record: CaptureRecord, args: Any, keywords: Any) -> Any:

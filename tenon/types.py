@@ -207,12 +207,12 @@ class TensorType:
         return TensorType(dtype, self.shape)
 
 
-LARGEST = (1 << 63) - 1     # bytes that NumPy counts in an array, without its empty axes
+MAX_ARRAY_BYTES = (1 << 63) - 1  # bytes that NumPy counts in an array, without its empty axes
 
 
 def has_arrays(type: TensorType) -> bool:
     """Whether NumPy has arrays of these sizes, were there memory: it counts the others where one size is 0."""
-    return prod(n for n in type.shape if isinstance(n, int) and n) * type.dtype.itemsize <= LARGEST
+    return prod(n for n in type.shape if isinstance(n, int) and n) * type.dtype.itemsize <= MAX_ARRAY_BYTES
 
 
 TOKEN = TensorType(token, ())

@@ -15,7 +15,14 @@ import pytest
 
 import tenon as tn
 from tenon import gc_control
-from tenon.gc_control import MANY, Collector, _unchanged_pages, collect_young, collected_at_the_end, give_back
+from tenon.gc_control import (
+    LARGE_PROGRAM_STEPS,
+    Collector,
+    _unchanged_pages,
+    collect_young,
+    collected_at_the_end,
+    give_back,
+)
 from tenon.graph.build import Builder
 from tenon.graph.op import using
 from tenon.llvm import machine_code
@@ -209,11 +216,11 @@ def test_memory_is_given_back_once_much_was_compiled(monkeypatch, tmp_path):
     monkeypatch.setattr(program, "give_back", lambda: calls.append(gc.isenabled()))
     tn.jit(chain(3))(tn.ones(3))
     assert not calls
-    many = tn.jit(steps(MANY))
+    many = tn.jit(steps(LARGE_PROGRAM_STEPS))
     many(tn.zeros((13, 7)))                 # no other test's kernel
     assert calls == [True]                  # after the collector ran
     many(tn.zeros((13, 7)))
-    tn.jit(steps(MANY))(tn.zeros((13, 7)))  # all code is there
+    tn.jit(steps(LARGE_PROGRAM_STEPS))(tn.zeros((13, 7)))  # all code is there
     assert len(calls) == 1
 
 

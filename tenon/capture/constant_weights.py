@@ -29,7 +29,7 @@ from tenon.tensor import Tensor
 if TYPE_CHECKING:
     from tenon.pipeline import PartialEvaluation
 
-MUCH = 1 << 24          # bytes that are made, after which memory goes back to the system
+TRIMMED_BYTES = 1 << 24  # bytes that are made, after which memory goes back to the system
 MANY_CHANGES = 16       # of one tensor, in more than every fourth run: then it is no constant
 
 
@@ -108,7 +108,7 @@ class WithConstants:
         for k in watched:
             watch(arrays[k])
         self.ready = ReadyConstants(parts, tuple((k, arrays[k]) for k in sorted(watched)), int(EXPORTS[0]), made)
-        if size >= MUCH:
+        if size >= TRIMMED_BYTES:
             let_go()        # of what only panels were made of, and of those before
             trim()
         return self.ready

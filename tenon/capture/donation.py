@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.runtime.buffer_pool import SMALLEST, Lease, take
+from tenon.runtime.buffer_pool import MIN_POOLED_BYTES, Lease, take
 from tenon.tensor import Tensor
 
 Sharing = tuple[set[int], set[int], set[int]]
@@ -33,7 +33,7 @@ def move_to_lines(holders: Sequence[Tensor], arrays: list[Any], positions: Seque
     """
     for k in positions:
         array = arrays[k]
-        if array.base is None and array.nbytes >= SMALLEST:
+        if array.base is None and array.nbytes >= MIN_POOLED_BYTES:
             moved = take(array.shape, array.dtype)
             moved[...] = array
             holders[k].own.payload = arrays[k] = moved
@@ -48,7 +48,7 @@ def _sharing(holders: Sequence[Tensor], arrays: Sequence[Any], positions: Sequen
 
 
 def _one_alone() -> Sharing:
-    holders = [Tensor(take((SMALLEST,), np.dtype(np.uint8)))]
+    holders = [Tensor(take((MIN_POOLED_BYTES,), np.dtype(np.uint8)))]
     return _sharing(holders, [x.own.payload for x in holders], [0])
 
 

@@ -40,7 +40,7 @@ from tenon.gc_control import COLLECTOR
 from tenon.in_place import Loan, UpdatedState
 from tenon.locks import unforked
 from tenon.records import replace
-from tenon.runtime.buffer_pool import SMALLEST, Lease, take
+from tenon.runtime.buffer_pool import MIN_POOLED_BYTES, Lease, take
 from tenon.tensor import Tensor, asarray, fresh
 from tenon.tensor_state import TensorState
 
@@ -301,7 +301,7 @@ class _Maker:
     def quick_call(self, calls: FastCalls, new: Sequence[int], made: Sequence[Any],
                    donors: Sequence[int | None]) -> Callable[[tuple[Any, ...]], Any]:
         captured, rest, call, lent = self.captured, self.guards.rest, calls.call, Lending(self.captured, donors)
-        empties = [np.empty if math.prod(shape) * dtype.itemsize < SMALLEST else take for shape, dtype in made]
+        empties = [np.empty if math.prod(shape) * dtype.itemsize < MIN_POOLED_BYTES else take for shape, dtype in made]
         output = captured.output
         leaf = output.leaves[0] if output.structure is LEAF else None
         plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (

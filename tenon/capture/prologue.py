@@ -18,7 +18,7 @@ import numpy as np
 from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT, GuardPlace
 from tenon.capture.guards import same_atom
 from tenon.capture.symbolic_numbers import Asked, Computed, Numbers, SymNumber, scalar
-from tenon.graph.build import LARGEST
+from tenon.graph.build import MAX_FINITE
 from tenon.records import dataclass
 from tenon.types import DType, TensorType, float64
 
@@ -152,8 +152,8 @@ class _PrologueWriter:
         if dtype.kind in "iu" and x.kind is int:
             info = np.iinfo(dtype.numpy)
             return f"array({text}, {self.name(dtype.numpy)}) if {info.min} <= {text} <= {info.max} else {slowly}"
-        if dtype.kind == "f" and dtype.numpy in LARGEST:
-            most = self.constant(LARGEST[dtype.numpy])
+        if dtype.kind == "f" and dtype.numpy in MAX_FINITE:
+            most = self.constant(MAX_FINITE[dtype.numpy])
             number = text if x.kind is float else f"float({text})"
             return f"array({number}, {self.name(dtype.numpy)}) if -{most} <= {text} <= {most} else {slowly}"
         if dtype is float64:

@@ -25,7 +25,7 @@ from tenon.types import DType, bool_, complex128, float64, int64
 KIND_OF = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 DTYPE_OF: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
 ORDER = (bool, int, float, complex)
-LARGEST = 2.0**62       # of an integer in the graph, beyond which float64 does not tell what fits 64 bits
+MAX_INTEGER = 2.0**62   # of an integer in the graph, beyond which float64 does not tell what fits 64 bits
 
 
 class RuntimeNumber(Tensor):
@@ -248,7 +248,7 @@ def refuse_past_64_bits(name: str, left: Any, right: Any) -> None:
     if (capture := recorder.get()) is not None:
         x, y = (as_tensor(x, float) if type(x) is RuntimeNumber else literal(float(x), float64) for x in (left, right))
         size: Any = abs(x * (literal(2.0, float64)**y) if name == "lshift" else ARITHMETIC[name](x, y))
-        capture.fail_if(logical_not(size < LARGEST))
+        capture.fail_if(logical_not(size < MAX_INTEGER))
 
 
 def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
@@ -287,7 +287,7 @@ def number_of(x: Tensor, kind: type | None = None) -> RuntimeNumber:
     x = x.reshape(()) if x.ndim else x
     if (kind or KIND_OF[x.dtype.kind]) is int and (capture := recorder.get()) is not None and not is_small(x):
         size: Any = abs(cast(x, dtype=float64))
-        capture.fail_if(logical_not(size < LARGEST))        # which nan is not
+        capture.fail_if(logical_not(size < MAX_INTEGER))    # which nan is not
     return RuntimeNumber(x, kind)
 
 

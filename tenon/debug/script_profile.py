@@ -24,7 +24,7 @@ from tenon.graph.op import current
 from tenon.jit import Jitted
 from tenon.records import dataclass
 
-MOST = 3                # functions whose steps are timed
+MAX_TIMED_FUNCTIONS = 3  # functions whose steps are timed
 
 
 @dataclass(eq=False)
@@ -129,7 +129,7 @@ def record_script(script: str, arguments: Sequence[str], trace_to: str | None = 
 def report(recorded: Recorded, tables: Sequence[str]) -> Iterator[str]:
     """The text of `tenon profile`: functions, then the steps of those that take most."""
     yield recorded.table()
-    for calls in recorded.calls[:MOST]:
+    for calls in recorded.calls[:MAX_TIMED_FUNCTIONS]:
         try:
             found = calls.profile()
         except TenonError as error:

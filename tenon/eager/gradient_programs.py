@@ -13,7 +13,7 @@ from tenon.graph.op import Op
 if TYPE_CHECKING:
     from tenon.cpython.eager.gradient_interpreter import GradientProgram
 
-MOST = 16               # programs of an operator: one for each number that it is called with
+MAX_PROGRAMS = 16       # programs of an operator: one for each number that it is called with
 
 
 class Programs:
@@ -37,7 +37,7 @@ class Programs:
         rows = [None if formula is None else _rows(formula, dtype) for formula in formulas]
         adds = _loop(np.add, dtype)
         lacking = any(row is None and formula is not None for row, formula in zip(rows, formulas, strict=True))
-        if len(found) < MOST and adds is not None and not lacking and fits(len(kinds), formulas):
+        if len(found) < MAX_PROGRAMS and adds is not None and not lacking and fits(len(kinds), formulas):
             numbers = [None if kind is True else kind for kind in kinds]
             found.append(program(dtype, adds, numbers, rows, found[-1] if found else None))
             self.words[op] = found[-1].words

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tenon.cpython.eager.elementwise_calls import LoopRow
 
 _OP_CALL, _METHODS = Op.__call__, called_methods()
-FEW = 5000              # calls, after which it is worth while
+MIN_CALLS = 5000        # calls, after which it is worth while
 CHOOSING = frozenset((np.fmin, np.fmax, np.minimum, np.maximum))     # one of two zeros, by where they stand
 REDUCED = np.add, np.multiply, np.maximum, np.minimum
 TYPES = np.dtype(np.float32), np.dtype(np.float64)
@@ -81,7 +81,7 @@ class FastPath:
 
 def give(shorts: Sequence[FastPath], product: FastPath) -> None:
     """Let operators go the short way, and `x @ y`: in Python, and natively when many calls were made."""
-    left, once = iter(range(FEW)), iter((True,))      # functions that somebody holds go on to ask
+    left, once = iter(range(MIN_CALLS)), iter((True,))  # functions that somebody holds go on to ask
 
     def count() -> None:
         if next(left, None) is None and _nothing_watches() and next(once, False):

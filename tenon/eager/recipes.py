@@ -29,12 +29,13 @@ from tenon.graph.interpret import NARROW, as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS
 from tenon.ops.shape import spread
-from tenon.runtime.buffer_pool import LARGE as LARGE_MEMORY
+from tenon.runtime.buffer_pool import UNMAPPED_BYTES as LARGE_MEMORY
 from tenon.runtime.buffer_pool import filled
 from tenon.types import TensorType, as_dtype, broadcast_shapes
 
 MOST_KEPT = 4096        # elements of a constant that is worth keeping
-LARGE = 1 << 14         # elements, above which a result is worth writing over an input: machine code makes new ones
+# elements, above which a result is worth writing over an input: machine code makes new ones
+MIN_IN_PLACE_ELEMENTS = 1 << 14
 Attrs = Sequence[tuple[str, Any]]           # what a function is called with beside arrays; no name: by its place
 Step = tuple[Callable[..., Any], Attrs, tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
 
@@ -313,7 +314,7 @@ def _with_deaths(writer: _RecipeWriter, results: set[int]) -> list[Step]:
     for n, (function, attrs, places, outs) in enumerate(writer.steps):
         dead = tuple({k for k in places if last[k] == n and k not in results and k >= writer.params})
         type = writer.types[outs[0]]
-        large = outs[0] in writer.fresh and int(type.size) > LARGE
+        large = outs[0] in writer.fresh and int(type.size) > MIN_IN_PLACE_ELEMENTS
         into = next((k for k in dead if large and k in own and writer.types[k] == type), -1)
         found.append((function, attrs, places, outs, into, dead))
     return found

@@ -39,8 +39,8 @@ EXACT = frozenset((argsort, first_places, sort, cumsum_op, cumprod_op, cummax_op
 EXACT_WHERE: dict[Op, Callable[[Mapping[str, Any]], bool]] = {
     max_pool_grad: lambda attrs: are_apart(attrs["kernel"], attrs["stride"], attrs["dilation"]),
 }
-FEW = 128           # elements, or multiply-adds, that NumPy is done with before machine code would be found
-ENOUGH = 0.03       # seconds that NumPy takes before machine code is made
+SMALL_CALL_WORK = 128  # elements, or multiply-adds, that NumPy is done with before machine code would be found
+TIER_UP_SECONDS = 0.03  # seconds that NumPy takes before machine code is made
 TRIALS = 5          # calls of machine code that may be slower before the reference stays
 
 
@@ -53,7 +53,7 @@ def warming(op: Op, types: Sequence[TensorType | None], outputs: Sequence[Tensor
         return None
     looked_at = outputs if op is gather else [*outputs, *types]
     most = max(int(t.size) for t in looked_at if t is not None)
-    if (WORK[op](types, outputs) if op in WORK else most) <= FEW:
+    if (WORK[op](types, outputs) if op in WORK else most) <= SMALL_CALL_WORK:
         return None
     function, more = prepared(op, types, attrs) or (partial(op.ref, **attrs), ())
     return None if more else TieredCall(function, lambda: program_of_call(op, types, attrs))
@@ -75,7 +75,7 @@ class TieredCall:
         out = self.reference(*arrays)
         taken = perf_counter() - start
         self.total, self.least = self.total + taken, min(self.least, taken)
-        if self.total >= ENOUGH:
+        if self.total >= TIER_UP_SECONDS:
             self.run = partial(self._tried, partial(run_whole, self.make()))
         return out
 

@@ -23,7 +23,7 @@ from tenon.graph.kernels import KERNELS
 from tenon.graph.op import OPS, Op, current
 from tenon.ops.define import PUBLIC
 from tenon.ops.matrix_products import matmul_op
-from tenon.runtime.buffer_pool import LARGE, filled
+from tenon.runtime.buffer_pool import UNMAPPED_BYTES, filled
 from tenon.tensor import Tensor, fresh
 from tenon.types import TensorType, as_dtype
 
@@ -71,7 +71,7 @@ def _unary(op: Op, ufunc: np.ufunc) -> FastPath:
             result = results[a.dtype]
             if result is not None:
                 try:
-                    out = quiet.run(ufunc, a) if a.nbytes < LARGE else quiet.run(filled, ufunc, result, a)
+                    out = quiet.run(ufunc, a) if a.nbytes < UNMAPPED_BYTES else quiet.run(filled, ufunc, result, a)
                     if type(out) is not np.ndarray:
                         out = np.asarray(out)
                     if out.dtype is result:
@@ -108,7 +108,7 @@ def _binary(op: Op, ufunc: np.ufunc) -> FastPath:
             dtype = a.dtype
             if dtype is b.dtype and (result := results[dtype]) is not None:
                 try:
-                    large = a.nbytes >= LARGE or b.nbytes >= LARGE
+                    large = a.nbytes >= UNMAPPED_BYTES or b.nbytes >= UNMAPPED_BYTES
                     out = quiet.run(filled, ufunc, result, a, b) if large else quiet.run(ufunc, a, b)
                     if type(out) is not np.ndarray:
                         out = np.asarray(out)

@@ -20,7 +20,7 @@ from tenon.errors import GraphError
 from tenon.graph.op import Op
 from tenon.types import Unsigned
 
-LARGEST = 1 << 63       # no size goes as far
+SIZE_BOUND = 1 << 63    # no size goes as far
 
 
 def check_attributes(op: Op, attrs: Mapping[str, Any]) -> None:
@@ -64,9 +64,9 @@ def is_of(value: Any, kind: Any) -> bool:
 
 def _is_plain(value: Any, kind: Any) -> bool:
     if kind is int:
-        return type(value) is int and -LARGEST <= value < LARGEST
+        return type(value) is int and -SIZE_BOUND <= value < SIZE_BOUND
     if kind is Unsigned:
-        return type(value) is int and 0 <= value < 2 * LARGEST
+        return type(value) is int and 0 <= value < 2 * SIZE_BOUND
     if kind is float:
         return type(value) is float or _is_plain(value, int)
     if kind is SymbolicDim:

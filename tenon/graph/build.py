@@ -165,13 +165,13 @@ def literal(value: Any, dtype: DType) -> Literal:
 
 def _in_reach(number: Any, dtype: np.dtype[Any]) -> Any:
     """The number, or the infinity that a type makes of one beyond its largest: NumPy would warn at each use of it."""
-    if max(abs(number.real), abs(number.imag)) > LARGEST.get(dtype, np.inf):
+    if max(abs(number.real), abs(number.imag)) > MAX_FINITE.get(dtype, np.inf):
         with np.errstate(over="ignore"):
             return np.asarray(number, dtype).item()
     return number
 
 
-LARGEST = {np.dtype(kind): float(np.finfo(kind).max) for kind in (np.float16, np.float32, np.complex64)}
+MAX_FINITE = {np.dtype(kind): float(np.finfo(kind).max) for kind in (np.float16, np.float32, np.complex64)}
 
 
 def types_of(inputs: Sequence[Any]) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ TIES = (0.0, -0.0, 1.0, 1.0, -1.0, 2.0, -2.0, 0.5)
 SIZES = ((3, 2, 5, 7), (17, 5, 3, 2), (2, 2, 2, 2))        # of the first symbols; more take them in turn
 KINDS = ("plain", "ties", "special")
 ONE_IN, ONE_IN_FEW = 5, 2       # elements that is special, of many and of few
-FEW = 16
+FEW_ELEMENTS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +57,6 @@ def sample_array(type: TensorType, sizes: Mapping[str, int], kind: str, random: 
     if type.dtype.kind == "c":
         values = values + 1j * random.standard_normal(shape)
     if kind == "special":
-        one_in = ONE_IN if values.size > FEW else ONE_IN_FEW
+        one_in = ONE_IN if values.size > FEW_ELEMENTS else ONE_IN_FEW
         values = np.where(random.integers(0, one_in, shape) == 0, random.choice(SPECIAL, shape), values)
     return np.asarray(values).astype(type.dtype.numpy)

@@ -14,7 +14,7 @@ from tenon.llvm import machine_code
 from tenon.llvm.code_cache import make_key
 from tenon.locks import Lock
 
-SETTLED = 2.0           # seconds after a change, within which a second one may have the same time
+SETTLING_SECONDS = 2.0  # seconds after a change, within which a second one may have the same time
 File = tuple[str, os.stat_result]
 
 
@@ -57,7 +57,7 @@ def _remembered(files: Sequence[File]) -> str:
     if known is not None:
         return known.decode()
     digest = _digest(files)
-    if time.time() - max(max(stat.st_mtime, stat.st_ctime) for _, stat in files) > SETTLED:
+    if time.time() - max(max(stat.st_mtime, stat.st_ctime) for _, stat in files) > SETTLING_SECONDS:
         machine_code.store(key, digest.encode())
     return digest
 

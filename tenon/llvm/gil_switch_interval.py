@@ -10,7 +10,7 @@ import sys
 
 from tenon.locks import Lock
 
-SHORT = 0.0005      # seconds
+SWITCH_SECONDS = 0.0005  # seconds
 
 
 class ShortTurns:
@@ -32,7 +32,7 @@ class ShortTurns:
         with self._lock:
             if not self._inside:
                 self._usual = sys.getswitchinterval()
-                sys.setswitchinterval(min(self._usual, SHORT))
+                sys.setswitchinterval(min(self._usual, SWITCH_SECONDS))
             self._inside += 1
 
     def __exit__(self, *error: object) -> None:

@@ -23,7 +23,8 @@ HEAD = "; plain: "
 DRIVERS = "; drivers: "  # in the line behind it: those of the plain functions that do little themselves
 WORTHWHILE = 200        # instructions, for which a module is cut in two
 MOST_NOTED = 16         # turns of a loop that only notes addresses for what is called then
-LARGE = 3000            # instructions of a function, for which all passes take seconds: loops are taken out of it
+# instructions of a function, for which all passes take seconds: loops are taken out of it
+LARGE_FUNCTION_INSTRUCTIONS = 3000
 NO_VECTORS = "llvm.loop.vectorize.width"    # which is 1 wherever the emitter says it
 
 
@@ -95,7 +96,8 @@ def _fills_a_table(loop: NaturalLoop) -> bool:
 
 def _is_large(function: ir.Function) -> bool:
     """Whether most of a function has no use for all of the passes, and some of it has."""
-    if "alwaysinline" in function.attributes or sum(len(x.instructions) for x in function.blocks) < LARGE:
+    if "alwaysinline" in function.attributes or sum(len(x.instructions)
+                                                    for x in function.blocks) < LARGE_FUNCTION_INSTRUCTIONS:
         return False
     found = [x.instructions for x in innermost(natural_loops(function))]
     gaining = sum(len(x) for x in found if gains(x))

@@ -26,8 +26,8 @@ from tenon.types import TensorType, float32
 
 TILE = 256
 LINES = 4           # that are added at once
-LEAST = 16          # results of a row of whole columns
-ENOUGH = 16 * TILE  # results that keep the threads busy
+MIN_ROW_RESULTS = 16  # results of a row of whole columns
+MIN_PARALLEL_RESULTS = 16 * TILE  # results that keep the threads busy
 MOST_ROWS = 1024    # of a tile that is gone through several times, in the second cache
 SIMPLE = 24         # sub-expressions of a line that is worth repeating
 
@@ -52,9 +52,9 @@ def in_columns(target: StoreTarget) -> frozenset[Index] | None:
     around = frozenset(others).intersection(*(x.free for x in found))
     inside = [i for i in others if i not in around]
     sizes = [i.extent for i in target.indices]
-    if not inside or not all(isinstance(n, int) for n in sizes) or column.extent < LEAST:
+    if not inside or not all(isinstance(n, int) for n in sizes) or column.extent < MIN_ROW_RESULTS:
         return None
-    if count(*around, column) < ENOUGH or count(*inside) > MOST_ROWS:
+    if count(*around, column) < MIN_PARALLEL_RESULTS or count(*inside) > MOST_ROWS:
         return None
     alike = all(x.free.intersection(others) == around and may_be_interchanged(x, column) and lies_across(x, column)
                 for x in found)
@@ -81,7 +81,7 @@ def lies_across(x: Reduce, index: Index) -> bool:
     """The same, whether or not other reductions stand inside of x; what a row of results reads once does not count."""
     votes = 0
     for load in parts(x.body, Load):
-        if known(index.extent) >= LEAST and index not in load.offset.free:
+        if known(index.extent) >= MIN_ROW_RESULTS and index not in load.offset.free:
             continue
         terms = affine(load.offset).terms
         elements = count(*load.offset.free)

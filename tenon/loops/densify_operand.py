@@ -25,7 +25,7 @@ from tenon.records import replace as with_fields
 from tenon.types import TensorType, bfloat16, float32
 
 SEVERAL = 192           # columns of one block
-LARGEST = 1 << 22       # elements of a copy
+MAX_COPY_ELEMENTS = 1 << 22  # elements of a copy
 LONG_RUN = 32           # elements of a row that are put together while it is packed, in vectors
 
 
@@ -40,7 +40,7 @@ def with_dense_rows(target: StoreTarget, found: MatchedProduct, temporary: Calla
     depth = found.sum.indices
     columns, elements = (product(i.extent for i in axis) for axis in (found.columns, (*rows, *depth)))
     few = isinstance(columns, int) and columns <= SEVERAL
-    if few or not isinstance(elements, int) or elements > LARGEST or _lies_well(found) or _slides(found):
+    if few or not isinstance(elements, int) or elements > MAX_COPY_ELEMENTS or _lies_well(found) or _slides(found):
         return [target]
     indices = (*rows, *depth)
     buffer = copies.get((found.left, indices))

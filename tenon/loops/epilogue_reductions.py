@@ -33,7 +33,7 @@ from tenon.records import replace as changed
 from tenon.types import TensorType, bool_, float32, float64
 
 FEWEST = 16         # columns
-SHORTEST = 32       # rows of a chunk, at least one tile of any processor
+MIN_CHUNK_ROWS = 32  # rows of a chunk, at least one tile of any processor
 Temporary = Callable[[TensorType], Buffer]
 
 
@@ -53,7 +53,7 @@ def _may_add_up(found: MatchedProduct, target: StoreTarget) -> bool:
     rows, columns = (product(index.extent for index in axis) for axis in (found.rows, found.columns))
     if found.batch or not isinstance(rows, int) or not isinstance(columns, int):
         return False
-    if rows < 2 * SHORTEST or columns < FEWEST or found.sum.dtype not in (float32, float64) or is_deep(found):
+    if rows < 2 * MIN_CHUNK_ROWS or columns < FEWEST or found.sum.dtype not in (float32, float64) or is_deep(found):
         return False
     plain = all(isinstance(x, Load) and x.mask is None for x in (found.left, found.right))
     slides = any(windows_of(x, axis, found.sum.indices)
@@ -83,7 +83,7 @@ class _Adding:
         self.stored: dict[Expr, Expr] = {Load(t.buffer, t.offset, None): rounded(t.value) for t in stored}
         rows = product(index.extent for index in self.rows)
         assert isinstance(rows, int)
-        self.chunk = Chunk(Index("chunk", min(rows // SHORTEST, CHUNKS)), Local("first", bool_))
+        self.chunk = Chunk(Index("chunk", min(rows // MIN_CHUNK_ROWS, CHUNKS)), Local("first", bool_))
         self.parts: list[StoreTarget] = []
         self.buffers: dict[Expr, Buffer] = {}       # of what is added up
 

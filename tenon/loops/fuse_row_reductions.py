@@ -31,7 +31,7 @@ from tenon.records import replace as changed
 from tenon.types import DType, TensorType, float32
 
 CHUNKS = 64         # of rows, where there are enough
-SHORTEST = 16       # rows of a chunk
+MIN_CHUNK_ROWS = 16  # rows of a chunk
 Temporary = Callable[[TensorType], Buffer]
 Space = tuple[Dim, ...]
 
@@ -107,7 +107,7 @@ def _space(target: StoreTarget) -> Space | None:
         return None
     space = (*(k.extent for k in sums[0].indices), *_shape(target))
     rows = known(product(k.extent for k in sums[0].indices))
-    return space if rows >= 2 * SHORTEST else None
+    return space if rows >= 2 * MIN_CHUNK_ROWS else None
 
 
 def _shape(target: StoreTarget) -> Space:
@@ -131,7 +131,7 @@ def _together(along: Along, temporary: Temporary) -> list[StoreTarget]:
     flat = with_flat_loops([*along.rows, *partial])
     rows, partial = flat[:len(along.rows)], flat[len(along.rows):]
     first = rows[0].indices[0]
-    length = max(SHORTEST, -(-first.extent // CHUNKS)) if isinstance(first.extent, int) else CHUNKS
+    length = max(MIN_CHUNK_ROWS, -(-first.extent // CHUNKS)) if isinstance(first.extent, int) else CHUNKS
     chunk, within = Index("chunk", (first.extent + (length - 1)) // length), Index(first.name, length)
     turns: Expr = size(length)
     if not isinstance(first.extent, int) or first.extent % length:

@@ -23,8 +23,8 @@ from tenon.loops.traversal import walk
 from tenon.loops.validate_loops import validated
 from tenon.types import int64
 
-SHORTEST = 16       # turns of a loop for an interval: whole vectors
-MOST = 9            # intervals of all loops together: what is padded on four sides
+MIN_INTERVAL_TURNS = 16  # turns of a loop for an interval: whole vectors
+MAX_INTERVALS = 9   # intervals of all loops together: what is padded on four sides
 EDGE = 4            # an innermost loop may have shorter intervals where they are this part of it at most
 FEWEST = 4096       # elements that are worth a loop more
 FIRST_AFTER = {"<": 0, "<=": 1, ">": 1, ">=": 0}      # with `i op c`, the first i from c on where the answer is another
@@ -33,7 +33,7 @@ FIRST_AFTER = {"<": 0, "<=": 1, ">": 1, ">=": 0}      # with `i op c`, the first
 @validated
 def in_intervals(targets: Sequence[StoreTarget], owner: MutableMapping[Expr, Value]) -> list[StoreTarget]:
     """The targets, cut into intervals; `owner` learns new names."""
-    return [part for target in targets for part in _intervals(target, owner, MOST)]
+    return [part for target in targets for part in _intervals(target, owner, MAX_INTERVALS)]
 
 
 def _intervals(target: StoreTarget, owner: MutableMapping[Expr, Value], most: int) -> Iterator[StoreTarget]:
@@ -63,8 +63,9 @@ def _cut(target: StoreTarget, most: int) -> tuple[Index, list[int]] | None:
         ends = {end for x in inside for end in _ends(x, index)}
         if ends and isinstance(index.extent, int):
             n = math.gcd(index.extent, *ends)
-            listed = list(range(0, index.extent + 1, n)) if n >= SHORTEST else sorted({0, *ends, index.extent})
-            if len(listed) - 1 <= most and (n >= SHORTEST or _worthwhile(target, index, listed)):
+            listed = list(range(0, index.extent + 1, n)) if n >= MIN_INTERVAL_TURNS else sorted({0, *ends,
+                                                                                                 index.extent})
+            if len(listed) - 1 <= most and (n >= MIN_INTERVAL_TURNS or _worthwhile(target, index, listed)):
                 return index, listed
     return None
 
@@ -76,7 +77,7 @@ def _worthwhile(target: StoreTarget, index: Index, ends: Sequence[int]) -> bool:
         return False
     if index is not target.indices[-1]:
         return True
-    return sum(b - a for a, b in pairwise(ends) if b - a < SHORTEST) * EDGE <= index.extent
+    return sum(b - a for a, b in pairwise(ends) if b - a < MIN_INTERVAL_TURNS) * EDGE <= index.extent
 
 
 def _ends(x: Expr, index: Index) -> Iterator[int]:

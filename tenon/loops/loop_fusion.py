@@ -19,7 +19,7 @@ from tenon.loops.simplify_expressions import simplify
 from tenon.loops.traversal import walk
 from tenon.loops.validate_loops import validated
 
-MOST = 1 << 17      # bytes of a turn: what a second cache keeps beside other things
+MAX_TURN_BYTES = 1 << 17  # bytes of a turn: what a second cache keeps beside other things
 
 
 @validated
@@ -41,7 +41,8 @@ def _joined(one: Nest, other: Nest) -> Nest | None:
     stored, read = stored_a | stored_b, read_a | read_b
     sizes = [x.elements * x.type.dtype.itemsize for x in stored | read]
     shared = stored_a & stored_b
-    if not shared or stored & read or not all(isinstance(n, int) and n <= MOST * count(a.index) for n in sizes):
+    if not shared or stored & read or not all(isinstance(n, int) and n <= MAX_TURN_BYTES * count(a.index)
+                                              for n in sizes):
         return None
     first, second = sorted((a, b), key=_elements, reverse=True)
     grain = simplify(Binary("min", a.grain, b.grain))

@@ -41,7 +41,7 @@ from tenon.types import TensorType
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
 Indices = tuple[Index, ...]
 CHEAP_REPEAT = 256          # computing something again at most this often costs less than storing it,
-FEW = 16384                 # where so few elements are read in all;
+MAX_PLAIN_ELEMENTS = 16384  # where so few elements are read in all;
 FEW_TIMES = 32              # else at most this often
 
 
@@ -240,7 +240,7 @@ def _is_cheap(x: Expr, again: Sequence[Dim], around: Indices) -> bool:
         return False
     if isinstance(x, Call):
         return times <= CALL
-    few = isinstance(turns, int) and turns <= FEW
+    few = isinstance(turns, int) and turns <= MAX_PLAIN_ELEMENTS
     return few or times * (CALL if parts(x, Call) else 1) <= FEW_TIMES
 
 

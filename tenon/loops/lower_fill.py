@@ -27,7 +27,7 @@ from tenon.types import DType, Shape, TensorType, float32, float64, int64
 
 TILE = 256          # neighbours that are computed together
 TOTALS = 1 << 13    # bytes of running totals that are: of shorter pieces of rows, each in another page, memory is slow
-LONGEST = 1 << 31   # the first step of a search in an axis whose size is a symbol
+MAX_AXIS_SIZE = 1 << 31  # the first step of a search in an axis whose size is a symbol
 BESIDE = 16         # columns that are ordered together, of a line of memory or two,
 COPIED = 1 << 19    # where these are so many bytes at most
 PLACES = 512        # that are looked at as vectors, before anything is written there
@@ -214,7 +214,7 @@ class Filling(Scalars):
         row = at[:-1] if x.ndim > 1 else ()
         value, element, found = Local("value", values.dtype), Local("element", x.dtype), Local("found", int64)
         body: list[Stmt] = [Let(value, values(at)), Let(found, size(0))]
-        step = 1 << n.bit_length() >> 1 if isinstance(n, int) else LONGEST
+        step = 1 << n.bit_length() >> 1 if isinstance(n, int) else MAX_AXIS_SIZE
         while step:
             further = found + step
             before = ~self._less(value, element) if right else self._less(element, value)

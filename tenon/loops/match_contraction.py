@@ -21,11 +21,12 @@ from tenon.records import dataclass, replace
 from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32, int64
 
 ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)
-SMALLEST = 4096         # multiplications that are worth more than a plain loop
+MIN_MULTIPLICATIONS = 4096  # multiplications that are worth more than a plain loop
 DEEP = 4                # times as many products as rows or columns make the way in which results are stored unimportant
 DEEPEST = 16            # times as deep as lines are long are sums of 16 bits that go along lines, at most
-LONG, LONG_OF_16_BITS = 40, 1000    # elements of a run, for which a product of its own is worth while
-SHORTEST = 3            # rows, columns or depth below which a plain loop does as well
+# elements of a run, for which a product of its own is worth while
+MIN_RUN_ELEMENTS, MIN_RUN_ELEMENTS_OF_16_BITS = 40, 1000
+MIN_EXTENT = 3          # rows, columns or depth below which a plain loop does as well
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def _in_runs(x: MatchedProduct) -> MatchedProduct:
         return x
     if not isinstance(length, int) or not isinstance(apart, int) or apart < length:
         return x
-    if length < (LONG if x.right.dtype.bits >= 32 else LONG_OF_16_BITS):
+    if length < (MIN_RUN_ELEMENTS if x.right.dtype.bits >= 32 else MIN_RUN_ELEMENTS_OF_16_BITS):
         return x
     return replace(x, batch=(*x.batch, *x.columns[:start]), columns=x.columns[start:])
 
@@ -113,7 +114,7 @@ def _with_windows_left(x: MatchedProduct) -> MatchedProduct:
 def _is_sliding(x: MatchedProduct) -> bool:
     """Whether windows slide along an image, which a plain loop does not do as well: depthwise convolutions."""
     total = product([index.extent for axis in (x.batch, x.rows, x.columns, x.sum.indices) for index in axis])
-    if not isinstance(total, int) or total < SMALLEST:
+    if not isinstance(total, int) or total < MIN_MULTIPLICATIONS:
         return False
     return sliding(x.left, x.right, x.batch, x.rows, x.columns, x.sum.indices) is not None
 
@@ -121,10 +122,10 @@ def _is_sliding(x: MatchedProduct) -> bool:
 def _is_worthwhile(x: MatchedProduct) -> bool:
     axes = [(x.rows, _is_read_in_lines(x) or _is_of_long_rows(x)), (x.columns, False), (x.sum.indices, False)]
     sizes = [product(index.extent for index in axis) for axis, _ in axes]
-    if any(isinstance(n, int) and n < SHORTEST and not lines for n, (_, lines) in zip(sizes, axes, strict=True)):
+    if any(isinstance(n, int) and n < MIN_EXTENT and not lines for n, (_, lines) in zip(sizes, axes, strict=True)):
         return False
     total = product([*sizes, *(index.extent for index in x.batch)])
-    return not isinstance(total, int) or total >= SMALLEST
+    return not isinstance(total, int) or total >= MIN_MULTIPLICATIONS
 
 
 def _is_read_in_lines(x: MatchedProduct) -> bool:

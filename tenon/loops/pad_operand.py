@@ -25,7 +25,7 @@ from tenon.loops.window_access import Slide, Windows, windows_of
 from tenon.types import TensorType
 
 PLANE = 2               # axes that Winograd's windows slide along
-LARGEST = 1 << 24       # elements of a copy
+MAX_PADDED_ELEMENTS = 1 << 24  # elements of a copy
 
 
 @validated
@@ -51,7 +51,7 @@ def _with_copy(target: StoreTarget, found: MatchedProduct, windows: Windows, tem
     read = copy.read(buffer)
     left, right = (replace(x, {windows.load: read}) for x in (found.left, found.right))
     way = sliding(left, right, found.batch, found.rows, found.columns, found.sum.indices)
-    if copy.type.size > LARGEST or way is None or not way.way.startswith("winograd"):
+    if copy.type.size > MAX_PADDED_ELEMENTS or way is None or not way.way.startswith("winograd"):
         return None
     made = key in copies
     if not made:

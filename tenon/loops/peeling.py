@@ -26,7 +26,7 @@ from tenon.loops.validate_loops import validated
 from tenon.records import replace
 from tenon.types import int64
 
-MANY = 1 << 16      # turns of what is innermost that are worth the time that copies take to compile
+MIN_PEELED_WORK = 1 << 16  # turns of what is innermost that are worth the time that copies take to compile
 COMPARISONS = "<", "<=", ">", ">="
 FEWEST = 9          # turns: fewer are written out by LLVM, each with its answers
 EDGE = 4            # the loop is so many times as long as what is cut off
@@ -52,8 +52,8 @@ def _peeled(nest: Nest) -> Nest:
 def _takes_many_turns(statement: Stmt, around: int = 1) -> bool:
     """Whether what is innermost is done often; a size that a call decides is large."""
     if not isinstance(statement, Loop):
-        return around >= MANY
-    return any(_takes_many_turns(x, around * (_turns(statement) or MANY)) for x in statement.body)
+        return around >= MIN_PEELED_WORK
+    return any(_takes_many_turns(x, around * (_turns(statement) or MIN_PEELED_WORK)) for x in statement.body)
 
 
 def _asks(x: Expr) -> bool:

@@ -28,7 +28,7 @@ from tenon.loops.store_target import WHOLE, StoreTarget, grain_of
 from tenon.loops.tile_transposes import turned_nest
 from tenon.loops.validate_loops import validated
 
-ENOUGH = 16         # turns of the parallel loop that keep all threads busy
+MIN_PARALLEL_TURNS = 16  # turns of the parallel loop that keep all threads busy
 
 
 @validated
@@ -95,7 +95,7 @@ def _with_more_turns(body: Block, targets: Sequence[StoreTarget], loops: Sequenc
     match body:
         case (Loop(kind="parallel", index=Index(extent=int() as turns), body=(Loop() as inner,)) as outer,):
             each = inner.index.extent
-            if turns >= ENOUGH or not isinstance(each, int) or inner.extent is not size(each):
+            if turns >= MIN_PARALLEL_TURNS or not isinstance(each, int) or inner.extent is not size(each):
                 return body
             grain = grain_of(targets, loops[2:])
             if not isinstance(grain, Const):

@@ -22,7 +22,7 @@ MANY_FILTERS = 16       # that fill a vector
 MOST_SUMS = 1 << 24     # that wait in memory
 MOST_FREQUENCIES = 2048 # of a block of tiles
 LEAST_TILES = 32        # of a block
-SHORT = 1.1             # times as long as one long sum products with short ones take
+SHORT_SUM_TIME_RATIO = 1.1  # times as long as one long sum products with short ones take
 MOST_ACROSS = 16        # taps of a row, which are written out
 MOST_AT_EDGES = 64      # places of a row whose windows reach over its ends, for each of which there is code
 
@@ -148,7 +148,7 @@ def saves_multiplications(windows: Windows, filters: Axis, whole_channels: bool 
     # to transform elements, sums and taps; and to load and store sums that are added to block after block
     beside = tiles * (channels * 2.5 + outputs * 3.75) + channels * outputs * 7.5
     beside += tiles / tiles_of_block(number) * channels * outputs * 6 if whole_channels else 0
-    return number * (tiles * channels * outputs / 2 + beside * (0.5 if adders else 1)) * SHORT < plain
+    return number * (tiles * channels * outputs / 2 + beside * (0.5 if adders else 1)) * SHORT_SUM_TIME_RATIO < plain
 
 
 def tiles_of_block(number: int) -> int:

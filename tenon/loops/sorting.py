@@ -35,12 +35,13 @@ from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update
 from tenon.types import DType, TensorType, int32, int64, uint8, uint16, uint32, uint64
 
 DIGIT = 8                       # bits of a pass, whose counts stay in the first cache
-MANY = 2048                     # elements of a row of which few are chosen before they are ordered
+MIN_SELECTED_ROW_ELEMENTS = 2048  # elements of a row of which few are chosen before they are ordered
 RANKED = 64                     # elements of a row that is ordered by counting smaller ones
 GROUPS = 4                      # for each place that is wanted, at least
-LEAST = 4                       # elements of a group: where there would be fewer, all elements are ordered
+MIN_GROUP_ELEMENTS = 4          # elements of a group: where there would be fewer, all elements are ordered
 BLOCK = 64                      # elements that are passed over together if none is among the first
-FEW, FEWER = 32, 2              # places, of so many times as many elements, that are looked for one by one,
+# places, of so many times as many elements, that are looked for one by one,
+MAX_SEARCHED_PLACES, MIN_SEARCH_RATIO = 32, 2
 NOT_LONG = 1 << 16              # where these are so many at most
 PLACE = 32                      # bits beside the key in a word
 UNSIGNED = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
@@ -68,14 +69,16 @@ class Ordering:
         self.packed = dtype.bits <= PLACE and (not isinstance(count, int) or count < 1 << PLACE)
         self.shift = PLACE if self.packed else 0
         few = isinstance(first, int) and isinstance(count, int)
-        self.few = few and 0 < known(first) <= FEW and known(first) * FEWER <= known(count) <= NOT_LONG
+        self.few = few and 0 < known(first) <= MAX_SEARCHED_PLACES and \
+            known(first) * MIN_SEARCH_RATIO <= known(count) <= NOT_LONG
         blocks = -(-count // BLOCK)
         self.columns = self._buffers("", blocks * BLOCK + first if self.few else count * 2)
         self.minima = self._buffers("_of_blocks", blocks)
         self.passes = dtype.bits // DIGIT
         self.ranked = isinstance(count, int) and count <= RANKED and not self.few
         groups = -(-GROUPS * first // BLOCK) * BLOCK if isinstance(first, int) else 0
-        self.chosen = few and not self.few and known(count) > MANY and 0 < groups <= known(count) // LEAST
+        self.chosen = few and not self.few and known(count) > MIN_SELECTED_ROW_ELEMENTS and \
+            0 < groups <= known(count) // MIN_GROUP_ELEMENTS
         self.counts = Buffer("counts", TensorType(int64, (self.passes << DIGIT,)), "local")
         self.first, self.smallest = first, Buffer("smallest", TensorType(UNSIGNED[dtype.bits], (groups,)), "local")
         self.turned = Local("turned", int64)        # how many passes there were; each moves the words to the other half

@@ -24,11 +24,11 @@ from tenon.loops.window_access import count
 from tenon.types import TensorType
 
 PARTS = 16, 12, 10, 8       # how many there may be, the best first
-SHORTEST = 256              # products of a sum that are worth a part
+MIN_K_PER_PART = 256        # products of a sum that are worth a part
 LANES = 32                  # of which a part's depth is best a multiple
 DEEP = 64                   # times the depth of a sum is larger than the longer side of the results
 BY_FILTERS = "filters", "winograd filters"      # ways of windows in which threads repeat work for each other
-LEAST = 1 << 20             # products that are worth a second thread
+MIN_PARALLEL_PRODUCTS = 1 << 20  # products that are worth a second thread
 
 
 @validated
@@ -77,12 +77,13 @@ def _parts(found: MatchedProduct) -> Iterator[tuple[Index, int]]:
     sides, indices, multiples = (rows, columns), found.sum.indices, [LANES, 1, 0]
     if slides is not None:      # images are shared, and not cut
         sides, indices, multiples = (count(slides.filters), count(slides.windows.channels)), slides.windows.outside, [1]
-    if depth < DEEP * max(sides) or rows * columns * depth < LEAST or (slides and slides.way not in BY_FILTERS):
+    if depth < DEEP * max(sides) or rows * columns * depth < MIN_PARALLEL_PRODUCTS or \
+            (slides and slides.way not in BY_FILTERS):
         return
     for multiple in multiples:
         for index in indices:
             for parts in PARTS:
-                if depth // parts >= SHORTEST and isinstance(index.extent, int) and index.extent >= parts and \
+                if depth // parts >= MIN_K_PER_PART and isinstance(index.extent, int) and index.extent >= parts and \
                         (not multiple or index.extent % (parts * multiple) == 0):
                     yield index, parts
 

@@ -28,7 +28,7 @@ from tenon.types import TensorType, float32
 
 CHUNK = 16384           # elements of a chunk
 FEWEST = 8              # chunks; less work than this is over sooner than threads have met
-ENOUGH = 16             # results that keep the threads busy by themselves, when they are reduced one by one
+MIN_PARALLEL_RESULTS = 16  # results that keep the threads busy by themselves, when they are reduced one by one
 Way = Callable[[Reduce, Sequence[Index], Callable[[TensorType], Buffer]], tuple[StoreTarget, Expr] | None]
 
 
@@ -66,7 +66,7 @@ def _cut(x: Reduce, indices: Sequence[Index],
     results = tuple(index for index in indices if index in x.free)
     count = product(index.extent for index in results)
     side_by_side = TILE if results and is_across(x, results[-1]) else 1
-    if not isinstance(count, int) or count >= ENOUGH * side_by_side:
+    if not isinstance(count, int) or count >= MIN_PARALLEL_RESULTS * side_by_side:
         return None
     first, *rest = x.indices
     inner = product(index.extent for index in rest) * count

@@ -26,7 +26,7 @@ from tenon.loops.traversal import replace, walk
 from tenon.types import TensorType
 
 SIDE = 32           # of a square
-SHORTEST = 8        # turns of a loop that is worth cutting
+MIN_TILED_TURNS = 8  # turns of a loop that is worth cutting
 FEWEST = 4096       # elements that are
 LINE = 64           # bytes that caches fetch at once
 
@@ -41,7 +41,7 @@ def turned_nest(targets: Sequence[StoreTarget]) -> Nest | None:
         return None
     along = {x: _line(x, loops) for x in parts if isinstance(x, Load)}
     lines = [i for i in along.values() if i is not None]
-    if not lines or count(lines[0]) < SHORTEST or count(loops[-1]) < SHORTEST:
+    if not lines or count(lines[0]) < MIN_TILED_TURNS or count(loops[-1]) < MIN_TILED_TURNS:
         return None
     return _in_squares(targets, lines[0], [x for x, line in along.items() if line is lines[0]])
 

@@ -19,9 +19,10 @@ from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts
 from tenon.types import TensorType, float32
 
-SHORTEST = 4            # elements of a line, for which storing a sum takes little
-SMALLEST = 1 << 13      # elements of what is summed up, which is worth another nest
-LONG, FEW = 256, 16     # elements of lines of which so few, for one result, are as well read one after the other
+MIN_LINE_ELEMENTS = 4   # elements of a line, for which storing a sum takes little
+MIN_REDUCED_ELEMENTS = 1 << 13  # elements of what is summed up, which is worth another nest
+# elements of lines of which so few, for one result, are as well read one after the other
+LONG_LINE_ELEMENTS, MAX_LONG_LINES = 256, 16
 
 
 def lines_first(x: Reduce, indices: Sequence[Index],
@@ -29,15 +30,15 @@ def lines_first(x: Reduce, indices: Sequence[Index],
     """(the target of the lines' sums, what x is in terms of them), or None if no result lies between what is summed."""
     results = [index for index in indices if index in x.free]
     steps = _steps(x, (*x.indices, *results))
-    if steps is None or not results or count(*x.indices, *results) < SMALLEST:
+    if steps is None or not results or count(*x.indices, *results) < MIN_REDUCED_ELEMENTS:
         return None
     nearest = min(steps[index] for index in results)
     line = tuple(index for index in x.indices if steps[index] < nearest)
     around = tuple(index for index in x.indices if steps[index] > nearest)
-    if not around or count(*line) < SHORTEST or steps[line[-1]] != 1:
+    if not around or count(*line) < MIN_LINE_ELEMENTS or steps[line[-1]] != 1:
         return None
     of_each = all(load.offset.free.issuperset(results) for load in parts(x.body, Load))    # else a product of matrices
-    if of_each and count(*line) > LONG and count(*around) < FEW:
+    if of_each and count(*line) > LONG_LINE_ELEMENTS and count(*around) < MAX_LONG_LINES:
         return None
     places = tuple(sorted((*around, *results), key=lambda index: -steps[index]))
     wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tenon.loops.affine import affine, is_same
-from tenon.loops.column_reductions import LEAST, TILE
+from tenon.loops.column_reductions import MIN_ROW_RESULTS, TILE
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
 from tenon.loops.simplify_expressions import simplify, substitute
@@ -31,7 +31,7 @@ def folded(x: Reduce, indices: Sequence[Index],
         return None
     (line,), columns = x.indices, results[-1].extent
     assert isinstance(columns, int)
-    together = TILE // (LEAST * columns) * LEAST
+    together = TILE // (MIN_ROW_RESULTS * columns) * MIN_ROW_RESULTS
     if not isinstance(line.extent, int) or line.extent < FEWEST * together:
         return None
     turns, left = divmod(line.extent, together)
@@ -54,7 +54,7 @@ def folded(x: Reduce, indices: Sequence[Index],
 
 def _lie_dense(x: Reduce, line: Index, column: Index) -> bool:
     """Whether all that x reads lies line by line without gaps, in fewer columns than a vector has lanes."""
-    if not isinstance(column.extent, int) or column.extent >= LEAST:
+    if not isinstance(column.extent, int) or column.extent >= MIN_ROW_RESULTS:
         return False
     terms = [affine(load.offset).terms for load in parts(x.body, Load)]
     inside = {line, column}

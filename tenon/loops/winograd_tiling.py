@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tenon.records import dataclass
 
-LONGEST = 3             # taps of a piece
+MAX_PIECE_TAPS = 3      # taps of a piece
 TOGETHER = 2            # windows of a tile
 
 
@@ -36,7 +36,7 @@ class Tiling:
         found = []
         for first in range(min(self.step, self.taps)):
             taps = range(first, self.taps, self.step)
-            found += [taps[start:start + LONGEST] for start in range(0, len(taps), LONGEST)]
+            found += [taps[start:start + MAX_PIECE_TAPS] for start in range(0, len(taps), MAX_PIECE_TAPS)]
         return tuple(found)
 
     @property

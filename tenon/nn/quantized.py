@@ -25,7 +25,7 @@ from tenon.tensor import Tensor, tensor
 
 __all__ = ["QuantizedConv", "QuantizedEmbedding", "QuantizedLinear", "quantize"]
 
-LARGEST = 127       # so that every code has its opposite
+MAX_CODE = 127      # so that every code has its opposite
 
 
 class _Quantized(Module):
@@ -119,9 +119,9 @@ def encoded(weight: Any) -> tuple[Tensor, Tensor]:
     exact = np.asarray(weight.detach()).astype(np.float64)
     if not np.isfinite(exact).all():
         raise ArgumentError("quantize: a weight is infinite or not a number")
-    scale = (np.abs(exact).max(axis=tuple(range(1, exact.ndim)), initial=0.0) / LARGEST).astype(weight.dtype.numpy)
+    scale = (np.abs(exact).max(axis=tuple(range(1, exact.ndim)), initial=0.0) / MAX_CODE).astype(weight.dtype.numpy)
     divisor = np.where(scale == 0, 1, scale).astype(np.float64).reshape(-1, *[1] * (exact.ndim - 1))
-    codes = np.clip(np.rint(exact / divisor), -LARGEST, LARGEST).astype(np.int8)
+    codes = np.clip(np.rint(exact / divisor), -MAX_CODE, MAX_CODE).astype(np.int8)
     return tensor(codes), tensor(scale)
 
 

@@ -19,7 +19,7 @@ from tenon.onnx.onnx_package import onnx
 from tenon.passes.expand import expand
 from tenon.types import DType
 
-SMALL = 64      # elements of constants that are looked up
+MAX_SHARED_CONSTANT_ELEMENTS = 64  # elements of constants that are looked up
 Rule = Callable[["Writer", Node, list[str]], "str | Sequence[str]"]
 RULES: dict[str, tuple[int, Rule]] = {}     # operator -> the opset from which on the rule holds, and the rule
 
@@ -61,7 +61,7 @@ class Writer:
     def constant(self, array: Any) -> str:
         """An initializer; equal small ones are one."""
         array = np.asarray(array)
-        if array.size > SMALL:
+        if array.size > MAX_SHARED_CONSTANT_ELEMENTS:
             return self.weight(array, self.fresh("c"), object())
         return self.weight(array, None, (array.dtype.name, array.shape, array.tobytes()))
 

@@ -21,7 +21,7 @@ from tenon.ops.exponential import exp, log
 from tenon.ops.special import lgamma
 from tenon.types import TensorType, broadcast_shapes
 
-LARGE = 20.0            # from this `a` on there is no series
+MAX_SERIES_A = 20.0     # from this `a` on there is no series
 NEGLIGIBLE = 38.0       # exp(-NEGLIGIBLE) is nothing beside 1
 POINTS = 72
 
@@ -30,11 +30,11 @@ def _density(a: Any, x: Any) -> Any:
     """x ** a * exp(-x) / gamma(a + 1), also where its factors are huge."""
     with np.errstate(divide="ignore"):
         small = np.exp(a * np.log(x) - x - reference.lgamma(a + 1.0))
-    base = np.maximum(a, LARGE)
+    base = np.maximum(a, MAX_SERIES_A)
     d = x / base
     away = np.where(d > 0, np.log1p(np.maximum(d, 1e-300) - 1.0) - (d - 1.0), -np.inf)
     stirling = (1 / 12 - (1 / 360 - (1 / 1260 - 1 / (1680 * base ** 2)) / base ** 2) / base ** 2) / base
-    return np.where(a < LARGE, small, np.exp(base * away - stirling) / np.sqrt(2 * math.pi * base))
+    return np.where(a < MAX_SERIES_A, small, np.exp(base * away - stirling) / np.sqrt(2 * math.pi * base))
 
 
 def _series(a: Any, x: Any, weight: Callable[[Any], Any]) -> Any:
@@ -84,7 +84,7 @@ def _lower(a: Any, x: Any, upper: bool) -> Any:
     a, x, below = _sides(a, x)
     fine = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
     sound_a, sound_x = np.where(fine, a, 1.0), np.where(fine, x, 1.0)
-    series, density = below & (a < LARGE), _density(sound_a, sound_x)
+    series, density = below & (a < MAX_SERIES_A), _density(sound_a, sound_x)
     summed = density * _series(sound_a, np.where(series, sound_x, 0.0), lambda n: 1.0)
     near_x = np.where(series & fine, 1.0, sound_x)      # the integral is not taken there
     near_a = np.where(series & fine, 1.0, sound_a)
@@ -101,7 +101,7 @@ def slope_reference(x: Any, a: Any) -> Any:
     a, x, below = _sides(a, x)
     fine = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
     a, x = np.where(fine, a, 1.0), np.where(fine, x, 1.0)
-    series = below & (a < LARGE)
+    series = below & (a < MAX_SERIES_A)
     psi = reference.digamma(a)
 
     def weights() -> Callable[[int], Any]:

@@ -17,7 +17,7 @@ from tenon.ops.slicing import box
 from tenon.ops.windows import shown
 from tenon.types import TensorType, bfloat16, int64, normalize_axis
 
-FEW = 1000              # integers that are not worth being put together with their places
+MAX_UNPACKED_ELEMENTS = 1000  # integers that are not worth being put together with their places
 
 
 def _sort_attrs(x: Any, axis: Any, descending: Any, stable: Any) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def comparable(x: Any) -> Any:
 
 def ordered_places(x: Any, axis: int, descending: bool, stable: bool) -> Any:
     """`argsort` of an array."""
-    if x.dtype.kind in "iu" and x.size > FEW and (words := _words(x, axis, descending)) is not None:
+    if x.dtype.kind in "iu" and x.size > MAX_UNPACKED_ELEMENTS and (words := _words(x, axis, descending)) is not None:
         return np.sort(words, axis) & ((1 << _bits(x.shape[axis])) - 1)
     kind: Any = "stable" if stable else None
     x = comparable(x)

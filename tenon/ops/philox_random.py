@@ -43,9 +43,9 @@ from tenon.types import (
 
 MASK = 0xFFFFFFFF
 FRACTION_BITS = {float64: 53, float32: 24, float16: 11, bfloat16: 8}    # uniform numbers are multiples of 2 ** -bits
-FEW = 16                                                                # words that Python makes as fast as NumPy
-MANY = 32                                                               # orders that NumPy deals together sooner
-SMALL = 128                                                             # words of a draw whose sequels are made along
+MAX_PYTHON_WORDS = 16                                                   # words that Python makes as fast as NumPy
+MIN_NUMPY_ORDERS = 32                                                   # orders that NumPy deals together sooner
+MAX_PREFETCHED_WORDS = 128                                              # words of a draw whose sequels are made along
 CHUNK = 1 << 13                                                         # blocks of four words that NumPy holds in cache
 TURNS, FACTORS, KEY_STEPS = 10, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)      # of Philox
 
@@ -70,7 +70,7 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[An
 
 def words(state: Any, count: int, stream: int) -> Any:
     """NumPy: the first `count` words of a draw, u32[count]; both products of a turn are one array."""
-    if count <= FEW:
+    if count <= MAX_PYTHON_WORDS:
         seed, draw = map(int, state)
         blocks = [philox((block, stream, draw & MASK, draw >> 32), (seed & MASK, seed >> 32))
                   for block in range(-(-count // 4))]
@@ -116,7 +116,7 @@ def _ref(name: str, maker: Callable[..., Maker]) -> Callable[..., Any]:
     def ref(state: Any, shape: Any, stream: int, **attrs: Any) -> Any:
         each, make = maker(**attrs)
         count = math.prod(shape) * each
-        if not 0 < count <= SMALL:
+        if not 0 < count <= MAX_PREFETCHED_WORDS:
             return make(words(state, count, stream)).reshape(shape)
         return ahead((name, *attrs.values(), shape, stream), state, rows_of_draws(shape, stream, each, make))
     return ref
@@ -316,7 +316,7 @@ def dealt_in_order(chances: Any) -> Any:
     places = np.arange(count)
     chosen = np.minimum(np.maximum((chances * (places + 1)).astype(np.int64), 0), places)
     chosen = chosen.reshape(math.prod(before), count)
-    if len(chosen) >= MANY:
+    if len(chosen) >= MIN_NUMPY_ORDERS:
         return _dealt_along(chosen).reshape(chances.shape)
     orders = [list(range(count)) for _ in chosen]
     for order, row in zip(orders, chosen.tolist(), strict=True):

@@ -17,7 +17,7 @@ DRAWS = 256             # that are made at a time, first
 GROWS = 4               # how many times as many the next time
 MOST_NUMBERS = 1 << 15  # that are made at a time, where these are more draws than the first time
 MOST_KINDS = 64         # that are remembered
-FAR = 8                 # a later draw than this many behind the last one is no sequel
+MAX_SEQUEL_DISTANCE = 8  # a later draw than this many behind the last one is no sequel
 
 Rows = tuple[int, int, Any]
 
@@ -30,7 +30,8 @@ class Sequel:
 
     def __init__(self, make: Callable[[int, int, int], Any]):
         self.make = make
-        self.rows: Rows = 0, -FAR, ()           # the seed, the number of the first draw, its numbers and the next ones
+        # the seed, the number of the first draw, its numbers and the next ones
+        self.rows: Rows = 0, -MAX_SEQUEL_DISTANCE, ()
 
     def take(self, seed: int, draw: int) -> Any:
         """The numbers of a draw, an array of their own."""
@@ -38,7 +39,7 @@ class Sequel:
         place = draw - first
         if known == seed and 0 <= place < len(rows):
             return rows[place, ...].copy()
-        follows = known == seed and 0 <= place - len(rows) < FAR
+        follows = known == seed and 0 <= place - len(rows) < MAX_SEQUEL_DISTANCE
         draws = self._more(rows) if follows else 1
         made = self.make(seed, draw, draws if draw + draws < 1 << 64 else 1)
         self.rows = seed, draw, made

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon.ops.philox_random import (
-    SMALL,
+    MAX_PREFETCHED_WORDS,
     Maker,
     dealt,
     dealt_in_order,
@@ -39,7 +39,8 @@ class Drawing:
         if any(type(size) is not int for size in shape) or like not in (float32, float64, int64):
             return None
         each, make = self.maker(shape, *attrs)
-        return Sequel(rows_of_draws(shape, 0, each, make)) if 0 < math.prod(shape) * each <= SMALL else None
+        return Sequel(rows_of_draws(shape, 0, each,
+                                    make)) if 0 < math.prod(shape) * each <= MAX_PREFETCHED_WORDS else None
 
 
 def _orders_of_words(shape: Any) -> Maker:

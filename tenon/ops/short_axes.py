@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-MOST, LEAST = 9, 256        # elements that are combined, at most; results, at least
+MAX_COMBINED_ELEMENTS, MIN_RESULTS = 9, 256  # elements that are combined, at most; results, at least
 
 
 def is_short(shape: tuple[int, ...], axis: tuple[int, ...]) -> bool:
     """Whether so few elements make each of so many results."""
     count = math.prod([shape[k] for k in axis])
-    return 1 < count <= MOST and math.prod(shape) >= count * LEAST
+    return 1 < count <= MAX_COMBINED_ELEMENTS and math.prod(shape) >= count * MIN_RESULTS
 
 
 def reduced(combine: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:

@@ -151,5 +151,5 @@ small_triangular = _small(triangular_op, _triangular, domain=((1.0, 2.0), (-2.0,
                           examples=["small_solve_triangular(f32[2, 1, 1], f32[2, 1, 4], upper=False) -> f32[2, 1, 4]"])
 small_cholesky = _small(cholesky_op, _cholesky, ["small_cholesky(f32[2, 1, 1]) -> f32[2, 1, 1]"], domain=(1, 2))
 
-SMALL: dict[Op, Op] = {solve_op: small_solve, inv_op: small_inv, slogdet_op: small_slogdet, det_op: small_det,
+WRITTEN_OUT: dict[Op, Op] = {solve_op: small_solve, inv_op: small_inv, slogdet_op: small_slogdet, det_op: small_det,
                        triangular_op: small_triangular, cholesky_op: small_cholesky}

@@ -29,14 +29,14 @@ lgamma = _each(_lgamma)
 
 
 _erf_of_few = _each(math.erf)
-FEW = 100                   # numbers that are sooner done one by one
+MAX_PYTHON_ELEMENTS = 100   # numbers that are sooner done one by one
 STEPS, FAR, TERMS = 128, 6, 7           # places from one whole number to the next, and where erf is 1
 
 
 def erf(x: Any) -> Any:
     """The Taylor series about the nearest of many places, good to two units of the last."""
     x = np.asarray(x, np.float64)
-    if x.size < FEW:
+    if x.size < MAX_PYTHON_ELEMENTS:
         return _erf_of_few(x)
     size = np.minimum(np.abs(x), FAR)
     place = np.rint(np.fmin(size, FAR) * STEPS).astype(np.intp)     # fmin: any, where it is no number

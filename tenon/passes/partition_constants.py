@@ -24,7 +24,7 @@ from tenon.records import dataclass, replace
 from tenon.types import STACK, TOKEN
 
 MOST_GROWTH = 2             # times the bytes of the parameters that it is made of may be kept,
-SMALL = 1 << 16             # and as many bytes in any case
+SMALL_CONSTANT_BYTES = 1 << 16  # and as many bytes in any case
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +93,7 @@ def _is_constant(node: Node, known: Mapping[Value, int]) -> bool:
 
 def may_be_kept(size: int, source: int) -> bool:
     """Whether so many bytes are not too many, made of `source` bytes of parameters."""
-    return size <= max(MOST_GROWTH * source, SMALL)
+    return size <= max(MOST_GROWTH * source, SMALL_CONSTANT_BYTES)
 
 
 def bytes_of(value: Value) -> int:

@@ -27,15 +27,15 @@ from tenon.passes.rematerialize import cost_of, kernel_of, with_copy, without_un
 from tenon.records import dataclass
 
 CALL = 1000         # elements that cost as much as one more kernel
-MUCH = 1 << 25      # bytes between kernels, below which nothing is computed again unasked
-LITTLE = 0.015      # the part of a graph's time that computing again may take unasked
+MIN_KEPT_BYTES = 1 << 25  # bytes between kernels, below which nothing is computed again unasked
+MAX_RECOMPUTED_TIME_SHARE = 0.015  # the part of a graph's time that computing again may take unasked
 
 
 def recompute(graph: Graph) -> Graph:
     """Keep what lives between kernels within the budget, as far as computing again can; or do what costs little."""
     budget = graph.notes.get(MEMORY_BUDGET)
     before = Timeline(graph)
-    if before.peak <= (MUCH if budget is None else budget):
+    if before.peak <= (MIN_KEPT_BYTES if budget is None else budget):
         return graph
     after = _where_cheap(before) if budget is None else _within(before, budget)
     emit("recompute", graph=graph.name, budget=budget, before=before.peak, after=after.peak)
@@ -54,7 +54,7 @@ def _within(timeline: Timeline, budget: int) -> Timeline:
 
 def _where_cheap(timeline: Timeline) -> Timeline:
     costs = Costs()
-    left = LITTLE * costs.of(timeline.graph.nodes)
+    left = MAX_RECOMPUTED_TIME_SHARE * costs.of(timeline.graph.nodes)
     best = timeline
     while (choice := best_choice(timeline, costs, cheap=True)) is not None:
         graph = choice.made_in(timeline.graph)

@@ -40,7 +40,7 @@ def schedule_nodes(graph: Graph) -> Graph:
     return after_readers(found if peak_bytes(found) < peak_bytes(graph) else graph)
 
 
-SMALL = 256         # bytes that a node may make any time: the numbers that all steps of an optimizer read
+SMALL_RESULT_BYTES = 256  # bytes that a node may make any time: the numbers that all steps of an optimizer read
 
 
 class NodeOrder:
@@ -59,7 +59,7 @@ class NodeOrder:
         self.params = set(graph.params)
         self.results = {self.home_of(r) for r in graph.results} - self.params
         self.failing = set(failing(graph))
-        self.small = {node: None for node in graph.nodes if sum(map(bytes_of, node.outputs)) <= SMALL}
+        self.small = {node: None for node in graph.nodes if sum(map(bytes_of, node.outputs)) <= SMALL_RESULT_BYTES}
         self.come: dict[Node, None] = {}
         self.held: dict[Node, None] = {}        # what would store a result, while something could still fail
 
@@ -141,7 +141,7 @@ def after_readers(graph: Graph) -> Graph:
     ends = set(graph.results) - last.keys()
     behind = list(range(len(graph.nodes)))
     for k, node in enumerate(graph.nodes):
-        small = sum(bytes_of(x) for x in {*node.uses(), *node.outputs} - params) <= SMALL
+        small = sum(bytes_of(x) for x in {*node.uses(), *node.outputs} - params) <= SMALL_RESULT_BYTES
         movable = small and ends.issuperset(node.outputs) and not has_effect(node) and node.op not in RENAMES
         types = {x.type for x in node.outputs} if movable else ()
         behind[k] = max([k, *(last[x] for x in node.uses() if x in params and x.type in types)])

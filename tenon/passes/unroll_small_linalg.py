@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.graph.build import copy, current_builder, rebuild
 from tenon.graph.ir import Graph, Input, Node, Value
-from tenon.ops.small_matrices import SMALL, is_small
+from tenon.ops.small_matrices import WRITTEN_OUT, is_small
 from tenon.passes.rewriting.nested import nested
 
 
@@ -20,11 +20,11 @@ def unroll_small_linalg(graph: Graph) -> Graph:
 
 
 def _visit(node: Node, inputs: tuple[Input, ...]) -> Any:
-    return current_builder().emit(SMALL[node.op], inputs, node.attrs) if _is_small(node) else copy(node, inputs)
+    return current_builder().emit(WRITTEN_OUT[node.op], inputs, node.attrs) if _is_small(node) else copy(node, inputs)
 
 
 def _is_small(node: Node) -> bool:
-    return node.op in SMALL and all(isinstance(x, Value) and _fits(x) for x in node.inputs)
+    return node.op in WRITTEN_OUT and all(isinstance(x, Value) and _fits(x) for x in node.inputs)
 
 
 def _fits(x: Value) -> bool:

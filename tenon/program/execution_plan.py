@@ -43,8 +43,8 @@ from tenon.records import dataclass, replace
 MakeUnit = Callable[[Graph], CompiledKernel | None]
 VIEWS = (reshape_op,)       # the same bytes under another type
 MOST_GROWTH = 2             # times the bytes that a factor is made of, for its panels,
-SMALL = 1 << 16             # and as many bytes in any case
-WIDE = 4                    # bytes of an element as panels hold it
+SMALL_PANEL_BYTES = 1 << 16  # and as many bytes in any case
+PANEL_ELEMENT_BYTES = 4     # bytes of an element as panels hold it
 
 
 @dataclass(eq=False)
@@ -230,6 +230,6 @@ def _is_as_small(made_from: Sequence[Storage], size: int, convolution: bool) -> 
 
     Those of a convolution, which computes far more than it reads, are not: they count as if they were wide.
     """
-    least = WIDE if convolution else 1
+    least = PANEL_ELEMENT_BYTES if convolution else 1
     given = sum(product(x.type.shape) * max(x.type.dtype.itemsize, least) for x in made_from)
-    return isinstance(given, int) and size <= max(MOST_GROWTH * given, SMALL)
+    return isinstance(given, int) and size <= max(MOST_GROWTH * given, SMALL_PANEL_BYTES)

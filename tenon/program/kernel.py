@@ -99,7 +99,7 @@ class CompiledKernel:
     def repeated(self, sizes: Mapping[str, int]) -> int:
         """The part of the work that every thread does which has a share in the kernel: packing a factor."""
         products = (node.inputs for node in self.body.nodes if node.op.name == "matmul")
-        return sum(min(count(x.type.size, sizes) for x in (left, right) if x is not None) // PACKED
+        return sum(min(count(x.type.size, sizes) for x in (left, right) if x is not None) // PACKED_PER_ELEMENT
                    for left, right in products)
 
     def sharing(self, shared: Shared) -> CompiledKernel:
@@ -143,9 +143,9 @@ def name_of(body: Graph) -> str:
 # ---------------------------------------------------------------- what a kernel costs
 
 UNKNOWN_TRIP_COUNT = 30_000          # what a loop of unknown length counts as
-MULTIPLICATIONS = 32         # of a product of matrices that take as long as one element of other kernels
-READ = 4                     # elements of a product's factors that are read in that time
-PACKED = 2                   # and that are packed
+MULTIPLY_ADDS_PER_ELEMENT = 32  # of a product of matrices that take as long as one element of other kernels
+FACTOR_READS_PER_ELEMENT = 4  # elements of a product's factors that are read in that time
+PACKED_PER_ELEMENT = 2       # and that are packed
 VIEWS = ("permute", "reshape", "broadcast_to")
 
 # The multiply-adds of a product, from the shapes of its inputs and its output.
@@ -178,11 +178,11 @@ def node_work(node: Node, sizes: Mapping[str, int]) -> int:
     values = [*node.outputs, *(x for x in node.inputs if isinstance(x, Value))]
     most = max(count(x.size, sizes) for x in values)
     if node.op.name in PRODUCTS:
-        return max(multiply_adds(node, sizes) // MULTIPLICATIONS, most // READ)
+        return max(multiply_adds(node, sizes) // MULTIPLY_ADDS_PER_ELEMENT, most // FACTOR_READS_PER_ELEMENT)
     if is_attention(node):
         q, k, *_ = attended(node)
         products = 2 if node.op is attention else 5
-        return products * count(q.size, sizes) * count(k.shape[-2], sizes) // MULTIPLICATIONS
+        return products * count(q.size, sizes) * count(k.shape[-2], sizes) // MULTIPLY_ADDS_PER_ELEMENT
     return most
 
 

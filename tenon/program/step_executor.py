@@ -48,7 +48,7 @@ from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import BOOLEAN, HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.llvm.machine_code import Library
 from tenon.llvm.native_thread_pool import meet
-from tenon.llvm.safepoints import INTERRUPTED, OFTEN, STOPPING, interrupts
+from tenon.llvm.safepoints import INTERRUPTED, STEP_LOOP_MASK, STOPPING, interrupts
 from tenon.llvm.work_partition import PARTS_PER_THREAD
 from tenon.locks import Lock
 from tenon.program.backend_interface import WRITING
@@ -67,7 +67,7 @@ CHECK = -1                   # the HOST step that only looks whether a kernel fa
  BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES, CELL_NEXT, CELL_END, ASKS, CLAIMS,
  CLAIM_COUNT, PHASE, RUNNER) = range(26)
 CONTEXT_WORDS = 26
-LEAST = 5                    # the word of a step that says how many parts of a kernel are worth a call of their own
+LEAST_PARTS_WORD = 5         # the word of a step that says how many parts of a kernel are worth a call of their own
 CLAIM_BYTES = 64             # between the words in which threads note what of their parts is done, or being done
 
 Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)   # (frame, step) -> 0, or 1 to stop
@@ -236,7 +236,7 @@ def _kernel_all(f: NativeFunction, walk: Walk) -> None:
 
     So a thread whose core is slower, or taken by another program, does less.
     """
-    least, first = walk.operand(LEAST), walk.thread.wide() * PARTS_PER_THREAD
+    least, first = walk.operand(LEAST_PARTS_WORD), walk.thread.wide() * PARTS_PER_THREAD
     alone = walk.threads == 1
     with f.where(alone):
         walk.run_alone()
@@ -334,7 +334,7 @@ def _again(f: NativeFunction, walk: Walk) -> None:
     walk.jump(walk.operand(1))
     turns = walk.turns.at(walk.together().wide())
     turns.put(turns.word() + 1)
-    with f.where((turns.word() & OFTEN) == 0), f.where(walk.context.word(ASKS) != 0):
+    with f.where((turns.word() & STEP_LOOP_MASK) == 0), f.where(walk.context.word(ASKS) != 0):
         walk.go_on_unless(lambda: f.call(INTERRUPTED, walk.asked) != 0)
 
 

@@ -20,8 +20,8 @@ from tenon.runtime.guard_pages import guarded, guarding
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-SMALLEST = 1 << 18          # bytes; the allocator keeps what is smaller
-LARGE = 1 << 25             # bytes; the allocator returns to the system at once what is larger
+MIN_POOLED_BYTES = 1 << 18  # bytes; the allocator keeps what is smaller
+UNMAPPED_BYTES = 1 << 25    # bytes; the allocator returns to the system at once what is larger
 MOST_IDLE = 1 << 28         # bytes that wait to be used again
 
 _idle: dict[int, list[Any]] = {}    # by size; lists are changed by single operations, so no lock is needed
@@ -58,7 +58,7 @@ def take(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     if guarding():
         return guarded(shape, dtype)
     size = math.prod(shape) * dtype.itemsize
-    if size < SMALLEST:
+    if size < MIN_POOLED_BYTES:
         return np.empty(shape, dtype)
     try:
         memory = _idle[size].pop()

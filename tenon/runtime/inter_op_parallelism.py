@@ -15,7 +15,7 @@ from math import inf
 from tenon.records import dataclass, field
 from tenon.runtime.parallel_profitability import CUTTING, MEETING
 
-LONGEST = 48                # steps of a region
+MAX_REGION_STEPS = 48       # steps of a region
 LONGEST_CHAIN = 12          # steps without a second chain, after which none is looked for
 # Of the time that cutting takes, as far as work is known.  Nearly equal steps are cut: parts of a kernel balance cores
 # that are not equally fast, chains do not.  With 1.0, on a 2-core machine with AVX-512: four branches of products take
@@ -65,7 +65,7 @@ def _may_gain(gains: Sequence[float], first: int) -> bool:
 
     `gains` says by how much each step would.
     """
-    return max(accumulate(gains[first:first + LONGEST])) > 2 * MEETING
+    return max(accumulate(gains[first:first + MAX_REGION_STEPS])) > 2 * MEETING
 
 
 def _needed(jobs: Sequence[ThreadJob | None]) -> list[int]:
@@ -92,7 +92,7 @@ def _region(jobs: Sequence[ThreadJob | None], times: Sequence[float], first: int
     chains = _Chains()
     cut, best, found = 0.0, 0.0, {}
     total, longest = 0, 0
-    for step in range(first, min(first + LONGEST, len(jobs))):
+    for step in range(first, min(first + MAX_REGION_STEPS, len(jobs))):
         job = jobs[step]
         if job is None or (len(chains.listed) < 2 and step - first >= LONGEST_CHAIN):
             break

@@ -17,7 +17,7 @@ import numpy as np
 from tenon.backends.cpu.kernel_compiler import libraries
 from tenon.dims import evaluate
 from tenon.errors import ADDRESSABLE, ArgumentError, ShapeError, TenonError, out_of_memory
-from tenon.gc_control import MANY, collected_at_the_end, give_back
+from tenon.gc_control import LARGE_PROGRAM_STEPS, collected_at_the_end, give_back
 from tenon.graph.interpret import bind_sizes, concrete_type
 from tenon.graph.ir import AS_READ, Graph, Node
 from tenon.graph.verify import verify_sizes
@@ -197,7 +197,7 @@ class Program:
         made = self._compile(unit_for(step, taken) for step in leaves(self.parts.steps) if isinstance(step, KernelStep))
         for unit in self.parts.units:
             unit.forget()
-        if made and not self._layouts and len(self.parts.steps) >= MANY:
+        if made and not self._layouts and len(self.parts.steps) >= LARGE_PROGRAM_STEPS:
             give_back()
 
     def _address_of(self, unit: CompiledKernel) -> list[int]:

@@ -39,7 +39,7 @@ from tenon.serialization.size_conditions import without_conditions
 from tenon.serialization.structures import nameless
 from tenon.tensor import Tensor
 
-SMALL = (2, 3, 4, 5)
+SMALL_SIZES = (2, 3, 4, 5)
 MOST_REFINED = 8        # symbols of a function that turn out to be multiples
 
 
@@ -84,7 +84,7 @@ def _for_symbols(plain: PlainFunction, sample: Sample) -> list[Variant]:
 
 def _small(sample: Sample, variants: Sequence[Variant]) -> list[Sample]:
     """Small sizes that are no multiples of a symbol, where the function asked for multiples."""
-    sizes = [dict.fromkeys(sample.symbols, n) for n in SMALL if sample.symbols]
+    sizes = [dict.fromkeys(sample.symbols, n) for n in SMALL_SIZES if sample.symbols]
     return [sample.with_sizes(x) for x in sizes if not any(_serves(variant, sample, x) for variant in variants)]
 
 

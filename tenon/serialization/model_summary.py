@@ -16,7 +16,7 @@ from tenon.serialization.saved_function import Function
 from tenon.serialization.write_model import PREFIX, VERSION, WRITER
 from tenon.types import TensorType, as_dtype
 
-LONGEST = 200       # characters of a text among the metadata
+MAX_TEXT_CHARACTERS = 200  # characters of a text among the metadata
 
 
 def describe(path: str | os.PathLike[str]) -> Iterator[str]:
@@ -28,7 +28,7 @@ def describe(path: str | os.PathLike[str]) -> Iterator[str]:
         yield f"format {metadata[VERSION]}, written by Tenon {metadata.get(WRITER, '?')}"
         for function in model.model.functions.values():
             yield from _function(function)
-    yield from (f"metadata {name}: {text[:LONGEST]}" for name, text in metadata.items()
+    yield from (f"metadata {name}: {text[:MAX_TEXT_CHARACTERS]}" for name, text in metadata.items()
                 if not name.startswith(PREFIX) and name != PREFIX[:-1])
     yield from _tensors(arrays, model)
 

@@ -15,7 +15,7 @@ from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
 from tenon.transforms.differentiate import depending
 
-SMALL = 4096        # elements of an array, which NumPy goes through while Python calls an operator
+SMALL_ARRAY_ELEMENTS = 4096  # elements of an array, which NumPy goes through while Python calls an operator
 
 
 def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Any = None,
@@ -96,7 +96,8 @@ def _on_arrays(tape: Sequence[TapeNode], ends: Sequence[Tensor], seeds: Sequence
         reached = depending(tape, slots)
         tape = [node for node in tape if any(isinstance(x, Tensor) and x.slot in reached for x in node.inputs)]
         arrays: list[Any] = [array for node in tape for array in node.payloads]
-        if any(array.size > SMALL for array in arrays) or not {x.own.node for x in starts}.isdisjoint(tape):
+        if any(array.size > SMALL_ARRAY_ELEMENTS for array in arrays) or not {x.own.node
+                                                                              for x in starts}.isdisjoint(tape):
             return None
     gradients = descend(tape, ends, [seed.own.payload for seed in seeds])      # type: ignore[misc]
     return tuple(gradients.get(_place(x)) for x in starts)

@@ -410,18 +410,18 @@ def test_a_tile_whose_sums_are_only_stored_is_no_function():
 
 
 def test_depth_is_gone_through_at_once_where_a_panel_of_it_leaves_room_in_the_second_cache() -> None:
-    machine = Machine(vector_bytes=64, registers=32, second_cache=1 << 20)
+    machine = Machine(vector_bytes=64, registers=32, l2_bytes=1 << 20)
     for depth, parts in [(512, 1), (768, 1), (1024, 1), (1040, 2), (2048, 3), (3072, 5)]:
         tile = choose_tile(F32, machine, (800, 800, depth))
         assert -(-depth // tile.depth) == parts
-        assert tile.width * tile.depth * 4 <= machine.second_cache // 4
-        assert tile.block_rows * tile.depth * 4 <= machine.second_cache * 5 // 8
+        assert tile.width * tile.depth * 4 <= machine.l2_bytes // 4
+        assert tile.block_rows * tile.depth * 4 <= machine.l2_bytes * 5 // 8
 
 
 def test_rows_that_compete_are_copied_unless_the_second_cache_scatters_them(monkeypatch: pytest.MonkeyPatch) -> None:
     machine, tile = Machine(64, 32, 1 << 20), Tile(8, 3, 16, 1024, 128, 2400)
     for depth, scatters, in_place in [(1024, False, False), (1024, True, True), (1000, False, True)]:
-        host = replace(machine, scatters=scatters)
+        host = replace(machine, hashes_l2_sets=scatters)
         monkeypatch.setattr("tenon.backends.cpu.contraction.gemm_spec.host", lambda host=host: host)
         assert left_layout(matmul(F32, known=(800, 1000, depth)), tile)[0] is in_place
 
@@ -429,7 +429,7 @@ def test_rows_that_compete_are_copied_unless_the_second_cache_scatters_them(monk
 def test_lines_that_are_far_apart_are_fetched_ahead_where_the_second_cache_scatters_them() -> None:
     spec, machine = matmul(F32, known=(800, 1024, 1024)), Machine(64, 32, 1 << 20)
     tile = choose_tile(F32, machine, spec.known)
-    assert crowded(spec, tile, machine) and not crowded(spec, tile, replace(machine, scatters=True))
+    assert crowded(spec, tile, machine) and not crowded(spec, tile, replace(machine, hashes_l2_sets=True))
     near = matmul(F32, known=(800, 1023, 1024))
     assert not crowded(near, tile, machine)
 

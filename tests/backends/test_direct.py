@@ -108,7 +108,7 @@ def test_what_an_epilogue_reads_beside_the_sums_has_to_stay_in_the_second_cache(
     def tile(rows: int) -> object:
         spec = matmul(F32, known=(rows, 528, 10))
         return direct_tile(replace(spec, near=(spec.target,) * 3), WIDE)
-    most = WIDE.second_cache // (4 * 528 * 4)
+    most = WIDE.l2_bytes // (4 * 528 * 4)
     assert tile(most).schedule == "lines"
     assert tile(most + 1) is None
 
@@ -187,7 +187,7 @@ def test_few_rows_with_an_epilogue_read_lines_wherever_memory_begins(rows: int, 
 def test_a_result_beyond_the_second_cache_is_written_along_its_lines(left: str) -> None:
     large = (2000, 301, 7)
     spec = matmul(F32, left, known=large)
-    assert loops_rows_inside(spec, direct_tile(spec, WIDE)) == (4 * large[0] * large[1] > host().second_cache)
+    assert loops_rows_inside(spec, direct_tile(spec, WIDE)) == (4 * large[0] * large[1] > host().l2_bytes)
     for sizes in (large, (1023, 612, 5)):
         check(WIDE, sizes, left)
         check(WIDE, sizes, left, element=F64, bias_relu=True)
@@ -197,7 +197,7 @@ def test_a_result_beyond_the_second_cache_is_written_along_its_lines(left: str) 
 @pytest.mark.parametrize("element", [F32, F64])
 def test_a_tile_of_rows_meets_all_panels_only_where_these_are_small_for_the_first_cache(element: Any) -> None:
     tile = choose_tile(element, known=(8000, 1500, None))
-    deepest = host().first_cache // (2 * tile.width * element_bytes(element))
+    deepest = host().l1_bytes // (2 * tile.width * element_bytes(element))
     for depth, along in ((deepest, True), (deepest + 1, False), (4 * deepest, False)):
         spec = matmul(element, known=(8000, 1500, depth))
         assert loops_rows_inside(spec, blocks_tile(spec)) is along

@@ -9,7 +9,7 @@ from llvmlite import ir
 import tenon as tn
 from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
 from tenon.backends.cpu.contraction.run_spec import Native
-from tenon.backends.cpu.contraction.unpacked_gemm import FEW, stays_unpacked
+from tenon.backends.cpu.contraction.unpacked_gemm import MAX_UNPACKED_ROWS, stays_unpacked
 from tenon.pipeline import compile
 from tenon.runtime.thread_pool import get_num_threads, set_num_threads
 
@@ -44,7 +44,7 @@ def test_which_products_are_dots() -> None:
         sizes = (ir.Constant(ir.IntType(64), size) for size in (rows, 1024, depth))
         spec = matmul(F32, right="nk", known=(rows, 1024, depth))
         return bool(stays_unpacked(ir.IRBuilder(), spec, *sizes, once))
-    assert unpacked(16, 1024) and unpacked(FEW, 64)
+    assert unpacked(16, 1024) and unpacked(MAX_UNPACKED_ROWS, 64)
     assert not unpacked(16, 64)                 # so that putting lanes together would take longer than the products
     assert not unpacked(17, 1024)
     assert not unpacked(8, 1024, once=True)

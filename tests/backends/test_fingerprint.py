@@ -13,7 +13,7 @@ def package(tmp_path, monkeypatch):
     """A package of two files, long unchanged."""
     cache = CodeCache(tmp_path / "cache")
     monkeypatch.setattr(machine_code, "_disk", lambda: cache)
-    monkeypatch.setattr(fingerprint, "SETTLED", -1e9)
+    monkeypatch.setattr(fingerprint, "SETTLING_SECONDS", -1e9)
     source = tmp_path / "package"
     (source / "inner").mkdir(parents=True)
     for name in ("one.py", "inner/two.py"):
@@ -46,7 +46,7 @@ def test_a_change_of_the_same_size_and_time_is_seen(package):
 
 
 def test_files_that_changed_just_now_are_read_again(package, monkeypatch):
-    monkeypatch.setattr(fingerprint, "SETTLED", 1e9)
+    monkeypatch.setattr(fingerprint, "SETTLING_SECONDS", 1e9)
     now()
     monkeypatch.setattr(fingerprint, "_digest", lambda files: "read again")
     assert now() == "read again"

@@ -13,7 +13,7 @@ from tenon.backends.cpu.contraction.gemm_spec import GemmSpec
 from tenon.backends.cpu.contraction.gemv_axpy import BLOCK
 from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.run_spec import Native
-from tenon.backends.cpu.contraction.unpacked_gemm import FEW, stays_unpacked
+from tenon.backends.cpu.contraction.unpacked_gemm import MAX_UNPACKED_ROWS, stays_unpacked
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
 from tenon.llvm.shared_functions import text_of
@@ -49,7 +49,7 @@ def check(spec: GemmSpec, a: np.ndarray, b: np.ndarray, left: str, right: str) -
 def test_few_rows_and_few_columns(element: ir.Type, turned: bool, factors_turned: bool) -> None:
     random = np.random.default_rng(0)
     for few, depth, many in SIZES:
-        few = min(few, FEW) if turned else few
+        few = min(few, MAX_UNPACKED_ROWS) if turned else few
         m, n = (many, few) if turned else (few, many)
         left, right = ("km", "nk" if factors_turned else "kn") if turned else ("km" if factors_turned else "mk", "kn")
         a, b = (random.normal(size=(2, *shape)).astype(KINDS[element]) for shape in ((m, depth), (depth, n)))
@@ -58,8 +58,8 @@ def test_few_rows_and_few_columns(element: ir.Type, turned: bool, factors_turned
 
 def test_which_products_read_lines() -> None:
     assert unpacked(matmul(F32, known=(BLOCK, 1024, 1024)))
-    assert unpacked(matmul(F32, "km", known=(1024, FEW, 1024)))
-    assert not unpacked(matmul(F32, "km", known=(1024, FEW + 1, 1024)))            # and not stored by vectors
+    assert unpacked(matmul(F32, "km", known=(1024, MAX_UNPACKED_ROWS, 1024)))
+    assert not unpacked(matmul(F32, "km", known=(1024, MAX_UNPACKED_ROWS + 1, 1024)))  # and not stored by vectors
     assert not unpacked(matmul(F32, known=(BLOCK + 1, 1024, 1024)))
     assert not unpacked(matmul(F32, known=(BLOCK, 64, 1024)))                      # lines are short
     assert not unpacked(matmul(F32, known=(BLOCK, 1024, 1024)), once=True)         # panels are read faster still
@@ -70,9 +70,9 @@ def test_how_many_lines_are_read_at_a_time_changes_no_bit(rows: int, monkeypatch
     random, found = np.random.default_rng(0), []
     depth, columns = 203, 4133
     a, b = (random.normal(size=size).astype(np.float32) for size in ((1, rows, depth), (1, depth, columns)))
-    for first_cache in (16 << 10, 32 << 10, 48 << 10):
+    for l1_bytes in (16 << 10, 32 << 10, 48 << 10):
         for foresees in (False, True):
-            machine = replace(host(), first_cache=first_cache, second_cache=1 << 16, foresees=foresees)
+            machine = replace(host(), l1_bytes=l1_bytes, l2_bytes=1 << 16, has_stream_prefetcher=foresees)
             monkeypatch.setattr(gemv_axpy, "host", lambda machine=machine: machine)
             found.append(np.full((1, rows, columns), np.nan, np.float32))
             Native(matmul(F32, known=(rows, columns, depth)))(found[-1], a, b, 1, rows, columns, depth)
@@ -83,7 +83,7 @@ def test_how_many_lines_are_read_at_a_time_changes_no_bit(rows: int, monkeypatch
 def test_long_lines_that_are_far_are_fetched_where_the_processor_does_not_foresee_them(
         monkeypatch: pytest.MonkeyPatch) -> None:
     def fetches(foresees: bool, depth: int) -> bool:
-        monkeypatch.setattr(gemv_axpy, "host", lambda: replace(host(), second_cache=1 << 20, foresees=foresees))
+        monkeypatch.setattr(gemv_axpy, "host", lambda: replace(host(), l2_bytes=1 << 20, has_stream_prefetcher=foresees))
         module = ir.Module()
         emit_contraction(module, "product", matmul(F32, known=(1, 4096, depth)))
         return "llvm.prefetch" in text_of(module)

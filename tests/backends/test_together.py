@@ -128,7 +128,7 @@ def test_sums_that_wait_take_a_part_of_the_second_cache(columns):
     assert uses_block_epilogue(spec)
     tile = with_waiting(spec, choose_tile(F32, known=spec.known))
     assert tile.columns % tile.width == 0 and tile.block_rows % tile.rows == 0
-    assert tile.columns * tile.block_rows * 4 <= host().second_cache // SHARE
+    assert tile.columns * tile.block_rows * 4 <= host().l2_bytes // SHARE
     assert apart(tile) > tile.columns
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.eager.gradient_programs import MOST, programs
+from tenon.eager.gradient_programs import MAX_PROGRAMS, programs
 from tenon.eager.vjp_cache import _recorded, elementwise
 from tenon.graph.op import OPS
 from tenon.ops.arithmetic import add, divide, multiply
@@ -197,7 +197,7 @@ def test_rules_of_users_are_called_each_time():
 def test_rules_that_are_asked_for_anew_take_the_place_of_those_before(machine_code):
     """So that there is room for those of other numbers, however often machine code was given."""
     op, dtype = OPS["exp"], np.dtype("float32")
-    for _ in range(MOST + 1):
+    for _ in range(MAX_PROGRAMS + 1):
         programs.follow()
         elementwise[op, dtype]
     words = programs.words[op]

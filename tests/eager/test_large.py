@@ -5,9 +5,9 @@ import pytest
 
 import tenon as tn
 from tenon.eager.call_cache import TIMES
-from tenon.runtime.buffer_pool import LARGE, Lease
+from tenon.runtime.buffer_pool import UNMAPPED_BYTES, Lease
 
-COUNT = LARGE // 4
+COUNT = UNMAPPED_BYTES // 4
 CALLS = {"unary": lambda x: tn.sqrt(x), "number": lambda x: x + 1, "two": lambda x: x * x,
          "broadcast": lambda x: x[:1] - x, "comparison": lambda x: x < x[:1], "remembered": lambda x: tn.softsign(x)}
 

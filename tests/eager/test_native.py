@@ -378,7 +378,7 @@ x = tn.ones(3)
 for _ in range(100):
     x = x + 0.5
 assert not any(name.startswith("llvmlite") for name in sys.modules), "loaded"
-for _ in range({native_fast_path.FEW}):
+for _ in range({native_fast_path.MIN_CALLS}):
     x + x
 for thread in threading.enumerate():
     if thread.name == "tenon-compile":
@@ -414,7 +414,7 @@ def test_calls_stay_in_python_where_no_thread_can_be_started(monkeypatch):
         raise RuntimeError("can't start new thread")
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
-        patch.setattr(native_fast_path, "FEW", 0)
+        patch.setattr(native_fast_path, "MIN_CALLS", 0)
         native_fast_path.give(SHORTS, PRODUCT)        # the first call asks for machine code
         assert tn.tensor([1.0, 2.0]).exp().shape == (2,)
     assert not is_native(tn.exp.quick)

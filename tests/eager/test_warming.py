@@ -91,7 +91,7 @@ def test_every_exact_operator_is_tested():
 
 
 def test_what_takes_long_becomes_machine_code(monkeypatch):
-    monkeypatch.setattr(tier_up, "ENOUGH", 0.0)
+    monkeypatch.setattr(tier_up, "TIER_UP_SECONDS", 0.0)
     made = []
     make = tier_up.program_of_call
     monkeypatch.setattr(tier_up, "program_of_call", lambda op, *rest: made.append(op.name) or make(op, *rest))
@@ -106,14 +106,14 @@ def test_what_takes_long_becomes_machine_code(monkeypatch):
 
 
 def test_few_elements_stay_with_numpy(monkeypatch):
-    monkeypatch.setattr(tier_up, "ENOUGH", 0.0)
+    monkeypatch.setattr(tier_up, "TIER_UP_SECONDS", 0.0)
     monkeypatch.setattr(tier_up, "program_of_call", None)
     for _ in range(8):
         tn.tensor([3.0, 1.0, 2.0]).cumsum(0)
 
 
 def test_an_index_out_of_range_is_told_by_machine_code_too(monkeypatch):
-    monkeypatch.setattr(tier_up, "ENOUGH", 0.0)
+    monkeypatch.setattr(tier_up, "TIER_UP_SECONDS", 0.0)
     x, at = tn.tensor(elements("f4")), tn.tensor(PLACES)
     for _ in range(6):
         tn.take_along_axis(x, at, 1)

@@ -75,7 +75,7 @@ def test_squares_that_are_turned_are_apart_from_a_loop_that_was_cut():
 
 @pytest.mark.parametrize("cut", [2, 3])
 def test_a_loop_that_is_peeled_in_tiles_is_apart_from_those_inside(monkeypatch, cut):
-    monkeypatch.setattr(peeling, "MANY", 1)
+    monkeypatch.setattr(peeling, "MIN_PEELED_WORK", 1)
     i, inside = Index("i", 24), Index("i_in", cut)
     x, out = (Buffer(name, TensorType(float32, (24 * cut,)), role) for name, role in (("x", "input"), ("out", "output")))
     store = Store(out, i * size(cut) + inside, Load(x, Binary("//", i, size(cut)) * size(cut) + inside, None))

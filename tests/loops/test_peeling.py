@@ -24,7 +24,7 @@ def lowered(graph, name="k"):
 def check(graph, *arrays):
     """Compiled == loop interpreter == NumPy reference, however little the work is."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(peeling, "MANY", 1)
+        patch.setattr(peeling, "MIN_PEELED_WORK", 1)
         patch.setattr(compiled, "lower", lowered)
         return compiled.check(graph, *arrays)
 
@@ -164,5 +164,5 @@ def test_turns_that_need_those_before_them_stay_in_order(kind):
     line = Loop(i, size(40), stores[kind])
     kernel = Kernel("k", (x, at), (out,), (), (), (Nest((Accumulator(total, "add"), line)),))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(peeling, "MANY", 1)
+        patch.setattr(peeling, "MIN_PEELED_WORK", 1)
         assert print_kernel(peeling.peeled(kernel)) == print_kernel(kernel)

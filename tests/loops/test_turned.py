@@ -61,7 +61,7 @@ def test_lines_of_the_next_square_are_asked_for_where_there_is_one(shape, fetche
 
 @pytest.mark.parametrize("size", [64, 1030])
 def test_nothing_is_asked_for_that_the_second_cache_holds(size, monkeypatch):
-    monkeypatch.setattr(loop_codegen, "host", lambda: replace(host(), second_cache=1 << 20))
+    monkeypatch.setattr(loop_codegen, "host", lambda: replace(host(), l2_bytes=1 << 20))
     kernel = lower(trace(toy.transpose, type_of("f32", size, size)), "k")
     assert ("llvm.prefetch" in llvm_text(kernel)) == (size > 512)
 

@@ -130,7 +130,7 @@ def test_an_epilogue(steps):
 
 @pytest.mark.parametrize("adders", [False, True])
 def test_fewer_channels_are_enough_where_additions_have_units_of_their_own(monkeypatch, adders):
-    machine = replace(host(), adders=adders)
+    machine = replace(host(), separate_add_ports=adders)
     monkeypatch.setattr("tenon.backends.cpu.conv_direct.host", lambda: machine)
     convolution, gradient, _ = three((3, 20, (16, 14), 50, (5, 5), 1, ((2, 2), (2, 2)), 1, 1))
     for graph, inputs in convolution, gradient:

@@ -189,8 +189,8 @@ def test_draws_that_are_made_along_with_earlier_ones_have_the_same_bits(draw, mo
         return [draw(generator).numpy() for _ in range(300)]
     found = drawn(5)
     again = drawn(5)                    # from the middle of what is known back to the start
-    monkeypatch.setattr(draws, "SMALL", 0)
-    monkeypatch.setattr(kinds, "SMALL", 0)
+    monkeypatch.setattr(draws, "MAX_PREFETCHED_WORDS", 0)
+    monkeypatch.setattr(kinds, "MAX_PREFETCHED_WORDS", 0)
     for a, b, c in zip(found, again, drawn(5), strict=True):
         np.testing.assert_array_equal(a, c)
         np.testing.assert_array_equal(b, c)

@@ -98,7 +98,7 @@ def f(x: f32[10], y: f32[10]):
 @pytest.fixture
 def large(monkeypatch):
     """Graphs of a test are large."""
-    monkeypatch.setattr(module, "MUCH", 1 << 10)
+    monkeypatch.setattr(module, "MIN_KEPT_BYTES", 1 << 10)
 
 
 def test_a_large_graph_is_made_smaller_unasked_where_that_costs_little(large, monkeypatch):
@@ -116,7 +116,7 @@ def test_a_large_graph_is_made_smaller_unasked_where_that_costs_little(large, mo
     arrays = arrays_for(graph)
     found = []
     for little in (0.0, 0.2):           # these products are small
-        monkeypatch.setattr(module, "LITTLE", little)
+        monkeypatch.setattr(module, "MAX_RECOMPUTED_TIME_SHARE", little)
         program = compile(graph, backend="cpu", trace=[])       # which is not read from the disk
         found.append((peak_bytes(program.graph), program.run(arrays)))
     assert found[1][0] < 0.95 * found[0][0]

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from tenon.runtime.buffer_pool import MOST_IDLE, SMALLEST, take
+from tenon.runtime.buffer_pool import MIN_POOLED_BYTES, MOST_IDLE, take
 
 F32 = np.dtype(np.float32)
 
@@ -16,21 +16,21 @@ def address(x):
 
 
 def test_memory_is_used_again():
-    first = take((SMALLEST,), F32)
+    first = take((MIN_POOLED_BYTES,), F32)
     where = address(first)
     del first
-    assert address(take((2, SMALLEST // 2), F32)) == where
+    assert address(take((2, MIN_POOLED_BYTES // 2), F32)) == where
 
 
 @pytest.mark.parametrize("view", [lambda x: x[3:], lambda x: x.reshape(2, -1).T, memoryview, lambda x: x.view(np.int32)])
 def test_memory_that_a_view_shows_is_not_used_again(view):
-    first = take((SMALLEST,), F32)
+    first = take((MIN_POOLED_BYTES,), F32)
     where, seen = address(first), view(first)
     del first
     gc.collect()
-    assert address(take((SMALLEST,), F32)) != where
+    assert address(take((MIN_POOLED_BYTES,), F32)) != where
     del seen
-    assert address(take((SMALLEST,), F32)) == where
+    assert address(take((MIN_POOLED_BYTES,), F32)) == where
 
 
 def test_results_are_ordinary_arrays():

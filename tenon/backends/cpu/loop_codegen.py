@@ -271,4 +271,4 @@ def _is_shared_whole(loop: Loop, lanes: int) -> bool:
 def _stays_near(buffer: Buffer) -> bool:
     """Whether the second cache holds all of it."""
     elements = buffer.elements
-    return isinstance(elements, int) and elements * buffer.type.dtype.itemsize <= host().second_cache
+    return isinstance(elements, int) and elements * buffer.type.dtype.itemsize <= host().l2_bytes

@@ -17,7 +17,7 @@ from tenon.backends.cpu.scalar_codegen import I32, I64, POINTER
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph
 from tenon.llvm.ir_printer import print_module
-from tenon.llvm.safepoints import INTERRUPTED, SELDOM, interrupts
+from tenon.llvm.safepoints import INTERRUPTED, KERNEL_LOOP_MASK, interrupts
 from tenon.llvm.work_partition import whole
 from tenon.locks import cached_property
 from tenon.program.kernel import UNKNOWN_TRIP_COUNT, CompiledKernel
@@ -207,8 +207,8 @@ class _LoopEmitter:
         last = self.entry.alloca(I64)
         self.entry.store(ir.Constant(I64, 0), last)
         ask, on = b.append_basic_block("ask"), b.append_basic_block("on")
-        some = b.and_(turn, ir.Constant(I64, SELDOM))
-        b.cbranch(b.icmp_unsigned("==", some, ir.Constant(I64, 0)), ask, on).set_weights([1, SELDOM])
+        some = b.and_(turn, ir.Constant(I64, KERNEL_LOOP_MASK))
+        b.cbranch(b.icmp_unsigned("==", some, ir.Constant(I64, 0)), ask, on).set_weights([1, KERNEL_LOOP_MASK])
         b.position_at_end(ask)
         name, kind = INTERRUPTED, ir.FunctionType(I32, [POINTER])
         interrupted = self.module.globals.get(name) or ir.Function(self.module, kind, name)

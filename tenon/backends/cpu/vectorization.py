@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.mathematics import NEAR_FUNCTIONS
-from tenon.backends.cpu.mathematics.angle import NEAR
+from tenon.backends.cpu.mathematics.angle import MAX_CODY_WAITE_ARGUMENT
 from tenon.backends.cpu.mathematics.notation import DOUBLE, SINGLE
 from tenon.dims import Dim
 from tenon.llvm.host_target import has_feature
@@ -31,7 +31,7 @@ from tenon.types import int64
 PARTIAL_RESULTS = 4     # vectors of a reduction: of one alone, each addition would wait for the last
 IN_FLIGHT = (4, 2)      # vectors that go along side by side
 SHORT_ROW = 256         # elements, too few for several vectors of partial results
-FEW = 16                # of so many vectors one may be left over, to be computed by itself
+MIN_VECTORS_FOR_A_LEFT_OVER = 16  # of so many vectors one may be left over, to be computed by itself
 STEPS = 1, 2, 3, 4      # elements from one turn to the next, up to which shuffles take less time than gathering does
 UNROLLED = 8            # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
 LEAST_LANES = 4         # of a vector that is shuffled together
@@ -79,7 +79,7 @@ def in_flight(loop: Loop, lanes: int | None, turns: int | None) -> int:
     if turns is None:
         return IN_FLIGHT[-1]
     vectors = turns // lanes
-    return next((n for n in IN_FLIGHT if n <= vectors and vectors % n * FEW <= vectors), 1)
+    return next((n for n in IN_FLIGHT if n <= vectors and vectors % n * MIN_VECTORS_FOR_A_LEFT_OVER <= vectors), 1)
 
 
 def masked_lanes(loop: Loop, turns: int | None) -> int | None:
@@ -168,7 +168,7 @@ def _is_near(call: Call) -> Expr:
     """Whether an angle is small, or a quotient fits its mantissa."""
     size, *other = (Call("abs", (x,)) for x in call.args)
     if not other:
-        return Binary("<=", size, constant(NEAR, call.dtype))
+        return Binary("<=", size, constant(MAX_CODY_WAITE_ARGUMENT, call.dtype))
     mantissa = (SINGLE if call.dtype.bits == SINGLE.bits else DOUBLE).mantissa
     return Binary("<", size, other[0] * constant(2.0 ** mantissa, call.dtype))
 

@@ -42,4 +42,4 @@ def streams(loop: Loop, pointers: Mapping[Buffer, ir.Value]) -> list[tuple[Buffe
              and all(isinstance(atom, Index) for atom in affine(x.offset).terms)]
     sizes = [buffer.elements * buffer.type.dtype.itemsize for buffer in dict.fromkeys(buffer for buffer, _ in found)]
     total = sum(size for size in sizes if isinstance(size, int))
-    return found if len(found) >= FEWEST and total > host().first_cache else []
+    return found if len(found) >= FEWEST and total > host().l1_bytes else []

@@ -29,7 +29,7 @@ from tenon.types import int64
 if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
 
-MOST, FEWEST = 256, 16          # elements that there is room for
+MAX_ELEMENTS, MIN_CAPACITY = 256, 16  # elements that there is room for
 BYTES = 1 << 20                 # that the rows may take before there is room for fewer
 
 
@@ -101,7 +101,7 @@ def empty(form: Any) -> TensorList | None:
     """Room for elements of this form; None where there would be nothing but constants in it."""
     types = types_of(form)
     size = max([1, *(dtype.numpy.itemsize * _elements(shape) for dtype, shape in types)])
-    room = min(MOST, max(FEWEST, BYTES // size))
+    room = min(MAX_ELEMENTS, max(MIN_CAPACITY, BYTES // size))
     rows = [zeros((room, *shape), dtype=dtype) for dtype, shape in types]
     return TensorList(form, rows, RuntimeNumber(as_tensor(0))) if rows else None
 

@@ -14,7 +14,7 @@ from tenon.passes.fusion.fusion_partition import Groups
 from tenon.records import dataclass, field
 
 MOST_REPEATED = 8       # nodes between a value and what lies in memory
-SMALL = 16              # times smaller than a value is what need not be computed again for it
+SMALL_VALUE_RATIO = 16  # times smaller than a value is what need not be computed again for it
 
 
 @dataclass
@@ -68,7 +68,7 @@ def _repeat_of(node: Node, groups: Groups) -> Repeat | None:
             elif x.node is None or groups.kinds[x.node].name == "opaque" or groups.group_of(x.node) is not home \
                     or groups.is_needed(x, home):
                 repeat.sources.add(x)
-            elif _is_cheap(x.node, groups) and bytes_of(x) * SMALL > bytes_of(node.output):
+            elif _is_cheap(x.node, groups) and bytes_of(x) * SMALL_VALUE_RATIO > bytes_of(node.output):
                 stack.append(x.node)
             else:
                 repeat.sources.add(x)

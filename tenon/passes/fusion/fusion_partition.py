@@ -40,7 +40,7 @@ MOST_NODES = 48             # in one kernel; beyond, compiling costs more than m
 SIMILAR = 4                 # bits by which sizes differ that are taken for different
 LINE = 64                   # bytes of a cache line
 PANEL = 16                  # filters that meet an element of an image at once
-OFTEN = 8                   # times that an element of an image is read, for which a copy pays
+MIN_IMAGE_READS = 8         # times that an element of an image is read, for which a copy pays
 MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
 RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the same memory another type
 
@@ -376,7 +376,7 @@ def _reads_often(user: Node) -> bool:
     *_, filters = user.output.shape
     weight: Any = user.inputs[1]
     taps: float = prod(weight.shape[2:]) / prod(user.attrs["stride"])
-    return taps * -(-known(filters) // PANEL) >= OFTEN
+    return taps * -(-known(filters) // PANEL) >= MIN_IMAGE_READS
 
 
 def _memory_of(x: Value) -> Value:

@@ -18,7 +18,7 @@ def with_waiting(spec: GemmSpec, tile: Tile) -> Tile:
     """The tile whose blocks are so small that their sums stay in the second cache."""
     if tile.schedule != "blocks" or not uses_block_epilogue(spec):
         return tile
-    most, known = host().second_cache // SHARE // element_bytes(spec.element), spec.known[1]
+    most, known = host().l2_bytes // SHARE // element_bytes(spec.element), spec.known[1]
     widest = max(most // (ROWS * tile.rows) // tile.width, 1) * tile.width
     columns = min(-(-(USUAL if known is None else max(known, 1)) // tile.width) * tile.width, widest)
     rows = max(min(most // columns // tile.rows * tile.rows, tile.block_rows), tile.rows)

@@ -133,7 +133,7 @@ SHALLOW_SHARE = 2       # a panel of products that go along rows takes the first
 ALONG_SHARE = 4         # and a block of right the second cache divided by this
 STREAMS = 2             # of memory that an epilogue reads, from which on sums wait;
 MANY_STREAMS = 3        # and from which on they do so in shallow products too,
-LARGE = 2               # or where the result is larger than so many second caches
+LARGE_RESULT_L2_RATIO = 2  # or where the result is larger than so many second caches
 SLACK = 8               # a block may be larger by its size divided by this, if there is one less of them
 
 
@@ -149,7 +149,7 @@ def choose_tiles(element: ir.Type, most: int, machine: Machine | None = None,
     machine = machine or host()
     size = element_bytes(element)
     lanes = machine.vector_bytes // size
-    return [_blocks(rows, vectors, lanes, machine.second_cache // size, known[0], known[2])
+    return [_blocks(rows, vectors, lanes, machine.l2_bytes // size, known[0], known[2])
             for rows, vectors in tiles_by_time(machine, lanes, *known[:2], narrowed=True)[:most]]
 
 
@@ -180,7 +180,7 @@ def blocks_tile(spec: GemmSpec) -> Tile:
     """The tile of a product in blocks: that of the vector unit, or 32 x 32 sums in matrix registers."""
     if not in_registers(spec):
         return choose_tile(spec.element, known=spec.known)
-    given = 2 * PAIR_LANES, 2, PAIR_LANES, host().second_cache // 4, spec.known[0]
+    given = 2 * PAIR_LANES, 2, PAIR_LANES, host().l2_bytes // 4, spec.known[0]
     tile, depth = _blocks(*given, None), spec.known[2]
     return tile if depth is None or depth > tile.depth else _blocks(*given, max(depth, 1))     # room for more rows
 
@@ -216,10 +216,10 @@ def has_small_k(spec: GemmSpec) -> bool:
     if rows is None or columns is None or depth is None or depth <= 0 or len(spec.near) >= MANY_STREAMS:
         return False
     size = element_bytes(spec.element)
-    caches = rows * columns * size / host().second_cache
-    if caches <= 1 or (caches > LARGE and can_defer_epilogue(spec)):
+    caches = rows * columns * size / host().l2_bytes
+    if caches <= 1 or (caches > LARGE_RESULT_L2_RATIO and can_defer_epilogue(spec)):
         return False
-    return depth * blocks_tile(spec).width * size <= host().first_cache // SHALLOW_SHARE
+    return depth * blocks_tile(spec).width * size <= host().l1_bytes // SHALLOW_SHARE
 
 
 def loops_rows_inside(spec: GemmSpec, tile: Tile) -> bool:
@@ -231,7 +231,7 @@ def loops_rows_inside(spec: GemmSpec, tile: Tile) -> bool:
 def columns_along(spec: GemmSpec, tile: Tile) -> int:
     """Of a product that goes along rows: columns of a block, all panels of which are packed before they are met."""
     columns, depth = (size or 1 for size in spec.known[1:])
-    most = host().second_cache // (ALONG_SHARE * depth * element_bytes(spec.element))
+    most = host().l2_bytes // (ALONG_SHARE * depth * element_bytes(spec.element))
     return min(columns, most // tile.width * tile.width) if most >= tile.width else tile.width
 
 
@@ -299,8 +299,8 @@ def left_layout(spec: GemmSpec, tile: Tile) -> tuple[bool, int, int, int]:
         return False, 1, tile.rows * tile.lanes, tile.rows
     if not reads_in_place(x, len(spec.depth)):
         return False, tile.depth + tile.lanes, tile.lanes, 1
-    crowded = x.apart is None or (x.apart * element_bytes(spec.element) % CROWDED == 0 and not host().scatters)
-    beside = tile.rows + tile.vectors <= host().first_cache // CROWDED
+    crowded = x.apart is None or (x.apart * element_bytes(spec.element) % CROWDED == 0 and not host().hashes_l2_sets)
+    beside = tile.rows + tile.vectors <= host().l1_bytes // CROWDED
     few = spec.known[1] is not None and spec.known[1] <= (FEW_BESIDE if beside else FEW_PANELS) * tile.width
     reads = x.apart is not None and tile.lanes <= x.apart <= FAR_APART and not is_ragged(spec)
     if x.apart is not None and reads and (few or not crowded):

@@ -46,9 +46,9 @@ from tenon.types import DType, bfloat16, float16
 STRIP_VECTORS = 256     # of sums of the rows that are added up together, which stay in the first cache
 LINES = 16              # are added to them at once, where there are more rows than
 READING = 4             # rows, beside which reading is what takes the time: then as many as are followed
-WIDE = 32               # bytes, beyond which vectors come with 32 registers:
+MIN_WIDE_VECTOR_BYTES = 32  # bytes, beyond which vectors come with 32 registers:
 ROWS, SUMS = (4, 8), (8, 16)        # so many rows at a time, and so many vectors of sums in registers
-LONG = 4096             # bytes of a strip, whose lines most processors fetch by themselves
+STRIP_BYTES = 4096      # bytes of a strip, whose lines most processors fetch by themselves
 FETCHED = 2             # vectors of a line that are fetched, and read, at a time
 BLOCK = 16              # rows whose sums are in memory at a time
 NARROW: dict[ir.Type, DType] = {ir.IntType(16): bfloat16, ir.HalfType(): float16}     # by their types in memory
@@ -72,14 +72,15 @@ class AxpyLines:
         self.near, self.far = (spec.left, spec.right) if side == "right" else (spec.right, spec.left)
         self.memory = self.far.lined.memory if self.far.lined else spec.element
         self.vector = ir.VectorType(spec.element, tile.lanes)
-        wide = tile.lanes * element_bytes(spec.element) > WIDE
+        wide = tile.lanes * element_bytes(spec.element) > MIN_WIDE_VECTOR_BYTES
         count = spec.known[0 if side == "right" else 1]
         self.block = min(count or 1, BLOCK)
         self.lines = min(LINES, host().streams) if self.block <= READING else LINES
         self.heights = list(dict.fromkeys((*(size for size, _ in shares(self.block, ROWS[wide])), 1)))
         self.registers = SUMS[wide]
         self.strip = STRIP_VECTORS // self.heights[0] * tile.lanes
-        self.fetches = self.strip * element_bytes(self.memory) < LONG or not (host().foresees or self.is_near())
+        self.fetches = self.strip * element_bytes(self.memory) < STRIP_BYTES or not (host().has_stream_prefetcher
+                                                                                     or self.is_near())
         self.pitch = self.strip + tile.lanes            # so that rows do not compete for places in the first cache
         self.depth_sizes, rows, columns = ([size(b, args) for size in axis]
                                            for axis in (spec.depth, spec.rows, spec.columns))
@@ -127,7 +128,7 @@ class AxpyLines:
         """Whether all lines fit the second cache, and are expected to be there."""
         depth, size = self.spec.known[2], self.spec.known[1 if self.side == "right" else 0]
         return depth is not None and size is not None and \
-            depth * size * element_bytes(self.memory) <= host().second_cache
+            depth * size * element_bytes(self.memory) <= host().l2_bytes
 
     def find_lines(self, start: ir.Value, k: ir.Value) -> None:
         """Write down where lines begin, from step k on, and those that come after them."""

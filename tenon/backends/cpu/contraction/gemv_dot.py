@@ -137,7 +137,7 @@ class _Dots:
         rows, columns, depth = self.spec.known
         size = rows if self.by_rows else columns
         return size is not None and depth is not None and \
-            size * depth * element_bytes(self.kind(self.by_rows)) * SHARE <= host().second_cache
+            size * depth * element_bytes(self.kind(self.by_rows)) * SHARE <= host().l2_bytes
 
     def sum_of(self, total: ir.Value) -> ir.Value:
         """The sum of a vector's lanes, halves first."""

@@ -24,11 +24,11 @@ FMA_UNITS = 2           # vector multiply-adds, and loads, that start in a cycle
 FMA_LATENCY = 4         # cycles until one can be added to
 FREE_LOADS = 0.75       # of the places for loads can be used while nothing but multiply-adds is waited for
 TILE_START = 12         # cycles until a tile's first sums are on their way
-LOAD = 0.05             # by how much one a cycle holds up the others; they may share their core with another program
-FAR = 0.3               # and a vector a cycle from the second cache
+LOAD_CYCLES = 0.05      # by how much one a cycle holds up the others; they may share their core with another program
+L2_LOAD_CYCLES = 0.3    # and a vector a cycle from the second cache
 SUM_END = 0.5           # cycles to clear and store a sum
 MOST_KNOWN = 1024       # sizes of products whose tiles are remembered: a kernel asks twenty times
-UNHIDDEN = 0.0015       # cycles a byte of right, which comes from the second cache, holds up the others
+L2_BYTE_CYCLES = 0.0015  # cycles a byte of right, which comes from the second cache, holds up the others
 
 
 @dataclass(frozen=True)
@@ -36,22 +36,23 @@ class Machine:
     """Widths and sizes of one processor, in bytes but for the number of vector registers."""
     vector_bytes: int
     registers: int
-    second_cache: int = 512 << 10
-    first_cache: int = 32 << 10
+    l2_bytes: int = 512 << 10
+    l1_bytes: int = 32 << 10
     pairs: Literal["registers", "vectors"] | None = None     # where pairs of bfloat16 are multiplied, if they are
-    foresees: bool = True       # fetches long runs of memory by itself as fast as they can be read
-    scatters: bool = False      # lines of memory have their places in the second cache however far they are apart
-    adders: bool = False        # additions have units of their own, beside those of multiply-adds
+    has_stream_prefetcher: bool = True  # fetches long runs of memory by itself as fast as they can be read
+    # lines of memory have their places in the second cache however far they are apart
+    hashes_l2_sets: bool = False
+    separate_add_ports: bool = False    # additions have units of their own, beside those of multiply-adds
 
     @property
     def streams(self) -> int:
         """How many runs of memory are read side by side at best: what is fetched ahead of more may compete for places
         of the first cache.
 
-        >>> Machine(64, 32, first_cache=32 << 10).streams, Machine(64, 32, first_cache=48 << 10).streams
+        >>> Machine(64, 32, l1_bytes=32 << 10).streams, Machine(64, 32, l1_bytes=48 << 10).streams
         (8, 16)
         """
-        return 1 << round(log2(self.first_cache / WAY))
+        return 1 << round(log2(self.l1_bytes / WAY))
 
 
 @cache
@@ -64,9 +65,9 @@ def host() -> Machine:
     else:
         width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
     amd = has_feature("clzero")      # an instruction of theirs alone
-    return Machine(width, registers, _cache(2) or Machine.second_cache, _cache(1) or Machine.first_cache,
+    return Machine(width, registers, _cache(2) or Machine.l2_bytes, _cache(1) or Machine.l1_bytes,
                    "registers" if has_matrix_registers() else "vectors" if has_feature("avx512bf16") else None,
-                   foresees=not amd, scatters=amd, adders=amd)
+                   has_stream_prefetcher=not amd, hashes_l2_sets=amd, separate_add_ports=amd)
 
 
 def _cache(wanted: int) -> int:
@@ -116,8 +117,8 @@ def _step(machine: Machine, height: int, vectors: int) -> float:
     loaded."""
     sums, loads = height * vectors, height + vectors
     step = max(sums / FMA_UNITS, FMA_LATENCY)
-    step += max(loads / FMA_UNITS - FREE_LOADS * step, 0) + UNHIDDEN * vectors * machine.vector_bytes
-    return step + LOAD * loads ** 2 / step
+    step += max(loads / FMA_UNITS - FREE_LOADS * step, 0) + L2_BYTE_CYCLES * vectors * machine.vector_bytes
+    return step + LOAD_CYCLES * loads ** 2 / step
 
 
 def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int,
@@ -136,9 +137,9 @@ def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int
     def cost(height: int, vectors: int) -> float:
         sums, loads = height * vectors, height + vectors
         step = max(sums / FMA_UNITS, FMA_LATENCY, loads / FMA_UNITS / FREE_LOADS)
-        held_up = LOAD * (loads / step) ** 2
-        if depth * vectors * machine.vector_bytes > machine.first_cache:
-            held_up += FAR * (vectors / step) ** 2
+        held_up = LOAD_CYCLES * (loads / step) ** 2
+        if depth * vectors * machine.vector_bytes > machine.l1_bytes:
+            held_up += L2_LOAD_CYCLES * (vectors / step) ** 2
         return depth * step * (1 + held_up) + TILE_START + sums * SUM_END
 
     found, across = [], ceil(columns / lanes)

@@ -14,7 +14,7 @@ from tenon.backends.cpu.contraction.machine_model import Machine, host
 
 LINE = 64               # bytes of a cache line
 WAYS = 16               # of the second cache: lines that have the same place in it
-MOST = 8                # lines of memory that a chunk asks for
+MAX_PREFETCHED_LINES = 8  # lines of memory that a chunk asks for
 USUAL_TILES = 8         # of rows, where nobody knows how many there are
 
 
@@ -34,9 +34,9 @@ def crowded(spec: GemmSpec, tile: Tile, machine: Machine | None = None) -> bool:
     Where the cache scatters lines, fetching them takes 0.94 of the time of 256x1024x1024, however far they are apart.
     """
     machine = machine or host()
-    if machine.scatters:
+    if machine.hashes_l2_sets:
         return False
-    way = machine.second_cache // WAYS
+    way = machine.l2_bytes // WAYS
     apart = (spec.right.apart or 0) * element_bytes(spec.element)
     return min(spec.known[2] or tile.depth, tile.depth) > way // math.gcd(apart, way) * WAYS // 2
 
@@ -67,7 +67,7 @@ def spread(spec: GemmSpec, tile: Tile) -> int:
     """How many lines of memory a tile asks for at each chunk, so that all tiles of a panel ask for the next one."""
     rows = spec.known[0]
     tiles = max(-(-min(rows, tile.block_rows) // tile.rows), 1) if rows is not None else USUAL_TILES
-    return min(-(-lines_of(spec, tile) // tiles), MOST)
+    return min(-(-lines_of(spec, tile) // tiles), MAX_PREFETCHED_LINES)
 
 
 def lines_of(spec: GemmSpec, tile: Tile) -> int:

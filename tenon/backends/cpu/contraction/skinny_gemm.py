@@ -181,7 +181,7 @@ class _Thin:
 
     def is_near(self) -> bool:
         """Whether left is so small that it need not be fetched."""
-        return self.rows * self.depth * element_bytes(self.spec.element) <= host().second_cache
+        return self.rows * self.depth * element_bytes(self.spec.element) <= host().l2_bytes
 
     def run(self, operand: Operand, at: ir.Value, axis: Sequence[Size]) -> ir.Value:
         """Where a row or a column begins in memory."""

@@ -50,8 +50,9 @@ from tenon.backends.cpu.contraction.packing import emit_pack
 
 SHARE, PANELS_SHARE = 4, 32     # of the second cache that right may take, read where it is and packed
 FEWEST = 4                  # columns, steps; rows too, unless lines of right are read where they are
-LONG, LONGEST = 32, 1 << 17 # steps of few sums, of which as many columns as there are will do, and of one sum
-MANY = 64                   # rows that a panel is worth packing for, times the share of its lines that have no place
+# Steps of few sums, of which as many columns as there are will do, and of one sum.
+MIN_STEPS_OF_FEW_SUMS, MAX_STEPS_OF_ONE_SUM = 32, 1 << 17
+MIN_PACKED_ROWS = 64        # rows that a panel is worth packing for, times the share of its lines that have no place
 STEPS = 2                   # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
 
 
@@ -66,15 +67,15 @@ def direct_tile(spec: GemmSpec, machine: Machine | None = None) -> Tile | None:
     once = meets_once(spec, machine, lanes)
     if (columns < FEWEST and not once) or depth < FEWEST or rows < (1 if reads_lines(spec) else FEWEST):
         return None
-    lines = once or (reads_lines(spec) and rows * without_place(spec, machine) <= MANY)
-    if not once and columns * depth * size * (SHARE if lines else PANELS_SHARE) > machine.second_cache:
+    lines = once or (reads_lines(spec) and rows * without_place(spec, machine) <= MIN_PACKED_ROWS)
+    if not once and columns * depth * size * (SHARE if lines else PANELS_SHARE) > machine.l2_bytes:
         return None
     if not in_place(spec.left, len(spec.rows), len(spec.depth)):
         return None
     if has_small_k(spec) and not lines:
         return None             # all panels are packed before they are met
     touched = rows * columns * size * (1 + len(spec.near))
-    if spec.near and not has_small_k(spec) and touched > machine.second_cache:
+    if spec.near and not has_small_k(spec) and touched > machine.l2_bytes:
         return None             # which panels of columns would go through in steps of rows, again and again
     near = places(spec.left, spec, machine) if spec.left.contiguous == "depth" else None
     height, vectors = exact_tile(machine, lanes, rows, columns, depth, near)
@@ -85,7 +86,7 @@ def meets_once(spec: GemmSpec, machine: Machine, lanes: int) -> bool:
     """Whether one tile has all sums, and right is one run of memory, in order, that is read once wherever it is."""
     rows, columns, depth = (size or 0 for size in spec.known)
     run = reads_lines(spec) and spec.left.contiguous == "outer" and spec.right.apart == columns
-    return run and LONG <= depth <= LONGEST and columns > 1 and \
+    return run and MIN_STEPS_OF_FEW_SUMS <= depth <= MAX_STEPS_OF_ONE_SUM and columns > 1 and \
         (rows, -(-columns // lanes)) == exact_tile(machine, lanes, rows, columns, depth)
 
 
@@ -102,7 +103,7 @@ def without_place(spec: GemmSpec, machine: Machine) -> float:
 def places(x: Operand, spec: GemmSpec, machine: Machine) -> int:
     """How many lines of memory, as far apart as an operand's, the first cache has places for."""
     apart = (x.apart or 0) * element_bytes(spec.element)
-    return WAY // math.gcd(apart, WAY) * (machine.first_cache // WAY)
+    return WAY // math.gcd(apart, WAY) * (machine.l1_bytes // WAY)
 
 
 def in_place(x: Operand, outer: int, depth: int) -> bool:

@@ -180,7 +180,7 @@ def _packing(spec: GemmSpec, tile: Tile) -> tuple[int, int]:
 def _reading(spec: GemmSpec, side: int) -> int:
     """The same of reading an element of left (0) or right (1), all of which a thread goes through."""
     size, depth = spec.known[side], spec.known[2]
-    far = size is None or depth is None or size * depth * element_bytes(spec.element) * 2 > host().second_cache
+    far = size is None or depth is None or size * depth * element_bytes(spec.element) * 2 > host().l2_bytes
     return FAR if far else READING
 
 

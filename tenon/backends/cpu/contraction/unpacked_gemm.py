@@ -23,7 +23,7 @@ from tenon.backends.cpu.contraction.gemv_dot import Bounds, are_dots, emit_dots
 from tenon.backends.cpu.contraction.ir_helpers import ONE, ZERO, const, known, loop, product, unravel, zero
 from tenon.backends.cpu.scalar_codegen import FUSED, SPLIT
 
-FEW = 3                 # rows (columns) up to which right (left) is read once, from where it is;
+MAX_UNPACKED_ROWS = 3   # rows (columns) up to which right (left) is read once, from where it is;
 FEW_BY_LINES = 4        # where right has lines, more: even of what could be packed once for many products,
 FEW_DOTS, STEPS = 16, 16    # and where right lies along depth, of so many steps for each row, unless it is packed once,
 LONG_LINES = 128        # and up to BLOCK of what could not, if lines are so long
@@ -38,15 +38,16 @@ def stays_unpacked(b: ir.IRBuilder, spec: GemmSpec, rows: ir.Value, columns: ir.
     few_rows, few_columns = reads_lines(spec, "right") or right_by_depth, reads_lines(spec, "left") or left_by_depth
     sizes = known(rows, columns, depth)
     if sizes is not None:
-        few = max(FEW, min(FEW_DOTS, sizes[2] // STEPS)) if are_dots(spec) and not once else \
-            FEW if not reads_lines(spec, "right") or None in spec.known else \
+        few = max(MAX_UNPACKED_ROWS, min(FEW_DOTS, sizes[2] // STEPS)) if are_dots(spec) and not once else \
+            MAX_UNPACKED_ROWS if not reads_lines(spec, "right") or None in spec.known else \
             BLOCK if sizes[1] >= LONG_LINES and not once else FEW_BY_LINES
-        return math.prod(sizes) <= TINY or (few_rows and sizes[0] <= few) or (few_columns and sizes[1] <= FEW)
+        return math.prod(sizes) <= TINY or (few_rows and sizes[0] <= few) or (few_columns
+                                                                              and sizes[1] <= MAX_UNPACKED_ROWS)
     plain = b.icmp_signed("<=", b.mul(b.mul(rows, columns), depth), const(TINY))
     if few_rows:
-        plain = b.or_(plain, b.icmp_signed("<=", rows, const(FEW)))
+        plain = b.or_(plain, b.icmp_signed("<=", rows, const(MAX_UNPACKED_ROWS)))
     if few_columns:
-        plain = b.or_(plain, b.icmp_signed("<=", columns, const(FEW)))
+        plain = b.or_(plain, b.icmp_signed("<=", columns, const(MAX_UNPACKED_ROWS)))
     return plain
 
 
@@ -59,9 +60,9 @@ def emit_unpacked(module: ir.Module, name: str, spec: GemmSpec, tile: Tile) -> i
     region = _Unpacked(b, spec, tile, args, g, (row_from, row_to), (column_from, column_to))
     count = known(product(b, region.columns))
     if count is not None:
-        region.emit("left" if count[0] <= FEW else "right")
+        region.emit("left" if count[0] <= MAX_UNPACKED_ROWS else "right")
     else:
-        with b.if_else(b.icmp_signed("<=", product(b, region.columns), const(FEW))) as (tall, wide):
+        with b.if_else(b.icmp_signed("<=", product(b, region.columns), const(MAX_UNPACKED_ROWS))) as (tall, wide):
             with tall:
                 region.emit("left")
             with wide:

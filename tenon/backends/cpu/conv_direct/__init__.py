@@ -33,7 +33,7 @@ from tenon.loops.select_conv_schedule import Sliding, sliding
 def slides(statement: Contraction) -> Sliding | None:
     """How windows slide in the statement, if it is better computed window by window."""
     x = statement
-    found = sliding(x.left, x.right, x.batch, x.rows, x.columns, x.depth, adders=host().adders)
+    found = sliding(x.left, x.right, x.batch, x.rows, x.columns, x.depth, adders=host().separate_add_ports)
     return found or taps_of(x)
 
 

@@ -46,7 +46,7 @@ from tenon.loops.window_access import Slide, Windows, count
 from tenon.records import dataclass
 
 WORKING = 3             # registers that hold neither sums nor weights
-LONGEST = 28            # places of a tile
+MAX_TILE_PLACES = 28    # places of a tile
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def best_tile(row: Slide, vectors: int, registers: int) -> tuple[int, int]:
         return max(sums / FMA_UNITS, FMA_LATENCY * row.taps, loads / FMA_UNITS) + TILE_START / 2
 
     found = []
-    for places, v in combinations(range(1, min(row.places, LONGEST) + 1), range(1, min(vectors, 4) + 1)):
+    for places, v in combinations(range(1, min(row.places, MAX_TILE_PLACES) + 1), range(1, min(vectors, 4) + 1)):
         if places * v + min(row.taps, 4) * v + WORKING > registers and places * v > 1:
             continue
         time = sum(times * cost(size_, v) for size_, times in shares(row.places, places))

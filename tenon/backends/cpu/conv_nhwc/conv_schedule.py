@@ -29,8 +29,8 @@ from tenon.records import dataclass
 LINE = 64               # bytes of a cache line
 TILE_START = 24         # cycles until a tile's first sums are on their way, and until its last ones are stored
 STORED = 1.5            # and to store a vector of sums
-FAR = 0.04              # of a cycle a vector of weights, which comes from the second cache, holds up the others
-LONGEST = 28            # places of a tile
+L2_WEIGHT_CYCLES = 0.04  # of a cycle a vector of weights, which comes from the second cache, holds up the others
+MAX_TILE_PLACES = 28    # places of a tile
 FEWEST_FILTERS = 4      # that are worth a vector
 FEWEST_ROWS = 16        # of a plain product
 LONG_ROW, WAY = 2048, 1024      # elements of such rows; those after which lines compete
@@ -179,7 +179,7 @@ class ConvSchedule:
     def has_large_results(self) -> bool:
         """Whether results go through the second cache, so that memory has to be fetched to write to."""
         results = count(self.statement.rows) * self.filters * self.size
-        return results * LARGE_RESULTS > host().second_cache
+        return results * LARGE_RESULTS > host().l2_bytes
 
     @property
     def size(self) -> int:
@@ -231,12 +231,12 @@ def _are_crowded(rows: IndexRun, lines: int, machine: Machine) -> bool:
     """Whether rows compete for the same places of the first cache, and are long, or more than these with what else a
     tile reads.
 
-    >>> [_are_crowded(Run((), 64, 1024), 11, Machine(64, 32, first_cache=size << 10)) for size in (32, 48)]
+    >>> [_are_crowded(Run((), 64, 1024), 11, Machine(64, 32, l1_bytes=size << 10)) for size in (32, 48)]
     [True, False]
     >>> _are_crowded(Run((), 64, 1000), 11, Machine(64, 32)), _are_crowded(Run((), 64, 4096), 8, Machine(64, 32))
     (False, True)
     """
-    return rows.stride % WAY == 0 and (rows.stride > LONG_ROW or lines > machine.first_cache // CROWDED)
+    return rows.stride % WAY == 0 and (rows.stride > LONG_ROW or lines > machine.l1_bytes // CROWDED)
 
 
 def _strides(load: Load, indices: Sequence[Index]) -> dict[Index, int] | None:
@@ -273,12 +273,12 @@ def best_tile(machine: Machine, lanes: int, axes: Sequence[IndexRun], filters: i
 
     def cost(height: int, vectors: int) -> float:
         sums, loads = height * vectors, height + vectors
-        step = max(sums / FMA_UNITS, FMA_LATENCY, loads / FMA_UNITS / FREE_LOADS) + FAR * vectors
+        step = max(sums / FMA_UNITS, FMA_LATENCY, loads / FMA_UNITS / FREE_LOADS) + L2_WEIGHT_CYCLES * vectors
         return depth * step + TILE_START + STORED * sums
 
     found = []
-    for vectors, rows, places in combinations(range(1, min(4, across) + 1), range(1, min(down, LONGEST) + 1),
-                                              range(1, min(along, LONGEST) + 1)):
+    for vectors, rows, places in combinations(range(1, min(4, across) + 1), range(1, min(down, MAX_TILE_PLACES) + 1),
+                                              range(1, min(along, MAX_TILE_PLACES) + 1)):
         if rows * places * vectors + vectors + 1 > machine.registers or (rows > 1 and places < along):
             continue
         kinds = [shares(down, rows), shares(along, places), shares(across, vectors)]
@@ -295,9 +295,9 @@ def _block(plan: ConvSchedule, machine: Machine) -> int:
     each = prod(run.extent for run in plan.axes) * plan.size / tiles
     read = plan.border.spread if plan.border else prod(run.extent for run in plan.depth)
     each *= read + 2 * plan.filters
-    part = LARGE if plan.packed * LARGE > machine.second_cache else COPIED if plan.border else DATA
+    part = LARGE if plan.packed * LARGE > machine.l2_bytes else COPIED if plan.border else DATA
     unit = plan.tiles_beside if plan.border else 1      # a copy is of whole rows
-    most = max(int(machine.second_cache / part / each) // unit, 1)
+    most = max(int(machine.l2_bytes / part / each) // unit, 1)
     if plan.border and plan.border.most < plan.axes[0].extent:
         most = min(most, max(plan.border.most // plan.sizes[0], 1))
     blocks = max(-(-tiles // unit // most), min(_blocks_to_share(plan), tiles // unit))

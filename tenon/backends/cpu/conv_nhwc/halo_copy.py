@@ -38,7 +38,7 @@ from tenon.loops.window_access import Axis, Slide, Windows, count, windows_of
 from tenon.records import dataclass
 
 AT_ONCE = 4             # vectors that are copied
-LONGEST = 1024          # places of a copy in which every channel is a line
+MAX_LINE_PLACES = 1024  # places of a copy in which every channel is a line
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ def border_of(load: Load, rows: Axis, depth: Axis) -> Border | None:
     if windows.slides[-1].stride != 1:
         return None
     most = windows.slides[0].places
-    return Border(windows, False, most if len(windows.slides) > 1 else min(most, LONGEST))
+    return Border(windows, False, most if len(windows.slides) > 1 else min(most, MAX_LINE_PLACES))
 
 
 class _HaloCopy:

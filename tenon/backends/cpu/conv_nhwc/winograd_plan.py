@@ -19,11 +19,11 @@ TAPS, SIDE = SQUARE[0].taps, SQUARE[0].side      # of a window, and of what a ti
 FREQUENCIES = SIDE * SIDE
 CACHED = 2              # the part of the second cache that a block's elements and sums may take
 MOST_GROWTH = 2         # times the bytes of the weights that transformed ones may take
-LEAST = 16              # tiles of a block, for which weights are fetched
+MIN_BLOCK_TILES = 16    # tiles of a block, for which weights are fetched
 TASKS = 8               # panels of blocks that threads share out, where there are tiles enough
 CHUNK = 16              # channels after which a register tile fetches
 TRANSFORM = 45          # cycles to transform a vector of elements, or of sums, of a tile
-FAR = 0.25              # cycles that a vector of weights from the second cache holds up a step
+L2_WEIGHT_CYCLES = 0.25  # cycles that a vector of weights from the second cache holds up a step
 FETCHED = 4             # bytes of weights that a cycle brings from beyond the second cache
 
 
@@ -110,7 +110,7 @@ class WinogradPlan:
         """About how long it takes."""
         lanes = self.panels.lanes
         inputs, outputs = -(-self.channels // lanes), self.count * self.panels.vectors
-        fetching = self.packed * (self.blocks > 1 or self.packed > host().second_cache // CACHED) / FETCHED
+        fetching = self.packed * (self.blocks > 1 or self.packed > host().l2_bytes // CACHED) / FETCHED
         products = FREQUENCIES * -(-self.block // self.panels.rows) * self.panels.rows * self.channels * outputs / 2
         return self.blocks * max(products, fetching) + self.tiles * (inputs + outputs) * TRANSFORM
 
@@ -125,9 +125,9 @@ def winograd_plan_of(x: Contraction, machine: Machine | None = None) -> Winograd
     filters, channels, tiles = count(x.columns), count(windows.channels), tiles_of(windows)
     if min(filters, channels) < lanes:
         return None
-    width = panels_of(machine, lanes, LEAST, filters, channels).width
+    width = panels_of(machine, lanes, MIN_BLOCK_TILES, filters, channels).width
     held = FREQUENCIES * (up(channels, lanes) + width) * machine.vector_bytes // lanes
-    blocks = -(-tiles // max(machine.second_cache // CACHED // held, LEAST))
+    blocks = -(-tiles // max(machine.l2_bytes // CACHED // held, MIN_BLOCK_TILES))
     block = -(-tiles // blocks)
     plan = WinogradPlan(x, windows, block, panels_of(machine, lanes, block, filters, channels))
     direct = TAPS**2 * count(x.rows) * channels * -(-filters // lanes) / 2
@@ -137,8 +137,8 @@ def winograd_plan_of(x: Contraction, machine: Machine | None = None) -> Winograd
 
 def _to_share(plan: WinogradPlan, machine: Machine) -> WinogradPlan:
     """The plan with blocks enough for threads to be done at the same time, where weights are near for all of them."""
-    blocks = min(-(-TASKS // plan.count), plan.tiles // LEAST)
-    if blocks <= plan.blocks or plan.packed * CACHED > machine.second_cache:
+    blocks = min(-(-TASKS // plan.count), plan.tiles // MIN_BLOCK_TILES)
+    if blocks <= plan.blocks or plan.packed * CACHED > machine.l2_bytes:
         return plan
     block = -(-plan.tiles // blocks)
     return replace(plan, block=block, panels=panels_of(machine, plan.panels.lanes, block, plan.filters, plan.channels))
@@ -148,8 +148,8 @@ def panels_of(machine: Machine, lanes: int, tiles: int, filters: int, channels: 
     """The register tile that takes least time, whose panel of a frequency the first cache should hold."""
     def cycles(rows: int, vectors: int) -> float:
         step = max(rows * vectors / FMA_UNITS, FMA_LATENCY, (rows + vectors) / FMA_UNITS / FREE_LOADS)
-        far = channels * vectors * machine.vector_bytes * CACHED > machine.first_cache
-        each = channels * (step + far * FAR * vectors) + TILE_START + STORED * rows * vectors
+        far = channels * vectors * machine.vector_bytes * CACHED > machine.l1_bytes
+        each = channels * (step + far * L2_WEIGHT_CYCLES * vectors) + TILE_START + STORED * rows * vectors
         return -(-tiles // rows) * -(-filters // (vectors * lanes)) * each
 
     fitting = [(rows, vectors) for vectors in range(1, 5)

@@ -17,7 +17,7 @@ from tenon.records import dataclass
 
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 HALF_PI_SHORT = (1.5707963267341256, 6.077100506506192e-11, 3.5215598651832e-27)  # of 33, 53 and 53 bits
-NEAR = 2.0**20
+MAX_CODY_WAITE_ARGUMENT = 2.0**20
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def reduce_single_wide(x: Number, near: bool = False) -> Angle:
     if near:
         return Angle(shifted.bits(), r)
     far_shifted, far_r = reduce_far_single(wide)
-    inside = abs(wide) <= NEAR
+    inside = abs(wide) <= MAX_CODY_WAITE_ARGUMENT
     return Angle(where(inside, shifted, far_shifted).bits(), where(inside, r, far_r))
 
 
@@ -70,7 +70,7 @@ def reduce_double(x: Number, near: bool = False) -> Angle:
     angle = reduce_near_double(x)
     if near:
         return angle
-    far, inside = reduce_far_double(x), abs(x) <= NEAR
+    far, inside = reduce_far_double(x), abs(x) <= MAX_CODY_WAITE_ARGUMENT
     assert angle.tail is not None
     assert far.tail is not None
     return Angle(where(inside, angle.quarters.number(), far.quarters.number()).bits(),

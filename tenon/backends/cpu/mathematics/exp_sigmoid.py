@@ -23,7 +23,7 @@ P = {
 LOG2_E = 1.4426950408889634
 LN2 = {32: (0.6931471824645996, -1.9046542121259336e-09), 64: (0.6931471805599453, 2.3190468138462996e-17)}
 # Where exp is infinite or zero for certain; k still fits times_power_of_two.
-SMALLEST = {32: -87.0, 64: -708.0}      # whose exponential is a normal number
+MIN_NORMAL_ARGUMENT = {32: -87.0, 64: -708.0}  # whose exponential is a normal number
 RANGE = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
 
 
@@ -58,7 +58,7 @@ def reduce(x: Number) -> tuple[Number, Number, Number]:
 
 def exp_of_negative(x: Number) -> Number:
     """e**x for x <= 1, within 1.1 ulp where that is a normal number, else 0: processors are slow with denormals."""
-    low = SMALLEST[x.format.bits]
+    low = MIN_NORMAL_ARGUMENT[x.format.bits]
     shifted, r, _ = reduce(maximum(x, low))
     return where(x < low, 0.0, (polynomial_part(r) + 1.0) * power_of_two(shifted))
 
