@@ -27,6 +27,7 @@ class Numbering:
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.sizes = sizes
         self.numbers: dict[Node, int] = {}      # of the last graph
+        self.within: dict[Node, Node | None] = {}       # the node in whose sub-graph each stands
         self.nodes: dict[int, Data] = {}        # of the last graph, as data
         self._next = 0
 
@@ -56,15 +57,20 @@ class Numbering:
                 "order": list(self.nodes), "results": [list(origin[r]) for r in graph.results]}
 
     def _find_again(self, listed: Sequence[tuple[Node, Place]]) -> None:
-        """Numbers for the nodes of another graph: of equal nodes of the last one, then of like ones, then new ones."""
+        """Numbers for the nodes of another graph: of equal nodes in the same place of the last one, then of equal ones
+        elsewhere, then of like ones, then new ones."""
         found: dict[Node, int] = {}
-        left = dict(self.numbers)
-        for form in (_exact, _alike):
+        left, within = dict(self.numbers), dict(self.within)
+        self.within = {node: None if place is None else place[0] for node, place in listed}
+        for form, in_place in ((_exact, True), (_exact, False), (_alike, False)):
             waiting: dict[Any, deque[Node]] = defaultdict(deque)
             for node in left:
-                waiting[form(node)].append(node)
+                outer = within[node]
+                waiting[form(node), self.numbers[outer] if in_place and outer else None].append(node)
             for node, _ in listed:
-                if node not in found and (same := waiting.get(form(node))):
+                outer = self.within[node]
+                where = found.get(outer, -1) if in_place and outer else None
+                if node not in found and (same := waiting.get((form(node), where))):
                     found[node] = left.pop(same.popleft())
         for node, _ in listed:
             if node not in found:
@@ -113,7 +119,8 @@ def _graphs(value: Any) -> tuple[Graph, ...]:
 
 def _exact(node: Node) -> Any:
     attrs = tuple((name, _short(value)) for name, value in node.attrs.items() if not _graphs(value))
-    return number_of(node), node.op.name, attrs, tuple(str(x.type) for x in node.outputs)
+    inner = tuple(number_of(x) for graph in node.graphs for x in graph.nodes)       # tells kernels apart
+    return number_of(node), node.op.name, attrs, tuple(str(x.type) for x in node.outputs), inner
 
 
 def _alike(node: Node) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 from tenon.debug.viewer.document import document_of
 from tenon.debug.viewer.dot import dot_of
 from tenon.debug.viewer.graph_data import Data
+from tenon.debug.viewer.memory_text import memory_text
 from tenon.debug.viewer.page import page_of
 from tenon.errors import ArgumentError
 from tenon.records import dataclass
@@ -33,6 +34,16 @@ class View:
         if kind not in WRITERS:
             raise ArgumentError(f"view: {str(path)!r} ends in none of {', '.join(WRITERS)}")
         Path(path).write_text(WRITERS[kind](self.data), encoding="utf-8")
+
+    def memory(self) -> str:
+        """What lies between kernels when most does, the largest first: type, bytes, from which step to which, and the
+        line and module that it is made for.
+
+        >>> seen = tn.debug.view(lambda x: tn.sin(x @ x) @ x, tn.ones((64, 64)), times=False, code=False)
+        >>> print(seen.memory().splitlines()[1].strip()[:30])
+        0.016 MB  f32[64, 64]  steps 0
+        """
+        return memory_text(self.data)
 
     def __repr__(self) -> str:
         count, kernels = len(self.data["nodes"]), len(self.data["kernels"])

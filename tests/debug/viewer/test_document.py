@@ -132,6 +132,21 @@ def test_places_of_the_arena_do_not_overlap_while_they_live(seen):
             assert apart or a["offset"] + a["bytes"] <= b["offset"] or b["offset"] + b["bytes"] <= a["offset"]
 
 
+def test_the_tensor_that_sets_the_peak_of_memory_is_named_first():
+    def f(x):
+        wide = tn.exp(x @ tn.ones((16, 4096)))
+        return tn.tanh(wide @ tn.ones((4096, 16))).sum()
+    text = tn.debug.view(tn.jit(f), tn.ones((8, 16)), times=False, code=False).memory().splitlines()
+    assert "most at step" in text[0]
+    assert "f32[8, 4096]" in text[1] and "test_document.py:" in text[1] and "forward" in text[1]
+    assert "nothing lies" in tn.debug.view(lambda x: x, tn.ones(3)).memory()
+
+
+def test_a_pass_that_only_orders_nodes_changes_none(seen):
+    ordered = [one for one in seen["passes"] if one["name"] == "schedule_nodes" and one["changed"]]
+    assert all(not one["added"] and not one["removed"] and not one["moved"] for one in ordered)
+
+
 def test_params_have_their_names(seen):
     names = {p["name"]: p for p in seen["params"]}
     assert names["blocks.0.inner.weight"]["type"] == "f32[12, 12]" and names["x"]["kind"] == "argument"

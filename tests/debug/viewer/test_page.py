@@ -384,6 +384,17 @@ def test_a_function_that_runs_by_part(browser, tmp_path):
     page.close()
 
 
+def test_a_notebook_shows_the_page(browser, tmp_path):
+    seen = tn.debug.view(lambda x: tn.exp(x) + 1, tn.ones(3), code=False)
+    (tmp_path / "cell.html").write_text(f"<!DOCTYPE html><html><body>{seen._repr_html_()}</body></html>", encoding="utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "cell.html").as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator("body.ready").wait_for()
+    assert "captured" in frame.locator("#panel").inner_text() and frame.locator("#source .row.has").count() == 1
+    page.close()
+
+
 def test_text_of_the_program_is_never_taken_for_html(browser, tmp_path):
     page = opened(browser, tmp_path, document_of(lambda x: tn.exp(x) if "<img src=x onerror=alert(1)></script>" else x, (tn.ones(3),), {}))
     assert page.locator("img").count() == 0 and page.wrong == [] and "</script>" in page.inner_text("#source")

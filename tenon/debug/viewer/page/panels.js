@@ -154,6 +154,7 @@
     section(app, diff, "added", pass.added.map(n => n.id), id => [["+", now(id)]]);
     section(app, diff, "changed", pass.changed_nodes.map(n => n.id), id => [["−", old(id)], ["+", now(id)]]);
     section(app, diff, "moved", pass.moved.map(n => n.id), id => [["→", `${now(id)}   in n${graph.nodes.get(id).parent?.[0] ?? " (outermost)"}`]]);
+    if (!diff.children.length) diff.append(make("p", { class: "hint" }, "Nodes are in another order; nothing else is changed."));
     element.replaceChildren(title, words, ...(rules.length ? [make("h3", {}, "by these rules"), make("ul", { class: "list" }, ...rules)] : []), diff);
   };
 
