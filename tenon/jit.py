@@ -72,6 +72,8 @@ MOST_PASSED = 4         # calls in a row that make parameters, before those like
 MOST_FAILURES = 16      # of a capture that has never succeeded
 WARN_AT = 9             # captures beside the first, of which the user is told once
 MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
+WEIGHED_AT = 2          # calls of a piece by the long way, after which it may be left to Python
+MOST_NEW = 6            # captures of a piece in a row that served one call, before it is split once more
 SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
 
 
@@ -94,6 +96,7 @@ class Jitted(StandsFor):
         self.part: FunctionPart | None = None   # what runs it in pieces
         self._bound_as: Callable[..., Any] = _itself    # what makes what runs it of that, where it is a bound method
         self._is_whole = False          # whether it cannot be split
+        self.is_piece = False           # whether it is a piece of another, or called by one, which nobody sees
         self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
         self._around: tuple[Around, ...] = ()       # what debugging tools put around runs of captures
         self._recompiles = 0
@@ -146,6 +149,9 @@ class Jitted(StandsFor):
                 captured.calls += 1
                 if captured.calls in SHORTEN_AT and not self._around:   # before the run: all is as the capture needs it
                     self._shorten(captured, structure, given)
+                    if self.part is not None and (captured.calls > WEIGHED_AT or captured.differentiable) and (
+                            captured.short is None or captured.differentiable):
+                        self.part.weigh(captured.graph, captured.differentiable)
                 result = self._run(captured, arguments, containers)
                 captured.succeeded = True
                 return result
@@ -267,7 +273,7 @@ class Jitted(StandsFor):
         """A piece of this function, or a function that it calls, as graphs of its own."""
         piece = Jitted(function, memory_budget=self.memory_budget, constants=self.constants, autotune=self.autotune,
                        background=self.background)
-        piece.part = part
+        piece.part, piece.is_piece = part, True
         return piece
 
     def capture(self, *args: Any, **keywords: Any) -> Captured:
@@ -355,6 +361,8 @@ class Jitted(StandsFor):
             return None, leaves
         captured, arguments = self._bind(record, leaves, containers)
         if captured is not None:
+            if self.part is not None:
+                self.part.captured(len(captured.graph.nodes), structure, leaves)
             return captured, arguments
         names = argument_names(getattr(self.function, "__func__", self.function), structure)
         why = why_anew(record.captures, self.records, leaves, structure, modes(), names)
@@ -365,6 +373,10 @@ class Jitted(StandsFor):
         if len(record.captures) >= MOST_CAPTURES:
             record.full = Reason(f"captured {MOST_CAPTURES} times, each time with something changed, at last: {why}")
             self._tell(record.full)
+            return None, leaves
+        if self.is_piece and len(record.captures) >= MOST_NEW and all(
+                captured.calls < 2 for captured in record.captures[-MOST_NEW:]):
+            self._refuse(record, Reason(f"captured anew at every call, at last: {why}", stack=()))
             return None, leaves
         if record.captures and is_another_text(record.captures[-1]):
             record.texts += 1
@@ -406,8 +418,7 @@ class Jitted(StandsFor):
             record.family.patterns = [*record.family.patterns[1 - MOST_CAPTURES:], pattern]
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
         if self.part is not None:
-            self.part.captured(len(captured.graph.nodes), structure,
-                               [None if isinstance(x, Tensor) else leaf_key(x) for x in leaves])
+            self.part.captured(len(captured.graph.nodes), structure, leaves)
         given = captured.arguments(leaves)
         return (None, leaves) if given is None else (captured, given)
 

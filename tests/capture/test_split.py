@@ -581,3 +581,65 @@ def test_parameters_that_a_call_freezes_and_thaws():
             return m[0].weight.grad, m[1].weight.grad
         return call
     compare(program)
+
+
+def captures(jitted):
+    """How many there are of the pieces of a function, as it is split now."""
+    return sum(len(record.captures) for *_, piece in jitted.part.pieces for record in piece.records.values())
+
+
+def test_what_changes_with_every_call_is_not_captured_for_ever():
+    waiting = []
+
+    @tn.jit
+    def f(x, k):
+        def scaled(value):
+            return value * k
+        time.time()
+        y = scaled(x.exp())
+        waiting.append(k)
+        z = y * len(waiting[:])
+        shown = f"{time.time() >= 0} {k}"
+        return (z + len(shown)).sum()
+    for k in range(40):
+        want = (tn.exp(v(1, 2)) * float(k) * (k + 1) + len(f"True {float(k)}")).sum().item()
+        assert f(v(1, 2), float(k)).item() == pytest.approx(want, rel=1e-5)
+    assert captures(f) < 10
+
+
+def test_few_small_operators_on_the_tape_are_left_to_python():
+    w = nn.Parameter([1.0, 2.0])
+    big = nn.Parameter(np.ones((300, 300), np.float32))
+
+    @tn.jit
+    def f(x, y):
+        a = w * x
+        time.time()
+        b = tn.tanh(y @ big)
+        time.time()
+        return a.sum() + b.sum()
+    for _ in range(6):
+        w.grad = big.grad = None
+        f(v(1, 2), tn.ones(50, 300)).backward()
+        assert told(w.grad) == told(v(1, 2)) and told(big.grad[0, 0]) == told(v(0)[0])
+    assert [first for first, last in pieces(f)][:1] == [4]
+
+
+def test_a_class_is_made_with_a_decorator_that_acts():
+    import dataclasses
+
+    def program(jit):
+        @jit
+        def f(x, n):
+            @dataclasses.dataclass
+            class Pair:
+                value: object
+
+                def scaled(self):
+                    return self.value * n
+            y = Pair(x).scaled() + 1
+            time.time()
+            return y * 2
+        return lambda k: f(v(1, k), 2.0)
+    (f,) = compare(program)
+    assert f.part is not None

@@ -13,25 +13,29 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import combinations
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
+from tenon.capture.argument_roots import reference
 from tenon.capture.capture_cache import Reason
 from tenon.capture.code_monitor import STANDS_FOR, Stack, follows
 from tenon.capture.convert.rewrite import as_function as without_decorators
 from tenon.capture.convert.rewrite import check, name_super
 from tenon.capture.convert.scope import bound_by, globals_of, nodes_of, reads
 from tenon.capture.convert.source import Definition, Unconvertible, definition_of
+from tenon.capture.guards import is_atom
 from tenon.capture.pytree import Structure
 from tenon.capture.split.body import Body, as_function
 from tenon.capture.split.closures import shared_by
 from tenon.capture.split.driver import Cuts, drive
 from tenon.capture.split.flow import ExitLiveness, blocks_of, header_of
+from tenon.capture.split.piece_cost import pays
 from tenon.errors import PACKAGE, Location
+from tenon.graph.ir import Graph
 from tenon.graph.op import current
 from tenon.locks import Lock
 from tenon.records import dataclass, field
+from tenon.tensor import Tensor
 
 Bind = Callable[[Callable[..., Any]], Callable[..., Any]]
 MOST_STOPS = 64         # of one function, before what more there is runs by part
@@ -73,33 +77,44 @@ class FunctionPart:
         with self.split.lock:
             return self.split.note(self.body, self.function, reason)
 
-    def captured(self, nodes: int, structure: Structure, keys: Sequence[Any]) -> None:
+    def captured(self, nodes: int, structure: Structure, leaves: Sequence[Any]) -> None:
         """Take note of a capture for such arguments: what is best left to Python after all."""
         if self.whole is not None:
             return
         with self.split.lock:
             if nodes == 0 and not any(isinstance(x, BRANCHING) for x in nodes_of(self.body.statements)):
                 self._stay_python()
-            self.keys.append(dict(zip(self.body.takes, keys_by_argument(structure, keys), strict=False)))
+            self.keys.append(dict(zip(self.body.takes, leaves_by_argument(structure, leaves), strict=False)))
             if len(self.keys) == MOST_KEYS:
                 self._leave_new_values()
+
+    def weigh(self, graph: Graph, recorded: bool) -> None:
+        """Leave a piece to Python that is called by the long way, or on the tape, and computes too little for that."""
+        if self.whole is None and not pays(graph, recorded):
+            with self.split.lock:
+                self._stay_python()
 
     def _stay_python(self) -> None:
         """What computes nothing with tensors, and has no branch that might, is called as it is."""
         self.split.cuts.idle.add(self.body)
         self.split.version += 1
+        self._call_instead(self.function)
+
+    def _call_instead(self, function: Any) -> None:
+        """Let drivers that run call something else for this piece from now on."""
         for part in self.split.parts.values():
             if self.body in part.cells:
-                part.cells[self.body].cell_contents = self.function
+                part.cells[self.body].cell_contents = function
 
     def _leave_new_values(self) -> None:
         """Leave to Python what reads a variable that is another object at each capture, such as a date."""
-        new = {name for name in self.body.takes if all_differ([keys.get(name) for keys in self.keys])}
+        new = {name for name in self.body.takes if is_new([leaves.get(name, []) for leaves in self.keys])}
         readers = [x for x in nodes_of(self.body.statements) if isinstance(x, ast.stmt)
                    and not new.isdisjoint(reads(header_of(x)))]
         if readers:
             self.split.stop(readers, Reason(f"{', '.join(sorted(new))} is another object in every call",
                                             Location(self.function.__code__.co_filename, readers[0].lineno)))
+            self._call_instead(self.driving() or self.function)
         self.keys.clear()
 
     def driving(self) -> Any:
@@ -264,17 +279,30 @@ def is_compiled(code: types.CodeType) -> bool:
     return follows(code) and not code.co_flags & NO_RESULT
 
 
-def keys_by_argument(structure: Structure, keys: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """The keys of the leaves of each positional argument."""
+def leaves_by_argument(structure: Structure, leaves: Sequence[Any]) -> Iterator[list[Any]]:
+    """The leaves of each positional argument, as what keeps none of them alive."""
     start = 0
     for child in structure.children[0].children:
-        yield tuple(keys[start:start + child.leaves])
+        kind = [ref(child.kind)] if isinstance(child.kind, type) else []
+        yield kind + [x if is_atom(x) else None if isinstance(x, Tensor) else reference(x) or GONE
+                      for x in leaves[start:start + child.leaves]]
         start += child.leaves
 
 
-def all_differ(keys: Sequence[Any]) -> bool:
-    """Whether each of the keys is another one."""
-    return all(left != right for left, right in combinations(keys, 2))
+def GONE() -> None:
+    """A reference to something that cannot be referred to weakly."""
+
+
+def is_new(before: Sequence[list[Any]]) -> bool:
+    """Whether an argument is another one each time: its text or class differs, or the objects that there were are gone.
+    """
+    for leaves in zip(*before, strict=False):
+        now = [x() if callable(x) else x for x in leaves]
+        if all(isinstance(x, (str, type)) for x in now) and len(set(now)) == len(now):
+            return True
+        if all(callable(x) and y is None for x, y in zip(leaves[:-1], now, strict=False)):
+            return True
+    return False
 
 
 def is_inside(code: types.CodeType, function: types.CodeType) -> bool:
@@ -305,6 +333,8 @@ def only(statements: Sequence[ast.stmt]) -> ast.stmt | None:
 def is_within(node: Any, line: int, column: int | None) -> bool:
     """Whether a place is within a node of the syntax."""
     first, last = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
+    for decorator in getattr(node, "decorator_list", ()):
+        first = min(first, (decorator.lineno, 0))
     if column is None:
         return bool(first[0] <= line <= last[0])
     return bool(first <= (line, column) < last)
