@@ -1,0 +1,39 @@
+"""The design's pages read easily: short pages, short sentences, and files that are where the pages say."""
+
+import re
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted((ROOT / "docs" / "design").glob("*.md"))
+MOST_LINES = 150
+MEDIAN_WORDS, MOST_WORDS = 18, 40
+
+
+def sentences(page: Path) -> list[int]:
+    """How many words the sentences of a page have, without code, tables and headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    prose = "\n".join(line for line in text.splitlines() if not line.startswith(("|", "#")))
+    paragraphs = (" ".join(part.split()) for part in prose.split("\n\n"))
+    return [len(x.split()) for part in paragraphs for x in re.split(r"(?<=[.:;?!])\s+", part) if x]
+
+
+def test_there_are_pages() -> None:
+    assert PAGES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_is_short_and_so_are_its_sentences(page: Path) -> None:
+    words = sentences(page)
+    assert len(page.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+    assert median(words) <= MEDIAN_WORDS and max(words) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "docs" / "design.md"], ids=lambda page: page.stem)
+def test_files_are_where_a_page_says(page: Path) -> None:
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", page.read_text(encoding="utf-8"))
+    rooms = [ROOT, ROOT / "tenon", *(x for x in (ROOT / "tenon").rglob("*") if x.is_dir())]
+    gone = sorted({name for name in named if not any((room / name).exists() for room in rooms)})
+    assert not gone, gone
