@@ -121,7 +121,8 @@ def gains(inside: Sequence[ir.Instruction]) -> bool:
 def _is_call(x: ir.Instruction) -> bool:
     if not isinstance(x, ir.CallInstr) or isinstance(x.callee, ir.InlineAsm):
         return isinstance(x, ir.CallInstr)
-    return not x.callee.name.startswith("llvm.") and "alwaysinline" not in x.callee.attributes
+    plain = {"alwaysinline", "readnone"}.isdisjoint(x.callee.attributes)     # the latter may be one of vectors
+    return plain and not x.callee.name.startswith("llvm.")
 
 
 def _is_product(x: ir.Instruction) -> bool:
@@ -139,7 +140,8 @@ def _has_vectors(x: ir.Instruction) -> bool:
 def _stays(x: ir.Instruction) -> bool:
     """Whether it ends a loop of which the emitter says that LLVM shall not vectorise it."""
     flags = x.metadata.get("llvm.loop")
-    return flags is not None and any(flag.operands[0].string == NO_VECTORS for flag in flags.operands[1:])
+    return flags is not None and any(
+        flag.operands[0].string == NO_VECTORS and flag.operands[1].constant == 1 for flag in flags.operands[1:])
 
 
 # ---------------------------------------------------------------- the text

@@ -23,7 +23,9 @@ HEAD = "; piece: "      # in front of the text of one, behind that of a kernel
 NEEDS = b"; needs: "    # in front of object code that calls some
 MOST_KNOWN = 512        # pieces whose text is remembered
 
-Write = Callable[..., None]
+NOTHING = ir.VoidType()
+
+Write = Callable[..., Any]
 
 
 class Piece(ir.Function):    # type: ignore[misc]
@@ -36,21 +38,26 @@ class Piece(ir.Function):    # type: ignore[misc]
 
 def call(b: ir.IRBuilder, write: Write, constants: tuple[Hashable, ...], given: Sequence[ir.Value]) -> None:
     """Call the piece that `write` writes: given a builder, constants, and arguments."""
-    kinds = tuple(value.type for value in given)
-    name, text = _written(write, constants, kinds)
-    found = b.module.globals.get(name) or Piece(b.module, ir.FunctionType(ir.VoidType(), kinds), name, text)
-    b.call(found, given)
+    b.call(declared(b.module, write, constants, tuple(value.type for value in given)), given)
+
+
+def declared(module: ir.Module, write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ...],
+             result: ir.Type = NOTHING) -> Piece:
+    """The piece that `write` writes, which returns a value where it is of another type than nothing."""
+    name, text = _written(write, constants, kinds, result)
+    found: Piece | None = module.globals.get(name)
+    return found or Piece(module, ir.FunctionType(result, kinds), name, text)
 
 
 @lru_cache(MOST_KNOWN)
-def _written(write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ...]) -> tuple[str, str]:
+def _written(write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ...], result: ir.Type) -> tuple[str, str]:
     """Name and text."""
     module = ir.Module()
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), PREFIX)
+    function = ir.Function(module, ir.FunctionType(result, kinds), PREFIX)
     function.attributes.add("nounwind")
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    write(b, *constants, *function.args)
-    b.ret_void()
+    value = write(b, *constants, *function.args)
+    b.ret_void() if result is NOTHING else b.ret(value)
     text = print_module(module)
     take_apart(module)
     name = PREFIX + make_key(text)

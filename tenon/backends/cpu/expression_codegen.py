@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from llvmlite import ir
 
-from tenon.backends.cpu import math_calls
+from tenon.backends.cpu import math_calls, shared_math
 from tenon.backends.cpu import scalar_codegen as scalar
 from tenon.backends.cpu.scalar_codegen import I64, number, register
 from tenon.dims import Dim, Maximum, Quotient
@@ -51,6 +51,7 @@ class Values:
     # For each check: whether it failed, and the largest index that did, negative ones as if they were beyond all
     # others.  Both are reductions, which leave the loop to be made of vectors.
     failed: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
+    shares_math: bool = False       # whether functions are called, where there are too many to be written inline
     near: bool = False      # whether the operands of functions that take longer for large ones are known to be small
 
     def block(self, body: Block) -> None:
@@ -102,7 +103,10 @@ class Values:
             case Binary(op=op, left=left, right=right):
                 return self.place(x) if x.dtype is int64 and x.kinds <= COUNTED else self.binary(op, left, right)
             case Call(name=name, args=args):
-                return math_calls.call(b, name, args[0].dtype, [self.value(arg) for arg in args], self.near)
+                given = [self.value(arg) for arg in args]
+                if self.shares_math and shared_math.is_shared(x):
+                    return shared_math.call(b, name, self.near, given)
+                return math_calls.call(b, name, args[0].dtype, given, self.near)
             case Select(condition=condition, then=then, otherwise=otherwise):
                 return b.select(self.value(condition), self.value(then), self.value(otherwise))
             case Cast(x=Cast(x=inner), dtype=dtype) if inner.dtype is dtype is bfloat16:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from llvmlite import ir
 
 from tenon.backends.cpu import scalar_codegen as scalar
+from tenon.backends.cpu import shared_math
 from tenon.backends.cpu.contraction.ir_helpers import loop, loop_flags, prefetch
 from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.transpose_registers import turn
@@ -48,6 +49,7 @@ class Loops(Values):
         self.entry = ir.IRBuilder(function.append_basic_block("entry"))
         super().__init__(ir.IRBuilder(function.append_basic_block("start")), pointers, sizes, kernel.checks)
         *share, self.scratch, self.status = function.args[-5:]
+        self.shares_math = shared_math.has_many(kernel)
         self.around: list[Index] = []           # of the loops that are being written
         self.ends: dict[Index, ir.Value] = {}   # where they end
         self.own = WorkShare(self.b, *share)
@@ -197,7 +199,10 @@ class Loops(Values):
         turns = _distance(start, stop)
         lanes = masked_lanes(statement, turns)
         count = in_flight(statement, lanes, _least_share(statement) if turns is None else turns)
-        flags = WITHOUT_COPIES, f"llvm.loop.interleave.count={count}"
+        flags: tuple[str, ...] = WITHOUT_COPIES, f"llvm.loop.interleave.count={count}"
+        if lanes and self.shares_math:          # whose functions take what goes side by side at once
+            count = min(count, max(1, shared_math.most_lanes() // lanes))
+            flags = WITHOUT_COPIES, "llvm.loop.interleave.count=1", f"llvm.loop.vectorize.width={lanes * count}"
         if lanes is None:
             self.some_turns(statement, start, stop, first, *flags)
             return
