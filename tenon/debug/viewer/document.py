@@ -17,6 +17,7 @@ from tenon.debug.origins import ModuleNames, Origin
 from tenon.debug.step_times import Timed, timed_steps
 from tenon.debug.twin import twin_of
 from tenon.debug.viewer.graph_data import Data, Numbering, all_nodes, bytes_of
+from tenon.debug.viewer.node_values import node_values
 from tenon.debug.viewer.program_data import arena_data, kernel_data, step_data
 from tenon.errors import ArgumentError
 from tenon.graph.interpret import concrete_type
@@ -31,11 +32,11 @@ REPEATS = 3
 
 
 def document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any], times: bool = True,
-                code: bool = True) -> Data:
+                code: bool = True, values: bool = False) -> Data:
     """Everything about the call `function(*args, **keywords)`.
 
-    `times` measures every step, `code` writes LLVM's and the machine's code of each kernel.  Nothing of the call is
-    done.  Raises ArgumentError for what is no function.
+    `times` measures every step, `code` writes LLVM's and the machine's code of each kernel, `values` computes every
+    node.  Nothing of the call is done.  Raises ArgumentError for what is no function.
     """
     if not callable(function):
         raise ArgumentError(f"view takes a function and its arguments, not {function!r}")
@@ -55,6 +56,8 @@ def document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any],
                   "results": [[numbering.numbers[r.node], r.index] if r.node is not None
                               else [-1, graph.params.index(r)] for r in graph.results],
                   **_sources(_origins(graph), told)}
+    if values:
+        data["values"] = node_values(twin, bound, keywords, numbering.numbers)
     executable = twin.compiled(trace)
     if executable is None or not isinstance(late_program(executable), Program):
         return {**data, "passes": _passes(numbering, trace)}
@@ -67,7 +70,7 @@ def document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any],
 def _head(jitted: Jitted) -> Data:
     return {"format": FORMAT, "version": FORMAT_VERSION, "name": jitted.__name__, "tenon": VERSION,
             "threads": config().threads, "sizes": {}, "params": [], "nodes": [], "results": [], "passes": [],
-            "steps": [], "kernels": [], "arena": None}
+            "steps": [], "kernels": [], "arena": None, "values": {}}
 
 
 def _told(jitted: Jitted, told: Explanation, captured: Captured | None = None) -> Data:

@@ -58,13 +58,14 @@ WRITERS: dict[str, Callable[[Data], str]] = {".html": page_of, ".json": json.dum
 
 
 def view(function: Any, *args: Any, path: str | Path | None = None, times: bool = True, code: bool = True,
-         **keywords: Any) -> View:
+         values: bool = False, **keywords: Any) -> View:
     """What became of a function for these arguments: source, graph, passes, kernels, memory, guards.
 
     `path` is a file to write: a page that needs no network (.html), the data (.json) or the graph for Graphviz (.dot).
     `times` measures every step, on copies of what it writes; `code` keeps LLVM's and the machine's code, which takes a
-    few seconds.  Nothing of the call is done but that arithmetic: no assignment, no effect.  Raises ArgumentError for
-    what is no function and for other kinds of files.
+    few seconds; `values` computes every node by the reference, and tells its range, mean, NaN and infinities.  Nothing
+    of the call is done but that arithmetic: no assignment, no effect.  Raises ArgumentError for what is no function and
+    for other kinds of files.
 
     >>> seen = tn.debug.view(lambda x: tn.exp(x) + 1, tn.ones(3), times=False, code=False)
     >>> [node["op"] for node in seen.data["nodes"]], len(seen.data["kernels"])
@@ -74,7 +75,7 @@ def view(function: Any, *args: Any, path: str | Path | None = None, times: bool 
         raise ArgumentError(f"view: {str(path)!r} ends in none of {', '.join(WRITERS)}")
     if path is not None and not Path(path).absolute().parent.is_dir():
         raise ArgumentError(f"view: there is no folder {str(Path(path).parent)!r}")
-    seen = View(document_of(function, args, keywords, times, code))
+    seen = View(document_of(function, args, keywords, times, code, values))
     if path is not None:
         seen.save(path)
     return seen

@@ -147,6 +147,23 @@ def test_a_pass_that_only_orders_nodes_changes_none(seen):
     assert all(not one["added"] and not one["removed"] and not one["moved"] for one in ordered)
 
 
+def test_values_of_nodes_are_told_when_asked_for():
+    def f(x):
+        y = tn.log(x)
+        for _ in range(3):
+            y = y + 1
+        while y.sum() < 100:
+            y = y * 2
+        return y
+    data = document_of(tn.jit(f), (tn.tensor([1.0, 0.0, 2.0]),), {}, times=False, code=False)
+    assert data["values"] == {}
+    data = document_of(tn.jit(f), (tn.tensor([1.0, 4.0, 2.0]),), {}, times=False, code=False, values=True)
+    of = {n["op"]: data["values"].get(str(n["id"])) for n in data["nodes"]}
+    assert "0 to 1.386" in of["log"]["outputs"][0] and of["log"]["bad"] == 0 and of["multiply"]["turns"] > 1
+    data = document_of(tn.jit(tn.log), (tn.tensor([1.0, 0.0, -1.0]),), {}, times=False, code=False, values=True)
+    assert next(iter(data["values"].values()))["bad"] == 2
+
+
 def test_params_have_their_names(seen):
     names = {p["name"]: p for p in seen["params"]}
     assert names["blocks.0.inner.weight"]["type"] == "f32[12, 12]" and names["x"]["kind"] == "argument"

@@ -384,6 +384,15 @@ def test_a_function_that_runs_by_part(browser, tmp_path):
     page.close()
 
 
+def test_values_are_told_by_hover(browser, tmp_path):
+    page = opened(browser, tmp_path, document_of(lambda x: tn.log(x) + 1, (tn.tensor([1.0, 0.0]),), {}, code=False, values=True))
+    page.evaluate("tenon.graph.fit()")
+    click_box(page, node_key(page, "log"))
+    assert "1 inf" in page.inner_text("#panel") and page.evaluate("key => tenon.markOf(tenon.itemOf(key))", node_key(page, "log"))
+    assert page.evaluate("key => tenon.tipLines(tenon.itemOf(key)).join()", node_key(page, "add")).count("inf") == 1
+    page.close()
+
+
 def test_a_notebook_shows_the_page(browser, tmp_path):
     seen = tn.debug.view(lambda x: tn.exp(x) + 1, tn.ones(3), code=False)
     (tmp_path / "cell.html").write_text(f"<!DOCTYPE html><html><body>{seen._repr_html_()}</body></html>", encoding="utf-8")

@@ -299,7 +299,7 @@
     }
 
     markOf(item) {
-      if (!this.pass) return null;
+      if (!this.pass) return item.node && this.model.data.values[item.node.id]?.bad ? "removed" : null;
       if (item.node && !item.isGroup || item.node) return this.tree.graph.marks.get(item.node.id) || null;
       if (this.isOpen(item)) return null;
       return ["added", "changed", "moved"].find(name => item.marks[name]) || null;
@@ -336,9 +336,16 @@
       if (origin && origin.path) lines.push(origin.path);
       if (origin && origin.file >= 0) lines.push(`${this.model.data.files[origin.file].name}:${origin.line}`);
       if (costs.length) lines.push(costs.join(" · "));
-      const mark = this.markOf(item);
+      if (item.node && !this.pass) lines.push(...this.valuesOf(item.node));
+      const mark = this.pass && this.markOf(item);
       if (mark) lines.push(`${mark} by ${this.model.passes[this.pass].name}`);
       return lines;
+    }
+
+    // What a captured node computed, where that was asked for.
+    valuesOf(node) {
+      const found = this.model.data.values[node.id];
+      return found ? [...found.outputs, ...(found.turns > 1 ? [`the last of ${found.turns} turns`] : [])] : [];
     }
 
     say(lines, event) {

@@ -41,6 +41,7 @@
     for (const [name, value] of Object.entries(node.attrs)) rows.push([name, value]);
     const results = app.pass === 0 ? model.data.results.flatMap(([id], k) => id === node.id ? [k] : []) : [];
     if (results.length) rows.push(["result", results.join(", ")]);
+    if (!app.pass) for (const words of app.valuesOf(node)) rows.push(["value", words]);
     rows.push(...costRows(app));
     return [make("h2", {}, node.op, make("small", {}, ` n${node.id}`)), make("pre", { class: "line" }, model.text(node, tree.graph)),
       make("div", { class: "buttons" },
