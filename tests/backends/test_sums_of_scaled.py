@@ -37,3 +37,12 @@ def test_sums_of_zeros_have_their_sign(size):
         args = tn.tensor(x), tn.tensor(scale)
         assert not np.signbit(tn.jit(f)(*args).numpy()).any()
         assert not np.signbit(f(*args).numpy()).any()
+
+
+@pytest.mark.parametrize("shape", [(2,), (40,), (2, 3), (3, 700)])
+def test_a_sum_of_negative_zeros_is_zero(shape):
+    def f(x):
+        return x.sum(), x.mean(), x.sum(-1) if x.ndim else x.sum()
+    x = tn.tensor(np.full(shape, -0.0, np.float32))
+    for values in (f(x), tn.jit(f)(x)):
+        assert not any(np.signbit(y.numpy()).any() for y in values)

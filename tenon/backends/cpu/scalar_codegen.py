@@ -19,8 +19,8 @@ FLOAT, DOUBLE, HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 # An operation is rounded once, so a value has the same bits wherever it is computed: no flag that lets LLVM round
 # otherwise is set, but in sums, whose elements may be taken in any order.
 FUSED = ("contract",)                           # a product that a sum alone takes in: it may be one with the addition
-REORDER = ("contract", "reassoc", "nsz")        # a sum may be split into partial sums
-SPLIT = ("contract", "reassoc")                 # the same, where LLVM would factor x * s + y * s, or cancel
+REORDER = ("contract", "reassoc", "nsz")        # a product, or an extreme, may be split into partial ones
+SPLIT = ("contract", "reassoc")                 # a sum likewise; with nsz LLVM factors x * s + y * s, cancels, drops 0 +
 
 
 def register(dtype: DType) -> ir.Type:
@@ -193,15 +193,7 @@ def binary(b: ir.IRBuilder, op: str, x: ir.Value, y: ir.Value, dtype: DType, fla
 
 def combined(b: ir.IRBuilder, op: str, total: ir.Value, x: ir.Value, dtype: DType) -> ir.Value:
     """`total op x` of a reduction, which may take its elements in any order."""
-    return binary(b, op, total, x, dtype, SPLIT if op == "+" and _may_combine(x) else REORDER)
-
-
-def _may_combine(x: ir.Value) -> bool:
-    """Whether LLVM finds a common factor in sums of such terms, as of x * s, or that they cancel, as x - x does."""
-    name = getattr(x, "opname", "")
-    if name in ("fadd", "select"):
-        return any(map(_may_combine, x.operands))
-    return name in ("fmul", "fdiv", "fsub", "fneg")
+    return binary(b, op, total, x, dtype, SPLIT if op == "+" else REORDER)
 
 
 # ---------------------------------------------------------------- floats
