@@ -18,7 +18,6 @@ from typing import Any
 from tenon.atomic import Store, at_once, keep
 from tenon.capture.code_names import module_of
 from tenon.records import dataclass
-from tenon.tensor_state import noted_change
 
 MISSING = object()
 
@@ -63,9 +62,6 @@ def _store_attribute(holder: Any, key: str, value: Any) -> Iterator[Store]:
     """Where the attribute was found: what a class does when one is set, the function has done."""
     if not isinstance(holder, type):
         yield from _store_item(holder.__dict__, key, value)
-        hook: Any = type(holder).__setattr__
-        if hook is not object.__setattr__:      # a module's counts changes
-            yield noted_change()
         return
     yield keep(holder.__dict__.get(key))
     if value is not MISSING:

@@ -7,7 +7,6 @@ from typing import Any
 
 from tenon.errors import ArgumentError
 from tenon.migration_hints import MODULE, MissingName
-from tenon.nn import module
 from tenon.nn.module import Module
 from tenon.tensor import Tensor
 
@@ -36,7 +35,6 @@ class _Holder(Module):
             what = f"; {item.__name__} is a class or function" if isinstance(item, type) or callable(item) else ""
             raise ArgumentError(f"{type(self).__name__} holds modules, not {type(item).__name__}{what}",
                                 hint=f"write {item.__name__}()" if isinstance(item, type) else None)
-        module.changed()
         self.items_[name] = item
 
     def add_module(self, name: str, item: Any) -> None:
@@ -91,7 +89,6 @@ class _List(_Holder):
         self._refill(listed)
 
     def _refill(self, listed: list[Any]) -> None:
-        module.changed()
         self.items_.clear()
         self.extend(listed)
 
@@ -152,7 +149,6 @@ class _Dict(_Holder):
         self._put(name, item)
 
     def __delitem__(self, name: str) -> None:
-        module.changed()
         del self.items_[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -7,8 +7,7 @@
             return tn.relu(self.hidden(x))
 
 Nothing is registered: parameters and modules are found among the attributes, also inside lists, tuples and dicts,
-so `super().__init__()` is not needed.  `epoch` counts changes of attributes that are no tensors; a captured function
-that read attributes looks at them again only when it has moved.
+so `super().__init__()` is not needed.
 """
 
 from __future__ import annotations
@@ -26,14 +25,6 @@ from tenon.types import DType, among
 
 M = TypeVar("M", bound="Module")
 X = TypeVar("X")
-epoch = 0       # how often an attribute of any module that is no tensor has changed
-_ABSENT = object()
-
-
-def changed() -> None:
-    """Tell captured functions to look again at the Python values that they read from modules."""
-    global epoch
-    epoch += 1
 
 
 class Parameter(Tensor):
@@ -106,16 +97,6 @@ class Module:
         module = object.__new__(cls)
         module.__dict__.update(training=True, _buffers={})
         return module
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        old = self.__dict__.get(name, _ABSENT)
-        if old is not value and not (type(value) is Tensor and type(old) is Tensor):
-            changed()
-        object.__setattr__(self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        changed()
-        object.__delattr__(self, name)
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         hooks = self.__dict__.get("_hooks")
@@ -288,7 +269,6 @@ class Module:
                     gradient = x.grad
                     x._rebind(x.detach().astype(wanted))
                     x.grad = None if gradient is None else gradient.astype(wanted)
-        changed()
         return self
 
     def float(self: M) -> M:

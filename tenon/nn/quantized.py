@@ -18,7 +18,7 @@ from tenon.errors import ArgumentError, DTypeError
 from tenon.nn.convolution import Conv1d, Conv2d, Conv3d, convolved, text_of
 from tenon.nn.embedding import Embedding
 from tenon.nn.linear import Linear
-from tenon.nn.module import Module, changed
+from tenon.nn.module import Module
 from tenon.ops.linear_layers import embedding, linear
 from tenon.ops.shape import cast, reshape_op
 from tenon.tensor import Tensor, tensor
@@ -156,7 +156,6 @@ def _quantized(name: str, x: Any, choose: Callable[[str, Module], bool], done: d
             new = _quantized(inner, y, choose, done)
             if new is not y:
                 parts[key] = new
-                changed()
     return x
 
 

@@ -43,8 +43,6 @@ class ParameterGroup(dict[str, Any]):
             if held is not value:
                 held.assign(value)
             return
-        if held is not value:
-            module.changed()
         super().__setitem__(name, value)
 
 

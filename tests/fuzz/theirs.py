@@ -85,7 +85,7 @@ def renamed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 # What has the same name and means something else, or is right in more than one way.
-REFUSED = {"median", "nanmedian", "quantile", "vmap", "jvp", "unique", "isclose", "take", "repeat", "cov", "corrcoef", "put",
+REFUSED = {"median", "nanmedian", "sinc", "quantile", "vmap", "jvp", "unique", "isclose", "take", "repeat", "cov", "corrcoef", "put",
            "gradient", "split", "sort", "topk", "scatter", "gather", "index_add", "index_copy", "index_fill", "nan_to_num",
            "sign", "sgn", "copysign", "cond", "scan", "searchsorted", "bucketize", "dot", "inner", "rms_norm", "unfold", "pad", "ldexp"}
 

@@ -20,7 +20,7 @@ FLOAT, DOUBLE, HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 # otherwise is set, but in sums, whose elements may be taken in any order.
 FUSED = ("contract",)                           # a product that a sum alone takes in: it may be one with the addition
 REORDER = ("contract", "reassoc", "nsz")        # a product, or an extreme, may be split into partial ones
-SPLIT = ("contract", "reassoc")                 # a sum likewise; with nsz LLVM factors x * s + y * s, cancels, drops 0 +
+SPLIT = ("contract", "reassoc")                 # a sum likewise; by "nsz" LLVM factors, cancels, drops 0 +
 
 
 def register(dtype: DType) -> ir.Type:
