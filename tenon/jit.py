@@ -390,6 +390,8 @@ class Jitted(StandsFor):
                 captured = self._moving(record, leaves, structure)
                 if not captured.apart.isdisjoint(map(id, containers)):
                     raise UnsafeCall("a container among the arguments is one that the function finds elsewhere too")
+                if captured.chosen and self.part is not None and self.part.whole is None:
+                    raise UnsafeCall("a tensor may be another one for what comes behind, as the data decide")
         except UnsafeCall as unsafe:
             if unsafe.passing and record.passed < MOST_PASSED and not self.fullgraph:
                 record.passed += 1

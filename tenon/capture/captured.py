@@ -101,6 +101,7 @@ class Captured:
     seconds: dict[str, float] = field(default_factory=dict)     # that capturing and compiling took
     sightings: Sightings = field(default_factory=Sightings)     # what its functions held when they returned
     derived: Mapping[Value, Value] = field(default_factory=dict)    # gradients of values, of backward passes within it
+    chosen: bool = False                    # whether a result may be another tensor, as the data decide
     compiling: Lock = field(default_factory=Lock)
 
     @cached_property

@@ -90,7 +90,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
                     values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in NUMBERS),
                     prologue=further.prologue(), further=further,
                     found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed),
-                    sightings=sightings, derived=capture.gradients)
+                    sightings=sightings, derived=capture.gradients,
+                    chosen=any(capture.may_be_another(x) for x in leaves.tracked))
 
 
 class _Leaves:

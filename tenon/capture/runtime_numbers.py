@@ -237,6 +237,18 @@ def one_kind(x: Any) -> Any:
     return x
 
 
+def same_number(left: Any, right: Any) -> Any:
+    """`left is right` of numbers, one of which the graph computes: True and False are two objects, others any."""
+    if left is right:
+        return True
+    kinds = [kind_of(one_kind(x)) for x in (left, right)]
+    if kinds == [bool, bool]:
+        return left == right
+    if kinds[0] is not kinds[1]:
+        return False
+    raise UnsafeCall("whether two numbers are one object is asked", where=user_location(), hint="compare them by ==")
+
+
 def may_grow(name: str, left: Any, right: Any) -> bool:
     """Whether a few repetitions may leave 64 bits: counting does not."""
     steps = [abs(x) for x in (left, right) if type(x) is not RuntimeNumber]

@@ -334,6 +334,10 @@ class Capture(TensorInterpreter):
         """The sources of leaves from outside that gradients of these tensors reach for some data, and when."""
         return {}
 
+    def may_be_another(self, *tensors: Any) -> bool:
+        """Whether one of these may be another tensor that the program still has."""
+        return False
+
     def receive(self, leaf: Tensor, total: Tensor, there: Any) -> None:
         """As in eager code."""
         self.refuse_earlier(leaf)

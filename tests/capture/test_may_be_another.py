@@ -79,3 +79,55 @@ def test_a_new_tensor_of_either_branch_is_written_to_within_the_graph():
         y[0] = 1.0
         return y
     assert f(tn.tensor([1.0, 2.0])).tolist() == [1.0, 4.0] and f(tn.tensor([-1.0, -2.0])).tolist() == [1.0, -6.0]
+
+
+def by_index(x):
+    y = [x, x * 2][int(x.sum() > 0)]
+    y += 1.0
+    return x * 1, y
+
+
+def by_key(x):
+    y = {True: x, False: x * 2}[bool(x.sum() > 0)]
+    y += 1.0
+    return x * 1, y
+
+
+def by_a_loop(x):
+    y = x * 2
+    for s in [x, x * 3]:
+        if s.sum() > 0:
+            y = s
+            break
+    y += 1.0
+    return x * 1, y
+
+
+def by_a_filter(x):
+    y = x * 2
+    z = next(filter(lambda t: t.sum() > 0, [x, y, tn.ones(2)]))
+    z += 1.0
+    return x * 1, y, z
+
+
+def by_rank(x):
+    y = max([x, x * 2], key=lambda t: float(t.sum()))
+    y *= y.mean()
+    return x * 1, y
+
+
+def swapped(x):
+    y = x * 2
+    p, q = (x, y) if x.sum() > 0 else (y, x)
+    p += 1.0
+    return x * 1, y, p, q
+
+
+@pytest.mark.parametrize("f", [by_index, by_key, by_a_loop, by_a_filter, by_rank, swapped], ids=lambda f: f.__name__)
+def test_what_is_written_in_place_afterwards(f):
+    jitted = tn.jit(f)
+    for data in ([1.0, 2.0], [-1.0, 0.5], [-3.0, -4.0], [1.0, 2.0]):
+        one, other = tn.tensor(data), tn.tensor(data)
+        expected, found = f(one), jitted(other)
+        assert [t.tolist() for t in found] == [t.tolist() for t in expected]
+        assert other.tolist() == one.tolist()

@@ -213,9 +213,18 @@ class ConvertingCapture(OfCapture, Capture):
         super().hold(tensor, state)
 
     def may_be(self, tensor: Any, *others: Any) -> None:
-        """Note that a tensor stands for one of others, as the data decide: what is written to one may be another's."""
-        self.aliases += [(weakref.ref(tensor), weakref.ref(x)) for x in others
-                         if isinstance(x, Tensor) and isinstance(tensor, Tensor) and x is not tensor]
+        """Note that a tensor stands for one of others, as the data decide: what is written to one may be another's.
+
+        So it does for whatever those may be, which they need not live to tell.
+        """
+        if not isinstance(tensor, Tensor):
+            return
+        known = {id(x): x for x in others if isinstance(x, Tensor)}
+        for pair in self.aliases:
+            one, other = (reference() for reference in pair)
+            if id(one) in known or id(other) in known:
+                known.update((id(x), x) for x in (one, other) if x is not None)
+        self.aliases += [(weakref.ref(tensor), weakref.ref(x)) for x in known.values() if x is not tensor]
 
     def may_be_another(self, *tensors: Any) -> bool:
         """Whether one of these may be another tensor that the program still has."""

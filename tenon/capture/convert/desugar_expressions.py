@@ -294,7 +294,9 @@ class Expressions(ast.NodeTransformer):
 
     def visit_Match(self, node: ast.Match) -> ast.AST:
         self.generic_visit(node)
-        node.subject = expression("_tenon.certain(VALUE)", node.subject, VALUE=node.subject)
+        by_object = any(isinstance(x, (ast.MatchClass, ast.MatchSingleton)) for x in ast.walk(node))
+        look = "_tenon.matched(VALUE)" if by_object else "_tenon.certain(VALUE)"
+        node.subject = expression(look, node.subject, VALUE=node.subject)
         return node
 
     def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:

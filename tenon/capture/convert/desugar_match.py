@@ -6,7 +6,10 @@ import ast
 from collections.abc import Sequence
 
 from tenon.capture.convert.scope import OWN_SCOPE
-from tenon.capture.convert.template import HELPER, statements
+from tenon.capture.convert.template import HELPER, expression, statements
+
+SUBJECT = "_subject"
+OF_ONE_VALUE = frozenset({"bool", "int", "float", "complex", "str", "bytes"})   # `int(x)` binds the number itself
 
 
 class Cases(ast.NodeTransformer):
@@ -34,19 +37,35 @@ class Cases(ast.NodeTransformer):
         if not all(map(_is_simple, node.cases)):
             return node
         self.count += 1
-        subject = f"{HELPER}_temp_subject_{self.count}"
+        subject = f"{HELPER}_{self.count}{SUBJECT}"
         return [*statements(f"{subject} = SUBJECT", node.subject, SUBJECT=node.subject),
                 *_chain(node.cases, subject)]
 
 
 def _is_simple(case: ast.match_case) -> bool:
-    """Whether the pattern is a value, several values, a name, or `_`."""
-    match case.pattern:
-        case ast.MatchAs(pattern=None) | ast.MatchValue() | ast.MatchSingleton():
+    """Whether the pattern is a value, a class of numbers or text, several of these, a name, or `_`."""
+    pattern, _ = _named(case.pattern)
+    return pattern is None or all(map(_is_plain, pattern.patterns if isinstance(pattern, ast.MatchOr) else [pattern]))
+
+
+def _is_plain(pattern: ast.pattern) -> bool:
+    match pattern:
+        case ast.MatchValue() | ast.MatchSingleton():
             return True
-        case ast.MatchOr(patterns=patterns):
-            return all(isinstance(x, ast.MatchValue | ast.MatchSingleton) for x in patterns)
+        case ast.MatchClass(cls=ast.Name(id=name), patterns=[], kwd_patterns=[]):
+            return name in OF_ONE_VALUE
     return False
+
+
+def _named(pattern: ast.pattern) -> tuple[ast.pattern | None, str | None]:
+    """A pattern, None if anything fits, and the name that is bound to the subject."""
+    match pattern:
+        case ast.MatchAs(pattern=inner, name=name):
+            return inner, name
+        case ast.MatchClass(cls=ast.Name(id=kind), patterns=[ast.MatchAs(pattern=None, name=name)], kwd_patterns=[]):
+            if kind in OF_ONE_VALUE:
+                return ast.copy_location(ast.MatchClass(pattern.cls, [], [], []), pattern), name
+    return pattern, None
 
 
 def _chain(cases: Sequence[ast.match_case], subject: str) -> list[ast.stmt]:
@@ -54,24 +73,25 @@ def _chain(cases: Sequence[ast.match_case], subject: str) -> list[ast.stmt]:
     if not cases:
         return []
     case, rest = cases[0], _chain(cases[1:], subject)
-    pattern, test = case.pattern, case.guard
-    bind: list[ast.stmt] = []
-    if isinstance(pattern, ast.MatchAs):
-        if pattern.name:
-            bind = statements(f"NAME = {subject}", pattern, NAME=pattern.name)
-            for target in ast.walk(bind[0]):
-                if isinstance(target, ast.Name) and target.id == pattern.name:
-                    target.ctx = ast.Store()
-    else:
-        fits = _fits(pattern, subject)
-        test = fits if test is None else ast.copy_location(ast.BoolOp(ast.And(), [fits, test]), test)
-    if test is None:
-        return [*bind, *case.body]
-    return [*bind, ast.copy_location(ast.If(test, case.body, rest), test)]
+    pattern, name = _named(case.pattern)
+    bind = [] if name is None else statements(f"{name} = {subject}", case.pattern)
+    fits = None if pattern is None else _fits(pattern, subject)
+    if fits is None or not bind:
+        tests = [x for x in (fits, case.guard) if x is not None]
+        if not tests:
+            return [*bind, *case.body]
+        test = tests[0] if len(tests) == 1 else ast.copy_location(ast.BoolOp(ast.And(), tests), tests[1])
+        return [*bind, ast.copy_location(ast.If(test, case.body, rest), test)]
+    if case.guard is None:
+        return [ast.copy_location(ast.If(fits, [*bind, *case.body], rest), fits)]
+    found = f"{subject.removesuffix(SUBJECT)}_fits_{len(cases)}"
+    guarded = statements(f"if GUARD:\n    {found} = True\n    BODY", case.guard, GUARD=case.guard, BODY=case.body)
+    return statements(f"{found} = False\nif FITS:\n    BIND\nif not {found}:\n    REST", case.guard, FITS=fits,
+                      BIND=[*bind, *guarded], REST=rest or [ast.copy_location(ast.Pass(), case.guard)])
 
 
 def _fits(pattern: ast.pattern, subject: str) -> ast.expr:
-    """The condition that the subject has the value of the pattern."""
+    """The condition that the subject has the value, or the class, of the pattern."""
     def compare(operator: ast.cmpop, value: ast.expr) -> ast.expr:
         name = ast.copy_location(ast.Name(subject, ast.Load()), pattern)
         return ast.copy_location(ast.Compare(name, [operator], [value]), pattern)
@@ -80,6 +100,8 @@ def _fits(pattern: ast.pattern, subject: str) -> ast.expr:
             return compare(ast.Eq(), value)
         case ast.MatchSingleton(value=value):
             return compare(ast.Is(), ast.copy_location(ast.Constant(value), pattern))
+        case ast.MatchClass(cls=kind):
+            return expression(f"isinstance({subject}, KIND)", pattern, KIND=kind)
         case ast.MatchOr(patterns=patterns):
             return ast.copy_location(ast.BoolOp(ast.Or(), [_fits(x, subject) for x in patterns]), pattern)
     raise AssertionError(pattern)

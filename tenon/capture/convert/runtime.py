@@ -32,7 +32,7 @@ from tenon.capture.convert.traced_getitem import TracedItem, item
 from tenon.capture.convert.traced_iterables import Each
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.output_effects import formatted
-from tenon.capture.runtime_numbers import strong
+from tenon.capture.runtime_numbers import RuntimeNumber, is_number, same_number, strong
 from tenon.errors import user_location
 from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
@@ -41,6 +41,15 @@ if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
 
 THEN, OTHERWISE = (Plain(True),), (Plain(False),)
+
+
+def holds_number(value: Any) -> bool:
+    """Whether a value is a number that the graph computes, or holds one, as far as patterns look into it."""
+    if isinstance(value, (tuple, list)):
+        return any(map(holds_number, value))
+    inside = value if isinstance(value, dict) else getattr(value, "__dict__", {})
+    return type(value) is RuntimeNumber or any(
+        type(x) is RuntimeNumber or (isinstance(x, (tuple, list)) and holds_number(x)) for x in list(inside.values()))
 
 
 def capture_now() -> ConvertingCapture | None:
@@ -260,6 +269,13 @@ class Runtime(OfCapture, local):
         capture = capture_now()
         return value if capture is None or not capture.irregular else counted(capture, value)
 
+    def matched(self, value: Any) -> Any:
+        """A value into which Python looks by class and identity, which numbers of the graph do not have."""
+        if capture_now() is not None and holds_number(value):
+            raise UnsafeCall("a pattern asks for the class of a number, as the data decide", where=user_location(),
+                             hint="match the number by itself, or compare it")
+        return self.certain(value)
+
     def call(self, function: Any) -> Any:
         """What to call in the place of a function, which may be one of several."""
         capture = capture_now()
@@ -285,6 +301,8 @@ class Runtime(OfCapture, local):
         if capture is not None and isinstance(left, Tensor) and isinstance(right, Tensor) \
                 and capture.may_be_another(left, right):
             raise UnsafeCall("whether two tensors are one is asked, as the data decide", where=user_location())
+        if capture is not None and RuntimeNumber in (type(left), type(right)) and is_number(left) and is_number(right):
+            return same_number(left, right)
         return self.compared(operator.is_, left, right)
 
     def equal(self, left: Any, right: Any) -> Any:

@@ -156,8 +156,9 @@ def one(capture: ConvertingCapture, chosen: Chosen, options: Sequence[Any]) -> A
     if is_number(first):
         return RuntimeNumber(among(chosen, [as_tensor(x) for x in options]), kind_of(first))
     found = among(chosen, options)
+    found = found if any(x.requires_grad for x in options) else found.detach()
     capture.may_be(found, *options)
-    return found if any(x.requires_grad for x in options) else found.detach()
+    return found
 
 
 def among(chosen: Chosen, tensors: Sequence[Tensor]) -> Tensor:

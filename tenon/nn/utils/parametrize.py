@@ -13,7 +13,7 @@ from typing import Any
 
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError
-from tenon.nn.module import Module, Parameter, changed
+from tenon.nn.module import Module, Parameter
 from tenon.tensor import Tensor
 
 Getter = Callable[[Any], Any]
@@ -97,7 +97,6 @@ def _become(module: Module, getters: dict[str, Getter]) -> None:
         "__slots__": (), "__module__": plain.__module__, "__doc__": plain.__doc__, "_plain": plain,
         "_computed": getters, **{name: property(get) for name, get in getters.items()}})
     object.__setattr__(module, "__class__", kind)
-    changed()
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
