@@ -192,9 +192,10 @@ class Attempt:
                  library: Iterable[CodeType] = ()) -> Reach:
         """All that this code reads, which is to be guarded."""
         appended = [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None]
+        changed = {(id(e.holder), e.key) for e in changes if e.kind in ("attribute", "slot", "item")}
         named: frozenset[str] = frozenset()
         while True:
-            reach = Reach(codes, appended, stored_items(changes), moved, library, named)
+            reach = Reach(codes, appended, stored_items(changes), moved, library, named, changed)
             self._add_roots(reach)
             if reach.named <= named:
                 return reach

@@ -86,11 +86,14 @@ class Reach:
 
     def __init__(self, codes: set[types.CodeType] | None, appended: Iterable[int] = (),
                  stored: Mapping[int, Collection[Any]] | None = None, moved: Collection[Key] = (),
-                 library: Iterable[types.CodeType] = (), named: frozenset[str] = frozenset()):
+                 library: Iterable[types.CodeType] = (), named: frozenset[str] = frozenset(),
+                 changed: Collection[tuple[int, Any]] = ()):
         self.codes = codes                      # None: whatever code the roots lead to, and every attribute
         self._appended = frozenset(appended)    # identities of lists and queues that got longer
         self._stored = stored or {}             # identity of a dictionary -> the keys that were set, and nothing else
         self._moved = moved                     # places that are read anew in every call
+        self._changed = changed                 # identities of objects, and attributes that are others by now
+        self._assigned: frozenset[str] = frozenset()        # globals and attributes that users' code sets
         self.groups: list[GuardGroup] = []
         self.absent: list[tuple[Any, frozenset[str], str]] = []
         self.holders: dict[int, Any] = {}       # mutable containers and objects found, for effects
@@ -117,8 +120,9 @@ class Reach:
             if not any(n.computed and not code.co_filename.startswith(PACKAGE) for code, n in found.items()) \
                     and not any(n.computed and not looks_at_its_own(code) for code, n in libraries.items()):
                 self._names = named.union(*(n.attributes for n in (*found.values(), *libraries.values())))
-            self._own_names = named.union(*(n.attributes for code, n in found.items()
-                                            if not code.co_filename.startswith(PACKAGE)))
+            own = [n for code, n in found.items() if not code.co_filename.startswith(PACKAGE)]
+            self._own_names = named.union(*(n.attributes for n in own))
+            self._assigned = frozenset().union(*(n.stored for n in own))
 
     def cached(self) -> frozenset[types.CodeType]:
         """The code of the functions whose results a cache keeps."""
@@ -240,6 +244,12 @@ class Reach:
         return [n for n in list(table)
                 if n in self._names or (private and n.startswith("_") and n != "__doc__")]
 
+    def _add_assigned(self, table: Any, holder: Any, path: str) -> None:
+        """Guard what code set to what it was before: that this changes nothing is so where it is that again."""
+        if self._names is not None:
+            self._entries(table, sorted(n for n in self._assigned - self._names if n in table
+                                        and (id(holder), n) not in self._changed), path, follow=False)
+
     def add_argument(self, tensor: Tensor, path: str) -> None:
         """A tensor among the arguments, which is another one in every call: so may be what it has attributes for."""
         if has_own(tensor):
@@ -263,6 +273,7 @@ class Reach:
         self._items(FUNCTION, function, FUNCTION(function), path, [".__code__", ".__defaults__", ".__kwdefaults__"])
         table, names = function.__globals__, self._global_names(function.__code__)
         self._entries(table, sorted(n for n in names if n in table), "")
+        self._add_assigned(table, table, "")
         self._add_builtins(BUILTINS(function), {n for n in names if n not in table})
         self._lacks(table, frozenset(n for n in names if n not in table), "globals")
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -509,6 +520,8 @@ class Reach:
                 if not functions and not isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)):
                     self.add(member, f"{cls.__name__}.{name}")
         self._entries(table, chosen, cls.__name__, follow=False, owner=cls)
+        if not ours:
+            self._add_assigned(table, cls, cls.__name__)
         if ours:
             self._lacks(table, self._own_names - frozenset(table), cls.__name__)
         else:
@@ -536,7 +549,8 @@ class Reach:
             self.opaque.append(f"{path}.{name} is kept by code that is not Python ({cls.__name__})")
         self.add(cls, cls.__name__)
         table = getattr(value, "__dict__", None)
-        slots = [s for base in cls.__mro__ for s in slot_names(base) if self._names is None or s in self._names]
+        slots = [s for base in cls.__mro__ for s in slot_names(base) if self._names is None or s in self._names
+                 or (s in self._assigned and (id(value), s) not in self._changed)]
         if slots:
             read = partial(read_slots, slots)
             self._items(read, value, read(value), path, [f".{s}" for s in slots])
@@ -557,6 +571,8 @@ class Reach:
         if everything and self._names is not None:
             self._items(dict.keys, table, tuple(table), f"the attributes of {path}", sized=True, follow=False)
         self._entries(table, self._wanted(table, everything, private=layer), path)
+        if not everything:
+            self._add_assigned(table, value, path)
         if not module_of(cls).startswith("tenon."):
             described = {n for base in cls.__mro__ for n, member in vars(base).items() if hasattr(member, "__set__")}
             self._lacks(table, frozenset(self._names or ()) - frozenset(table) - described, path)

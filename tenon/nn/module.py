@@ -88,6 +88,7 @@ class Module:
 
     if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __dir__(self) -> list[str]:
         return present(self, super().__dir__())
