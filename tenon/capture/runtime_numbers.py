@@ -84,6 +84,12 @@ class RuntimeNumber(Tensor):
     def __abs__(self) -> RuntimeNumber:
         return RuntimeNumber(abs(_as(self, int if self.weak is bool else self.weak)))
 
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
     def __hash__(self) -> int:
         return hash(self._concrete("a hash").item())
 
@@ -263,6 +269,12 @@ def refuse_past_64_bits(name: str, left: Any, right: Any) -> None:
         capture.fail_if(logical_not(size < MAX_INTEGER))
 
 
+def _refuse_to_repeat(other: Any) -> None:
+    """Text, or a list, whose length the data would decide."""
+    if isinstance(other, (str, bytes, list, tuple)):
+        raise UnsafeCall(f"the data decide how often a {type(other).__name__} is repeated", where=user_location())
+
+
 def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
     def plain(left: Any, right: Any) -> Any:
         kind = _kind(name, (kind_of(left), kind_of(right)), right)
@@ -275,11 +287,13 @@ def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
     def forward(self: RuntimeNumber, other: Any) -> Any:
         if is_number(other):
             return plain(self, in_graph(other))
+        _refuse_to_repeat(other)
         return getattr(Tensor, f"__{name}__")(self, other)
 
     def backward(self: RuntimeNumber, other: Any) -> Any:
         if is_number(other):
             return plain(in_graph(other), self)
+        _refuse_to_repeat(other)
         return getattr(Tensor, f"__r{name}__")(self, other)
     setattr(RuntimeNumber, f"__{name}__", forward)
     if name not in COMPARISONS:

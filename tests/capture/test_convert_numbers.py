@@ -1,7 +1,10 @@
 """Numbers taken out of tensors: large integers, numbers of several kinds."""
 
+import pytest
+
 import tenon as tn
-from capture.both import check, outcome, same
+from capture.both import check, outcome, same, vector
+from tenon.errors import CaptureError
 
 
 def check_on(function, values):
@@ -58,3 +61,20 @@ def test_arithmetic_with_a_number_of_two_kinds():
         return w, type(w).__name__
     check(left_behind, fullgraph=False)
     check(carried, fullgraph=False)
+
+
+def test_a_number_is_divided_with_its_remainder() -> None:
+    def parts(x):
+        whole, left = divmod(int(x.sum().item()), 3)
+        quotient, rest = divmod(x.mean().item(), 1.5)
+        return whole, left, quotient, rest, x * whole, divmod(7, int(x[0].item()) + 10)
+    check(parts)
+
+
+def test_data_that_decide_how_often_something_is_repeated() -> None:
+    def repeated(x):
+        n = int(abs(x).sum().item())
+        return "#" * n, n * [0], (1, 2) * n, x * n, -n * b"a"
+    check(repeated, fullgraph=False)
+    with pytest.raises(CaptureError, match="how often a str is repeated"):
+        tn.jit(repeated, fullgraph=True)(vector(1.0, 2.0))
