@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import cache
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tenon.dims import size_of
 from tenon.dlpack import imported
 from tenon.eager.grad_mode import differentiating, is_grad_enabled
 from tenon.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from tenon.graph.op import interpreter
+from tenon.graph.op import current, interpreter
 from tenon.ops import shape as shape_ops
 from tenon.ops.arithmetic import add
 from tenon.ops.arithmetic import copy as copy_elements
@@ -312,6 +313,9 @@ class Tensor(TensorViews):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Rebind this tensor to a copy with `self[key]` replaced by `value`, which broadcasts."""
+        if getrefcount(self) <= NOBODYS and type(self) is Tensor and current() is None:
+            raise ArgumentError("x[i][j] = value would change a copy that nobody holds: a slice is a tensor of its own",
+                                hint="x[i, j] = value")
         self._refuse_leaf("x[key] = value")
         self._rebind(setitem(self, key, value))
 
@@ -319,6 +323,25 @@ class Tensor(TensorViews):
         if self.requires_grad and self.node is None and is_grad_enabled():
             raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
                                 hint="do it under tn.no_grad(), or write x = x + y")
+
+
+class _Counted:
+    """Notes how many references an object has where an item of it is assigned."""
+
+    def __setitem__(self, key: Any, counts: list[int]) -> None:
+        counts.append(getrefcount(self))
+
+
+def _references_of_a_temporary() -> int:
+    """How many references `x[i][j] = value` shows of `x[i]`, where it can be told from a name's; else 0."""
+    counts: list[int] = []
+    held = _Counted()
+    _Counted()[0] = counts
+    held[0] = counts
+    return counts[0] if counts[0] < counts[1] else 0
+
+
+NOBODYS = _references_of_a_temporary()
 
 
 def _payload_of(data: Any, requires_grad: Any, sizes: tuple[int, ...]) -> Payload:

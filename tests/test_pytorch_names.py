@@ -183,3 +183,25 @@ def test_words_for_what_tenon_has_one_way_of() -> None:
         x.type(tn.bool)
     with pytest.raises(ArgumentError, match="total_steps is needed"):
         tn.optim.OneCycleLR(tn.optim.SGD(net.parameters(), lr=0.1), max_lr=1.0)
+
+
+def test_an_assignment_that_nobody_would_see_is_refused() -> None:
+    x, held = tn.zeros(2, 3), [tn.zeros(2)]
+    with pytest.raises(ArgumentError, match=r"a copy that nobody holds") as caught:
+        x[0][1] = 1.0
+    assert "hint: x[i, j] = value" in str(caught.value)
+    with pytest.raises(ArgumentError, match="nobody holds"):
+        x[0][1] += 1.0
+    with pytest.raises(ArgumentError, match="nobody holds"):
+        x.reshape(-1)[1] = 1.0
+    row = x[0]
+    row[1] = 1.0
+    held[0][1] = 2.0
+    net = nn.Linear(2, 2)
+    net.register_buffer("mask", tn.zeros(2))
+    net.mask[0] = 1.0
+    net.weight.data[0] = 5.0
+    with tn.no_grad():
+        net.weight[1] = 7.0
+    assert row.tolist() == [0, 1, 0] and held[0].tolist() == [0, 2] and net.mask.tolist() == [1, 0]
+    assert net.weight.tolist() == [[5, 5], [7, 7]] and not x.any()
