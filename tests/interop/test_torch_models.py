@@ -163,6 +163,108 @@ def test_vit_is_timms() -> None:
         ours(tn.zeros(1, 3, 32, 32))
 
 
+def test_mobilenet_is_torchvisions() -> None:
+    vision = pytest.importorskip("torchvision.models")
+    theirs = vision.mobilenet_v2(num_classes=7, width_mult=0.35).eval()
+    ours = tn.models.MobileNetV2(num_classes=7, width_mult=0.35).eval()
+    ours.load_public(weights(theirs))
+    x = rng.normal(size=(2, 3, 40, 33)).astype(np.float32)
+    close(ours(tn.tensor(x)), theirs(torch.tensor(x)), 1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "num_decoder_layers": 1}])
+def test_t5(options: dict[str, Any]) -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 31, "d_model": 16, "d_kv": 4, "d_ff": 24, "num_layers": 2, "num_heads": 3,
+             "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12, "decoder_start_token_id": 0}
+    theirs = transformers.T5ForConditionalGeneration(transformers.T5Config(**sizes | options)).eval()
+    with torch.no_grad():
+        for p in theirs.parameters():
+            p.copy_(torch.randn(p.shape) * (0.2 if p.ndim > 1 else 1.0))
+    ours = tn.models.T5(theirs.config.to_dict()).eval()
+    ours.load_public(weights(theirs))
+    ids, answer, mask = rng.integers(1, 31, (2, 20)), rng.integers(1, 31, (2, 17)), np.array([[1] * 20, [1] * 13 + [0] * 7])
+    wanted = theirs(input_ids=torch.tensor(ids), decoder_input_ids=torch.tensor(answer), attention_mask=torch.tensor(mask)).logits
+    close(ours(tn.tensor(ids), tn.tensor(answer), tn.tensor(mask)), wanted)
+    close(tn.jit(lambda a, b: ours(a, b))(tn.tensor(ids), tn.tensor(answer)),
+          theirs(input_ids=torch.tensor(ids), decoder_input_ids=torch.tensor(answer)).logits)
+    apart = tn.models.T5(theirs.config.to_dict(), tie_word_embeddings=False, scale_decoder_outputs=None).eval()
+    apart.load_public(weights(theirs))
+    close(apart(tn.tensor(ids), tn.tensor(answer), tn.tensor(mask)) * (0.25 if not options else 1.0), wanted)
+    text = theirs.generate(torch.tensor(ids), attention_mask=torch.tensor(mask), max_new_tokens=6, do_sample=False, eos_token_id=None)
+    np.testing.assert_array_equal(ours.answer(tn.tensor(ids), 6, tn.tensor(mask)).numpy(), text.numpy())
+
+
+def test_whisper() -> None:
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 31, "num_mel_bins": 5, "d_model": 16, "encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 2,
+             "decoder_attention_heads": 4, "encoder_ffn_dim": 20, "decoder_ffn_dim": 24, "max_source_positions": 9, "max_target_positions": 20,
+             "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    theirs = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**sizes)).eval()
+    ours = tn.models.Whisper(theirs.config.to_dict()).eval()
+    close(ours.encoder.embed_positions.weight, theirs.model.encoder.embed_positions.weight)
+    ours.load_public(weights(theirs))
+    features, ids = rng.normal(size=(2, 5, 18)).astype(np.float32), rng.integers(0, 31, (2, 6))
+    wanted = theirs(input_features=torch.tensor(features), decoder_input_ids=torch.tensor(ids)).logits
+    close(ours(tn.tensor(features), tn.tensor(ids)), wanted)
+    listening, text = ours.listening(tn.tensor(features)), ids[:, :2]
+    for _ in range(5):
+        best = theirs(input_features=torch.tensor(features), decoder_input_ids=torch.tensor(text)).logits[:, -1].argmax(-1)
+        text = np.concatenate([text, best.numpy()[:, None]], axis=1)
+    np.testing.assert_array_equal(generate(listening, tn.tensor(ids[:, :2]), max_new_tokens=5).numpy(), text)
+
+
+def test_clip() -> None:
+    transformers = pytest.importorskip("transformers")
+    text = {"vocab_size": 31, "hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 2,
+            "max_position_embeddings": 12, "eos_token_id": 2}
+    vision = {"hidden_size": 24, "intermediate_size": 30, "num_hidden_layers": 2, "num_attention_heads": 3, "image_size": 16, "patch_size": 8}
+    theirs = transformers.CLIPModel(transformers.CLIPConfig(text_config=text, vision_config=vision, projection_dim=10)).eval()
+    ours = tn.models.CLIP(theirs.config.to_dict()).eval()
+    ours.load_public(weights(theirs))
+    ids, pixels = rng.integers(3, 30, (3, 7)), rng.normal(size=(2, 3, 16, 16)).astype(np.float32)
+    ids[:, 5] = 30
+    wanted = theirs(input_ids=torch.tensor(ids), pixel_values=torch.tensor(pixels))
+    found = ours(tn.tensor(ids), tn.tensor(pixels))
+    for name in ("logits_per_image", "logits_per_text", "image_embeds", "text_embeds"):
+        close(getattr(found, name), getattr(wanted, name))
+    same_gradients(ours, found.logits_per_text, theirs, wanted.logits_per_text)
+
+
+# ---------------------------------------------------------------- graphs
+
+def test_gcn_is_a_product_with_the_normalised_adjacency_matrix() -> None:
+    edges, x = np.array([[0, 1, 1, 4, 3, 2], [1, 0, 2, 1, 4, 4]]), rng.normal(size=(5, 3))
+    layer = tn.models.GCNConv(3, 2).double()
+    adjacency = np.eye(5)
+    adjacency[edges[1], edges[0]] += 1
+    scale = adjacency.sum(1) ** -0.5
+    wanted = scale[:, None] * adjacency * scale @ (x @ layer.lin.weight.numpy().T) + layer.bias.numpy()
+    np.testing.assert_allclose(layer(tn.tensor(x), tn.tensor(edges)).numpy(), wanted, rtol=1e-12)
+    net = tn.models.GCN(3, 4, 2).eval()
+    call = tn.jit(lambda x, e: net(x, e))
+    close(call(tn.tensor(x.astype("f4")), tn.tensor(edges)), torch.tensor(net(tn.tensor(x.astype("f4")), tn.tensor(edges)).detach().numpy()))
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_gat_is_a_softmax_over_neighbours(joined: bool) -> None:
+    edges, x = np.array([[0, 1, 1, 4, 3, 2], [1, 0, 2, 1, 4, 4]]), rng.normal(size=(5, 3))
+    layer = tn.models.GATConv(3, 4, heads=2, concat=joined).double()
+    h = (x @ layer.lin.weight.numpy().T).reshape(5, 2, 4)
+    scores = (h * layer.att_src.numpy()).sum(2)[None] + (h * layer.att_dst.numpy()).sum(2)[:, None]     # [to, from, heads]
+    scores = np.where(scores > 0, scores, 0.2 * scores)
+    there = np.eye(5, dtype=bool)
+    there[edges[1], edges[0]] = True
+    e = np.where(there[:, :, None], np.exp(scores), 0)
+    out = np.einsum("tfh,fhc->thc", e / e.sum(1, keepdims=True), h)
+    wanted = (out.reshape(5, 8) if joined else out.mean(1)) + layer.bias.numpy()
+    found = layer(tn.tensor(x), tn.tensor(edges))
+    np.testing.assert_allclose(found.detach().numpy(), wanted, rtol=1e-12)
+    found.sum().backward()
+    assert all(p.grad is not None and np.isfinite(p.grad.numpy()).all() for p in layer.parameters())
+    assert tn.models.GAT(3, 4, 2, heads=2)(tn.tensor(x.astype("f4")), tn.tensor(edges)).shape == (5, 2)
+
+
 def test_sizes_of_public_models() -> None:
     def count(model: Any) -> int:
         return sum(p.size for p in model.parameters())
