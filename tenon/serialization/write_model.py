@@ -2,7 +2,7 @@
 
     tenon.format            "1"
     tenon.version           of the Tenon that wrote it
-    tenon.tensor_state             JSON: what is a parameter, what requires a gradient, further names of a tensor
+    tenon.state             JSON: what is a parameter, what requires a gradient, further names of a tensor
     tenon.function.NAME     JSON: arguments, structure, and of each variant what its graph reads and what is stored
     tenon.graph.NAME.K      the text of a graph, as `tenon.graph.text` prints it
 
