@@ -23,6 +23,7 @@ try:
     from tenon.capture.code_monitor import unwatched as _unwatched
     from tenon.config import VERSION as __version__
     from tenon.config import read_show as _read_show
+    from tenon.config import read_traceback as _read_traceback
     from tenon.eager.grad_mode import enable_grad, is_grad_enabled, no_grad
     from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
     from tenon.graph.ir import Graph
@@ -130,3 +131,5 @@ if "einops" in _modules:        # otherwise it is a line of whoever uses einops
     _import_module("tenon.interop.einops_backend")
 if _words := _read_show(_environ):
     _import_module("tenon.debug.show").show(_words)
+if _read_traceback(_environ) == "short":
+    _import_module("tenon.tracebacks").shorten_uncaught()

@@ -8,6 +8,7 @@
 | TENON_CACHE   | the directory that keeps machine code between processes, or `off` or `0`     | ~/.cache/tenon   |
 | TENON_SHOW    | prints, by commas: graph, loops, llvm, asm, guards, fallbacks, recompiles, time, memory | nothing |
 | TENON_CHECK   | how the compiler checks itself, comma separated: bounds, passes, guard, guard_before | nothing |
+| TENON_TRACEBACK | `short`: uncaught errors end at your line; `full`: with Tenon's own frames    | short            |
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Config:
     cache_dir: Path | None  # None: keep nothing between processes
     show: frozenset[str]
     check: frozenset[str] = frozenset()
+    traceback: str = "short"
 
 
 @cache
@@ -61,12 +63,18 @@ def read_config(environ: Mapping[str, str]) -> Config:
         cache_dir=_cache_dir(environ),
         show=read_show(environ),
         check=_words("TENON_CHECK", environ, CHECKABLE),
+        traceback=read_traceback(environ),
     )
 
 
 def read_show(environ: Mapping[str, str]) -> frozenset[str]:
     """The words of TENON_SHOW."""
     return _words("TENON_SHOW", environ, SHOWABLE)
+
+
+def read_traceback(environ: Mapping[str, str]) -> str:
+    """Whether uncaught errors are printed short, or in full."""
+    return _one_of("TENON_TRACEBACK", environ.get("TENON_TRACEBACK", "").strip() or "short", ("short", "full"))
 
 
 def _words(variable: str, environ: Mapping[str, str], known: tuple[str, ...]) -> frozenset[str]:

@@ -11,6 +11,7 @@ from types import CodeType, FrameType
 
 import numpy as np
 
+from tenon.error_hints import hint_for
 from tenon.records import dataclass
 
 ADDRESSABLE = 1 << 47       # bytes
@@ -83,7 +84,7 @@ class TenonError(Exception):
     """What happened; `where` in the user's program (found by itself when not given); `why`; and a `hint` to mend it."""
 
     def __init__(self, what: str, where: Location | None = None, why: str | None = None, hint: str | None = None):
-        self.what, self.why, self.hint = what, why, hint
+        self.what, self.why, self.hint = what, why, hint or hint_for(what)
         self.where = where or user_location()
         self._nameless = "" if re.match(STARTS_WITH_A_NAME, what) else what
         super().__init__(what)

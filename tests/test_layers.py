@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent
 
 # Low to high. A module imports from its own row or a lower one. `__init__` is the public API, `import tenon as tn`.
 LAYERS = """
-records atomic types dims size_assumptions errors migration_hints config observe locks gc_control buffer_ownership dlpack
-tensor_file
+records atomic types dims size_assumptions errors error_hints migration_hints config observe locks gc_control buffer_ownership dlpack
+tensor_file tracebacks
 graph
 ops
 autodiff passes loops dataflow

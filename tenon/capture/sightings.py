@@ -39,12 +39,15 @@ class Sightings(list[Sighting]):
 
 
 def _values(x: Any) -> Iterator[Value]:
-    """The value of the graph that a tensor is, or those of the tensors in a tuple or list."""
-    if isinstance(x, Tensor):
+    """The value of the graph that a tensor is, or those of the tensors in a tuple or list.
+
+    By its type: what stands for one of several tensors would note that its class was asked for.
+    """
+    if issubclass(type(x), Tensor):
         if type(x.own.payload) is Value:
             yield x.own.payload
     elif type(x) in (tuple, list):
-        yield from (y.own.payload for y in x if isinstance(y, Tensor) and type(y.own.payload) is Value)
+        yield from (y.own.payload for y in x if issubclass(type(y), Tensor) and type(y.own.payload) is Value)
 
 
 def _reference(owner: Any) -> weakref.ref[Any] | None:
