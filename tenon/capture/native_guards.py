@@ -12,7 +12,8 @@ import types
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
-from operator import itemgetter
+from itertools import repeat
+from operator import is_not, itemgetter
 from typing import Any
 
 import numpy as np
@@ -111,14 +112,16 @@ class GuardConditions:
 
     def _items(self, holder: Any, expected: dict[str, Any]) -> bool:
         table = _dictionary(holder)
-        if table is None or not all(type(name) is str for name in expected):
+        if table is None or not {str}.issuperset(map(type, expected)):
             return False
         offset = object_layout.dict_version_offset()
         place = self._version(table, offset) if offset else 0
-        if any(table.get(name, MISSING) is not value for name, value in expected.items()):
+        values = expected.values()
+        if any(map(is_not, map(table.get, expected, repeat(MISSING)), values)):     # thousands, for a model: no loop
             return False
         self.kept += table, list(expected)
-        entries = [(native.ENTRY, id(table), id(name), _pointer(value)) for name, value in expected.items()]
+        entries = list(zip(repeat(native.ENTRY), repeat(id(table)), map(id, expected),
+                           map(_pointer, values), strict=False))
         if offset:
             self.native.entries.append((native.DICTIONARY, place, len(entries), 0))
         self.native.entries += entries
