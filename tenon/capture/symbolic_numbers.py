@@ -196,11 +196,12 @@ class Numbers:
             self.declare(self.scalars[key][-1], len(self.scalars) - 1, TensorType(dtype, ()))
         return self.scalars[key][-1]
 
-    def length(self, x: Any) -> Any:
-        """The length of a container; of a list whose length changes from call to call that, and what was added."""
+    def length(self, x: Any, here: Any) -> Any:
+        """The length of a container that is `here` in this call; of a list whose length changes from call to call
+        that, and what was added."""
         first, count = self.lengths.get(id(x), (0, 0))
         self.counted.add(id(x))
-        return first + (len(x) - count)
+        return first + (here - count)
 
     def know(self, x: SymNumber) -> Any:
         """The number itself, which it must be in every call."""

@@ -70,7 +70,7 @@ def is_open(x: Any) -> bool:
 def len_(x: Any) -> Any:
     capture = capture_now()
     if capture is not None and capture.numbers is not None and type(x) is list:
-        return capture.numbers.length(x)
+        return capture.numbers.length(x, length(capture, x) if capture.irregular and is_undecided(x) else len(x))
     if capture is not None and capture.sized and isinstance(x, Tensor) and x.ndim:
         return capture.seen_by_user(x.shape[0])
     if capture is None or not capture.irregular:
