@@ -128,7 +128,7 @@ def test_fork_while_eager_calls_load_the_compiler(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(SLOW_IMPORT + """
 from tenon.eager import native_fast_path
-for _ in range(native_fast_path.FEW + 10):
+for _ in range(native_fast_path.MIN_CALLS + 10):
     x + x
 if loading.wait(20):
     child(lambda: tn.jit(lambda x: tn.exp(x) + x)(x))
