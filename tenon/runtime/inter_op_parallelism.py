@@ -44,8 +44,8 @@ class ThreadJob:
 def side_by_side(jobs: Sequence[ThreadJob | None], threads: int) -> list[dict[int, int]]:
     """The regions of a sequence of steps, each as {step: thread}.  A step that is None is in none.
 
-    >>> first, second = Job("x", "a", 90_000, True, 18_000), Job("x", "b", 90_000, True, 18_000)
-    >>> side_by_side([first, second, Job("ab", "y", 90_000, True)], threads=2)
+    >>> first, second = ThreadJob("x", "a", 90_000, True, 18_000), ThreadJob("x", "b", 90_000, True, 18_000)
+    >>> side_by_side([first, second, ThreadJob("ab", "y", 90_000, True)], threads=2)
     [{0: 0, 1: 1}]
     """
     regions, step = [], 0

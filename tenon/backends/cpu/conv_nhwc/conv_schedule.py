@@ -231,9 +231,9 @@ def _are_crowded(rows: IndexRun, lines: int, machine: Machine) -> bool:
     """Whether rows compete for the same places of the first cache, and are long, or more than these with what else a
     tile reads.
 
-    >>> [_are_crowded(Run((), 64, 1024), 11, Machine(64, 32, l1_bytes=size << 10)) for size in (32, 48)]
+    >>> [_are_crowded(IndexRun((), 64, 1024), 11, Machine(64, 32, l1_bytes=size << 10)) for size in (32, 48)]
     [True, False]
-    >>> _are_crowded(Run((), 64, 1000), 11, Machine(64, 32)), _are_crowded(Run((), 64, 4096), 8, Machine(64, 32))
+    >>> _are_crowded(IndexRun((), 64, 1000), 11, Machine(64, 32)), _are_crowded(IndexRun((), 64, 4096), 8, Machine(64, 32))
     (False, True)
     """
     return rows.stride % WAY == 0 and (rows.stride > LONG_ROW or lines > machine.l1_bytes // CROWDED)
@@ -254,7 +254,7 @@ def _run(index: Index, steps: dict[Index, int]) -> IndexRun:
 def merged(runs: Sequence[IndexRun], first: int = 0) -> tuple[IndexRun, ...]:
     """The same axes, of which those from the first on that follow each other in memory are one.
 
-    >>> [run.extent for run in merged([Run((), 3, 100), Run((), 3, 8), Run((), 8, 1)])]
+    >>> [run.extent for run in merged([IndexRun((), 3, 100), IndexRun((), 3, 8), IndexRun((), 8, 1)])]
     [3, 24]
     """
     found = list(runs[:first + 1])
