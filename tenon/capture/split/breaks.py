@@ -352,6 +352,8 @@ def split_of(function: Any,
         call = getattr(type(function), "__call__", None)  # noqa: B004
         return _bound(split_of(call, compile) if isinstance(call, types.FunctionType) else None,
                       lambda f: types.MethodType(f, function))
+    if not follows(function.__code__):      # Tenon's own, such as `tn.vmap(f)`, which is called as it is
+        return None
     try:
         return Split(function, compile).all, lambda f: f
     except Unconvertible:

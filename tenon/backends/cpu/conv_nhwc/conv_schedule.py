@@ -233,8 +233,8 @@ def _are_crowded(rows: IndexRun, lines: int, machine: Machine) -> bool:
 
     >>> [_are_crowded(IndexRun((), 64, 1024), 11, Machine(64, 32, l1_bytes=size << 10)) for size in (32, 48)]
     [True, False]
-    >>> _are_crowded(IndexRun((), 64, 1000), 11, Machine(64, 32)), _are_crowded(IndexRun((), 64, 4096), 8, Machine(64, 32))
-    (False, True)
+    >>> [_are_crowded(IndexRun((), 64, stride), size, Machine(64, 32)) for stride, size in ((1000, 11), (4096, 8))]
+    [False, True]
     """
     return rows.stride % WAY == 0 and (rows.stride > LONG_ROW or lines > machine.l1_bytes // CROWDED)
 
