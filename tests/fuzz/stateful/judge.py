@@ -19,6 +19,7 @@ from fuzz.stateful.grammar import Grammar
 
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?|nan|inf")
 KEPT = ("opt", "linear")        # what an object holds of which the rest is told elsewhere
+LARGE = 1000
 DIGITS = {"rel": 1e-5, "abs": 1e-6}     # float32 layers stand beside float64
 
 
@@ -91,6 +92,8 @@ def plain(value: Any, depth: int = 0) -> Any:
 
 def alike(a: Any, b: Any) -> bool:
     """Whether two of these agree, numbers but for roundings; numbers in texts likewise."""
+    if type(a) is type(b) is int and max(abs(a), abs(b)) > LARGE:      # made of a float that was rounded otherwise
+        a, b = float(a), float(b)
     if isinstance(a, float) and isinstance(b, float):
         return a == b or bool(np.isclose(a, b, rtol=DIGITS["rel"], atol=DIGITS["abs"], equal_nan=True))
     if type(a) is not type(b):
