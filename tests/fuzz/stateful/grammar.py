@@ -1,8 +1,8 @@
 """A seed -> a program with state, from tables of phrases.
 
 A hole `{int}` takes an expression of that kind, a variable or a constant; `{new int}` a variable that is new behind the
-phrase; `{block}` some statements, whose new variables end with them.  `o` is a `Thing` of the prelude, `x` a tensor,
-`n` and `s` an int and a float, `flag` a bool.
+phrase, `{new count}` one that nothing else changes, so that loops end; `{block}` some statements, whose new variables end
+with them.  `o` is a `Thing` of the prelude, `x` a tensor, `n` and `s` an int and a float, `flag` a bool.
 """
 
 from __future__ import annotations
@@ -168,9 +168,9 @@ for each in x:
 for key, i in sorted(o.steps.items()):
     {block}
 ---
-i = 0
-while i < 3 and ({bool}):
-    i += 1
+{new count} = 0
+while {last count} < 3 and ({bool}):
+    {last count} += 1
     {block}
 ---
 try:
@@ -215,7 +215,7 @@ match {int}:
 
 RESULTS = "{tensor} | ({tensor}, {int}) | {{'t': {tensor}, 'n': {float}}} | Pair({tensor}, o.count) | [{tensor}, {bool}] | None | o.memory"
 PRELUDE = (Path(__file__).parent / "prelude.py").read_text(encoding="utf-8")
-HOLE = re.compile(r"\{(?:(new|old|last) )?(int|float|bool|tensor|list|numbers|key|result|block)\}")
+HOLE = re.compile(r"\{(?:(new|old|last) )?(int|float|bool|tensor|list|numbers|key|count|result|block)\}")
 
 
 def choices(text: str) -> list[str]:
