@@ -10,43 +10,10 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon import cli, nn, optim
+from debug.viewer.two_blocks import Net, training_step
+from tenon import cli
 from tenon.debug.viewer.document import document_of
 from tenon.errors import ArgumentError
-
-
-class Block(nn.Module):
-    def __init__(self, width):
-        self.inner, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
-
-    def forward(self, x):
-        return x + tn.tanh(self.inner(self.norm(x)))
-
-
-class Net(nn.Module):
-    def __init__(self):
-        self.blocks = nn.ModuleList([Block(12), Block(12)])
-        self.out = nn.Linear(12, 3)
-
-    def forward(self, x):
-        for block in self.blocks:
-            x = block(x)
-        return self.out(x)
-
-
-def training_step():
-    tn.manual_seed(0)
-    net = Net()
-    optimizer = optim.Adam(net.parameters(), lr=1e-2)
-
-    @tn.jit
-    def step(x, y):
-        loss = nn.functional.cross_entropy(net(x), y)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-    return step, net, (tn.ones((8, 12)), tn.tensor(np.arange(8) % 3))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon import nn, optim
+from debug.viewer.two_blocks import training_step
 from tenon.debug.viewer.document import document_of
 from tenon.debug.viewer.page import page_of
 
@@ -21,38 +21,9 @@ playwright = pytest.importorskip("playwright.sync_api", reason="playwright is no
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 
 
-class Block(nn.Module):
-    def __init__(self, width):
-        self.inner, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
-
-    def forward(self, x):
-        return x + tn.tanh(self.inner(self.norm(x)))
-
-
-class Net(nn.Module):
-    def __init__(self):
-        self.blocks = nn.ModuleList([Block(24), Block(24)])
-        self.out = nn.Linear(24, 3)
-
-    def forward(self, x):
-        for block in self.blocks:
-            x = block(x)
-        return self.out(x)
-
-
 def training_data():
-    tn.manual_seed(0)
-    net = Net()
-    optimizer = optim.Adam(net.parameters(), lr=1e-2)
-
-    @tn.jit
-    def step(x, y):
-        loss = nn.functional.cross_entropy(net(x), y)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-    return document_of(step, (tn.ones((16, 24)), tn.tensor(np.arange(16) % 3)), {})
+    step, _, inputs = training_step(24, 16)
+    return document_of(step, inputs, {})
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +101,7 @@ def test_a_line_lights_up_nodes_and_kernels(page):
     row = page.locator("#source .row.has", has_text="self.inner(self.norm(x))")
     row.click()
     assert selected(page) > 10 and row.get_attribute("class").split()[-1] == "chosen"
-    assert page.inner_text("#panel h2").startswith("test_page.py:")
+    assert page.inner_text("#panel h2").startswith("two_blocks.py:")
     page.click("#tab-kernels")
     assert page.locator("#panel .link.lit").count() >= 2
     shot(page, "line")

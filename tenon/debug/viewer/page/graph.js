@@ -257,7 +257,7 @@ Tenon.GraphView = class {
       g.globalAlpha = this.dim && !lit ? 0.25 : 1;
       g.strokeStyle = g.fillStyle = lit ? c.accent : c.edge;
       if (edge.types.size === 1 && edge.types.has("order")) g.setLineDash([4, 4]);
-      const points = edge.points ? edge.points.map(p => ({ x: p.x + ox, y: p.y + oy })) : this.straight(a, b);
+      const points = edge.points?.length > 1 ? edge.points.map(p => ({ x: p.x + ox, y: p.y + oy })) : this.straight(a, b);
       this.curve(points);
       g.setLineDash([]);
       if (at.k > 0.75 && item.edges.size < 160) this.paintLabel(edge, points);
