@@ -55,6 +55,8 @@ class Filling(Scalars):
     def __init__(self, build: GraphExpressions, node: Node, outputs: Sequence[Buffer]):
         super().__init__()
         self.build, self.outputs, self.value = build, outputs, node.output
+        # Results may be reshaped: rules fill what the node makes.
+        self.shape_of = {out: x.shape for out, x in zip(outputs, node.outputs, strict=True)}
         self.nests: list[Nest] = []
         build.scalars = self
         rule = node.op.fill
@@ -141,7 +143,8 @@ class Filling(Scalars):
         names = [Local(f"v{b.name}_{at}".replace(" ", ""), b.type.dtype) for b in states]
         body: list[Stmt] = [Let(name, self.cast(value, name.dtype)) for name, value in zip(names, found, strict=True)]
         for name, state, out in zip(names, states, self.outputs, strict=True):
-            body += [Store(state, at, name), Store(out, offset(out.type.shape, index), self.cast(name, out.type.dtype))]
+            where = offset(self.shape_of[out], index)
+            body += [Store(state, at, name), Store(out, where, self.cast(name, out.type.dtype))]
         return body
 
     # ------------------------------------------------------------ order
@@ -162,7 +165,7 @@ class Filling(Scalars):
             return tuple(map(simplify, (*others[:axis], place, *others[axis:])))
         ordering = Ordering(x.dtype, x.shape[axis], first)
         body = ordering.statements(lambda place: x(at(place)), descending)
-        stored = Loop(j, size(first), (Store(out, offset(out.type.shape, at(j)), ordering.place(j)),), "vector")
+        stored = Loop(j, size(first), (Store(out, offset(self.shape_of[out], at(j)), ordering.place(j)),), "vector")
         self._parallel(row, (*body, stored), _work(ordering.work), ordering.buffers)
 
     def _order_beside(self, x: InputRead, axis: int, descending: bool, first: int) -> None:
@@ -185,7 +188,7 @@ class Filling(Scalars):
         copied = Store(rows, lane * count + k, x(at(k)))
         body = ordering.statements(lambda place: Load(rows, lane * count + place, None), descending)
         kept = Loop(j, size(first), (Store(places, lane * first + j, ordering.place(j)),), "vector")
-        stored = Store(out, offset(out.type.shape, at(j)), Load(places, lane * first + j, None))
+        stored = Store(out, offset(self.shape_of[out], at(j)), Load(places, lane * first + j, None))
         self._parallel(both, (Loop(k, size(count), (Loop(lane, lanes, (copied,), "vector"),)),
                               Loop(lane, lanes, (*body, kept)),
                               Loop(j, size(first), (Loop(lane, lanes, (stored,), "vector"),))),
@@ -194,13 +197,13 @@ class Filling(Scalars):
     def deal(self, chances: InputRead) -> None:
         """Number k to place chances[k] * (k + 1) of the last axis, what was there to place k, one after the other."""
         (out,) = self.outputs
-        *lead, count = out.type.shape
+        *lead, count = self.shape_of[out]
         row, k, chosen = Index("row", product(lead)), Index("k", count), Local("chosen", int64)
         first = _index(tuple(lead), row)
         chance = chances((*first, k)) * self.cast(k + 1, float64)
 
         def at(place: Expr) -> Expr:
-            return offset(out.type.shape, (*first, place))
+            return offset(self.shape_of[out], (*first, place))
         body = (Let(chosen, Binary("max", Binary("min", self.cast(chance, int64), k), size(0))),
                 Store(out, at(k), Load(out, at(chosen), None)), Store(out, at(chosen), k))
         self._parallel(row, (Loop(k, size(count), body),), 4 * _work(count))
@@ -243,11 +246,11 @@ class Filling(Scalars):
             body.append(Let(name, simplify(value)))
             return name
         for out, matrix in zip(self.outputs, elements(place, keep), strict=True):
-            after = out.type.shape[len(lead):]
+            after = self.shape_of[out][len(lead):]
             for row, values in enumerate(matrix):
                 for column, value in enumerate(values):
                     at = (*place, *(size(row), size(column))[:len(after)])
-                    body.append(Store(out, offset(out.type.shape, at), self.cast(value, out.type.dtype)))
+                    body.append(Store(out, offset(self.shape_of[out], at), self.cast(value, out.type.dtype)))
         self._parallel(flat, tuple(body), len(body))
 
     # ------------------------------------------------------------ scattered writes
@@ -319,12 +322,12 @@ class Filling(Scalars):
     def _copy(self, x: InputRead) -> None:
         """x, to write to."""
         (out,) = self.outputs
-        loops = tuple(Index(f"i{n}", extent) for n, extent in enumerate(out.type.shape))
-        self.nests.append(schedule([StoreTarget(out, loops, offset(out.type.shape, loops), x(loops))]))
+        loops = tuple(Index(f"i{n}", extent) for n, extent in enumerate(self.shape_of[out]))
+        self.nests.append(schedule([StoreTarget(out, loops, offset(self.shape_of[out], loops), x(loops))]))
 
     def _written(self, index: Sequence[Expr], value: Expr, reduce: str) -> Store:
         (out,) = self.outputs
-        where = offset(out.type.shape, tuple(index))
+        where = offset(self.shape_of[out], tuple(index))
         if reduce != "set":
             value = Binary(OPERATION[reduce], Load(out, where, None), value)
         return Store(out, where, value)
