@@ -243,7 +243,7 @@ def one_kind(x: Any) -> Any:
     return x
 
 
-def same_number(left: Any, right: Any) -> Any:
+def is_one_number(left: Any, right: Any) -> Any:
     """`left is right` of numbers, one of which the graph computes: True and False are two objects, others any."""
     if left is right:
         return True

@@ -32,7 +32,7 @@ from tenon.capture.convert.traced_getitem import TracedItem, item
 from tenon.capture.convert.traced_iterables import Each
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.output_effects import formatted
-from tenon.capture.runtime_numbers import RuntimeNumber, is_number, same_number, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, is_number, is_one_number, strong
 from tenon.errors import user_location
 from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
@@ -302,7 +302,7 @@ class Runtime(OfCapture, local):
                 and capture.may_be_another(left, right):
             raise UnsafeCall("whether two tensors are one is asked, as the data decide", where=user_location())
         if capture is not None and RuntimeNumber in (type(left), type(right)) and is_number(left) and is_number(right):
-            return same_number(left, right)
+            return is_one_number(left, right)
         return self.compared(operator.is_, left, right)
 
     def equal(self, left: Any, right: Any) -> Any:
