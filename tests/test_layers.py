@@ -18,6 +18,7 @@ records atomic types dims size_assumptions errors error_hints migration_hints co
 tensor_file tracebacks
 graph
 ops
+sharding
 autodiff passes loops dataflow
 llvm
 program
