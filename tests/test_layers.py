@@ -24,6 +24,7 @@ llvm
 program
 backends
 runtime
+pipelining
 cpython
 pipeline
 autocast tensor_state in_place tensor_views array_conversion tensor eager
