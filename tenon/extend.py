@@ -107,10 +107,15 @@ def _signature(graph: Graph) -> str:
     return f"({params}) -> ({results})"
 
 
-def remove_pass(name: str) -> None:
-    """Take a pass that `graph_pass` added out of the pipeline again."""
+def remove_pass(added: str | Callable[..., Any]) -> None:
+    """Take a pass that `graph_pass` added, or its name, out of the pipeline again.  Raises ArgumentError for others."""
     from tenon import pipeline  # local: as above
 
+    name = added if isinstance(added, str) else getattr(added, "__name__", repr(added))
+    if name not in pipeline.PASSES or name in pipeline.OWN_PASSES:
+        users = [x for x in pipeline.OPTIMIZE if x not in pipeline.OWN_PASSES]
+        raise ArgumentError(f"tn.remove_pass: {name!r} is no pass that tn.graph_pass added",
+                            hint=f"added are: {', '.join(users) or 'none'}")
     pipeline.OPTIMIZE.remove(name)
     del pipeline.PASSES[name]
     program_of.cache_clear()

@@ -59,10 +59,13 @@ def test_a_pass_runs_in_the_pipeline():
         with pytest.raises(ArgumentError, match="exists already"):
             tn.graph_pass(doubles_sines)
     finally:
-        tn.remove_pass("doubles_sines")
+        tn.remove_pass(doubles_sines)
     assert float(tn.jit(lambda x: tn.sin(x))(tn.tensor(1.0))) == pytest.approx(np.sin(1.0))
     with pytest.raises(ArgumentError, match="no pass named 'nowhere'"):
         tn.graph_pass(lambda graph: graph, before="nowhere")
+    for unknown in ("doubles_sines", doubles_sines, "fuse", "nothing"):
+        with pytest.raises(ArgumentError, match=r"is no pass that tn.graph_pass added(.|\n)*added are: none"):
+            tn.remove_pass(unknown)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenon.capture.cond_switch import rewritten
-from tenon.capture.convert.union_value import UnionValue, resolved
+from tenon.capture.convert.union_value import UnionValue, each, resolved
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.tensor import Tensor, asarray
@@ -53,6 +53,9 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
     @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **keywords: Any) -> Any:
         positions = check_argnums(argnums, args)
+        several = [k for k in positions if type(args[k]) is UnionValue]      # of one of several shapes, by the data
+        if several:
+            return each(args[several[0]], lambda x: value_and_gradient(*placed(args, several[:1], [x]), **keywords))
         primals = LeafNest.of(tuple(args[k] for k in positions))
         for k, argument in zip(positions, flat_arguments(primals), strict=True):
             check_has_derivative("grad", k, argument)

@@ -207,3 +207,17 @@ def test_operators_of_a_users_parameters_are_watched_in_an_optimizers_step(monke
         monkeypatch.setitem(globals(), "FACTOR", factor)
         step(vector(1.0, 1.0))
         np.testing.assert_allclose(w.numpy(), expected)
+
+
+def test_the_gradient_by_a_tensor_of_one_of_several_shapes():
+    def f(x, y):
+        t = x if x.sum() > 1 else x[:2]
+        u = y if y.sum() > 1 else y[1:]
+        return tn.value_and_grad(lambda z, w: (z * z).sum() * w.exp().sum(), argnums=(0, 1))(t, u)
+    jitted = tn.jit(f, fullgraph=True)
+    for a, b in [(-1.0, -1.0), (2.0, -1.0), (-1.0, 2.0), (2.0, 2.0)]:
+        x, y = tn.tensor([a, a, 1.0]), tn.tensor([b, 1.0, 0.5])
+        (value, gradients), (expected, eager) = jitted(x, y), f(x, y)
+        np.testing.assert_allclose(value.numpy(), expected.numpy(), rtol=1e-6)
+        for one, other in zip(gradients, eager, strict=True):
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-6)

@@ -88,13 +88,15 @@ def around_converted(function: types.FunctionType) -> types.FunctionType:
     if "__wrapped__" not in vars(function) or not function.__closure__ or follows(function.__code__):
         return function
     contents = [cell_contents(cell)[0] for cell in function.__closure__]
-    inner = [callee(x) if callable(x) and not isinstance(x, type) else x for x in contents]
+    inner = [callee(x) if callable(x) and not isinstance(x, type) and x is not function else x for x in contents]
     if all(map(is_, inner, contents)):
         return function
-    cells = [cell if x is y else types.CellType(y)
+    itself = types.CellType()       # for a wrapper that calls itself
+    cells = [itself if y is function else cell if x is y else types.CellType(y)
              for cell, x, y in zip(function.__closure__, contents, inner, strict=True)]
     new = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__,
                              tuple(cells))
+    itself.cell_contents = new
     new.__kwdefaults__ = function.__kwdefaults__
     functools.update_wrapper(new, function)
     return new
