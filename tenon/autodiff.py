@@ -20,6 +20,7 @@ from tenon.ops.creation import ones_like, zeros_like
 from tenon.ops.define import define
 from tenon.ops.shape import cast, sum_to
 from tenon.records import replace
+from tenon.types import TOKEN
 
 
 class Rule(Protocol):
@@ -83,7 +84,8 @@ def pullback(node: Recorded, seeds: Sequence[Any]) -> Sequence[Any]:
         found: Sequence[Any] = op.vjp(seeds[0], outputs[0], *inputs, **node.attrs)
     else:
         filled = tuple(seeds) if getattr(op, "takes_none", False) else \
-            tuple(zeros_like(y) if seed is None else seed for seed, y in zip(seeds, outputs, strict=True))
+            tuple(zeros_like(y) if seed is None and y.type != TOKEN else seed
+                  for seed, y in zip(seeds, outputs, strict=True))
         found = op.vjp(filled, tuple(outputs), *inputs, **node.attrs)
     if not isinstance(found, (tuple, list)) or len(found) != len(inputs):
         raise GradientError(f"{op.name}: its vjp must return a tuple of {len(inputs)}, one gradient an input",

@@ -203,6 +203,10 @@ class RecompileWarning(UserWarning):
     """A jitted function that is captured again and again, which takes longer than calling it saves."""
 
 
+class CommunicationError(TenonError, RuntimeError):
+    """A device of a run that another one waits for in vain: it failed, has gone, or does something else."""
+
+
 class GraphError(TenonError, ValueError):
     """A graph that breaks the rules of the intermediate representation."""
 

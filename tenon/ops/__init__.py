@@ -8,6 +8,7 @@ from tenon.ops import (
     branches,
     call,
     channels_last,
+    collectives,
     comparison,
     complex_parts,
     convolution,
@@ -115,6 +116,7 @@ FAMILIES = (
     statistics,
     index_helpers,
     embedding_bag,
+    collectives,
 )
 install_methods()
 
