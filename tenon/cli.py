@@ -327,7 +327,3 @@ def cpu_name() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -133,7 +133,7 @@ def test_opt_knows_the_passes_of_a_file(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_reader_who_leaves_early_is_no_error() -> None:
-    command = [sys.executable, "-m", "tenon.cli", "env"]
+    command = [sys.executable, "-m", "tenon", "env"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         process.stdout.close()
         assert process.stderr.read() == ""

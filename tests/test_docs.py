@@ -167,7 +167,7 @@ def run_console(block: Block) -> str:
 
 def run_tenon(arguments: list[str], may_fail: bool) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tenon.cli", *arguments],
+        [sys.executable, "-m", "tenon", *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"},
         stdin=subprocess.DEVNULL, capture_output=True, text=True,
     )  # fmt: skip

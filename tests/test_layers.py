@@ -34,6 +34,7 @@ array_api pytorch_names pytorch_methods distributed distributions fft nn optim d
 __init__
 demos onnx torch
 serve cli
+__main__
 """
 RANK = {name: rank for rank, row in enumerate(LAYERS.strip().splitlines()) for name in row.split()}
 
