@@ -1,6 +1,6 @@
 """Graph before and after a pass -> an error that names the pass, where the two do not compute the same values.
 
-    watch = Watch(graph)
+    watch = PassWatch(graph)
     for name, run in passes:
         graph = run(graph)
         watch.after(name, graph)            # raises ChangedValue, with a folder from which the error can be repeated
@@ -32,7 +32,7 @@ MOST_ELEMENTS = 1 << 22     # of all values of a graph that is tried
 MOST_NODES = 20_000         # that are run, those of loops in every turn
 # Passes that compute the same nodes, in another order or fewer of them: their bits are the same.
 MOVING = frozenset((
-    "drop_dead", "drop_barriers", "merge_duplicates", "hoist", "fuse", "order", "recompute"))
+    "drop_dead", "drop_barriers", "merge_duplicates", "hoist", "fuse", "schedule_nodes", "recompute"))
 
 # Passes that multiply in another order, which infinities and NaN show; they are tried on numbers alone.
 ON_NUMBERS = frozenset(("absorb_scales",))
