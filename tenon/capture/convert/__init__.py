@@ -14,7 +14,7 @@ where it is a tensor:
 What an arm changed (variables, attributes, containers, elements of tensors) is undone before the other arm runs; then
 both outcomes are merged, place by place, leaf by leaf, into the results of one `cond`.  Loops are gone through until
 the state at the end of an iteration has the structure of that at its beginning, and become one `while_loop`.  Where a
-merge has no one value (a tensor or None, bound or not) it is a `Choice`, which is resolved where it is read.
+merge has no one value (a tensor or None, bound or not) it is a `UnionValue`, which is resolved where it is read.
 
 An exception under a condition becomes a flag of the graph: where it comes out true, what the graph did is dropped, and
 the call runs eagerly, which raises it as Python does.

@@ -31,7 +31,7 @@ DEEPEST = 5             # nesting beyond which an expression, which is written t
 
 
 class Expressions(ast.NodeTransformer):
-    """Rewrites the expressions of one function; `merged` are the variables that may hold a `Choice`."""
+    """Rewrites the expressions of one function; `merged` are the variables that may hold a `UnionValue`."""
 
     def __init__(self, merged: Collection[str], owner: str | None):
         self.merged, self.owner = merged, owner

@@ -1,6 +1,6 @@
 """Undecided elements as rows: a container whose length the data decide becomes tensors of rows and a count.
 
-    together(capture, [x, Choice(y, MISSING)])      ->      Several of 1 or 2 rows
+    together(capture, [x, UnionValue(y, MISSING)])     ->      a TensorList of 1 or 2 rows
     grown(capture, before, after)                   what a loop that prolongs a list carries
 """
 

@@ -1,7 +1,7 @@
 """Containers with elements that are there or not, as the data decide.
 
     kept = [x]
-    if x > 0: kept.append(y)       ->      kept is [x, Choice(y where x > 0, MISSING otherwise)]
+    if x > 0: kept.append(y)       ->      kept is [x, UnionValue(y where x > 0, MISSING otherwise)]
 
 Such an element stands in its place in an ordinary list, tuple, queue or dictionary, as `TensorList` elements do that a
 loop left, so what copies, joins and prolongs containers is Python's own. What counts elements is in `dynamic_indexing`,

@@ -1,6 +1,6 @@
 """Elements of a list that a loop of unknown length leaves: the first `count` rows of tensors.
 
-    while x.sum() > 1:          before the loop   [Several(rows=zeros(256, 3), count=0)]
+    while x.sum() > 1:          before the loop   [TensorList(rows=zeros(256, 3), count=0)]
         parts.append(x)         in an iteration   rows' = rows with x at `count`, count' = count + 1
         x = x / 2
 
