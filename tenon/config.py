@@ -9,6 +9,7 @@
 | TENON_SHOW    | prints, by commas: graph, loops, llvm, asm, guards, fallbacks, recompiles, time, memory | nothing |
 | TENON_CHECK   | how the compiler checks itself, comma separated: bounds, passes, guard, guard_before | nothing |
 | TENON_TRACEBACK | `short`: uncaught errors end at your line; `full`: with Tenon's own frames    | short            |
+| TENON_TIMEOUT | how many seconds a process of several waits for another one                  | 600              |
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "mem
 CHECKABLE = ("bounds", "passes", "guard", "guard_before")
 VECTORS = ("128", "256", "512")
 MOST_THREADS = 1024
+WORLD_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")      # what MPICH, Open MPI and Slurm set
 OFF, ON = ("off", "0", "no", "none", "false"), ("on", "1", "yes", "true")      # words that name no directory
 
 
@@ -47,6 +49,8 @@ class Config:
     show: frozenset[str]
     check: frozenset[str] = frozenset()
     traceback: str = "short"
+    timeout: float = 600.0  # seconds
+    processes: bool = False     # whether this is one of several that an MPI launcher started
 
 
 @cache
@@ -64,6 +68,9 @@ def read_config(environ: Mapping[str, str]) -> Config:
         show=read_show(environ),
         check=_words("TENON_CHECK", environ, CHECKABLE),
         traceback=read_traceback(environ),
+        timeout=_seconds("TENON_TIMEOUT", environ.get("TENON_TIMEOUT", "").strip() or "600"),
+        processes=any(int(environ.get(name, "").strip() or 0) > 1 for name in WORLD_SIZES
+                      if environ.get(name, "").strip().isdigit()),
     )
 
 
@@ -93,6 +100,16 @@ def _one_of(variable: str, word: str, known: tuple[str, ...]) -> str:
     if word not in known:
         raise ConfigError(f"{variable}: {word!r} is not one of {', '.join(known)}")
     return word
+
+
+def _seconds(variable: str, text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise ConfigError(f"{variable}: {text!r} is no number of seconds above 0")
+    return found
 
 
 def _threads(text: str) -> int:

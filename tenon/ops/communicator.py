@@ -115,6 +115,17 @@ def check_part(name: str, found: int, size: int, count: int, k: int) -> None:
         raise ArgumentError(f"{name}: part {k} of {count} of {size} elements has {expected}, not {found}")
 
 
+def check_split(shape: Sequence[int], split: int, concat: int, split_size: int, concat_size: int, count: int,
+                k: int) -> None:
+    """Raise ArgumentError unless an all_to_all of this array makes parts of these sizes."""
+    check_part("all_to_all", split_size, shape[split], count, k)
+    if split != concat:
+        check_part("all_to_all", shape[concat], concat_size, count, k)
+    elif concat_size % count:
+        raise ArgumentError(f"all_to_all: an axis of {concat_size} elements that is split and joined must divide by "
+                            f"the {count} ranks")
+
+
 # ---------------------------------------------------------------- sums in the order of the ranks
 
 def combine(arrays: Sequence[Array], op: str, out: Array | None = None) -> Array:

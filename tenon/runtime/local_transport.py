@@ -18,26 +18,12 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, CommunicationError
-from tenon.ops.communicator import Array, Over, Ranks, along, check_part, combine, part
+from tenon.ops.communicator import Array, Over, Ranks, along, check_part, check_split, combine, part
 from tenon.records import dataclass, field
 from tenon.types import TensorType, as_dtype
 
 Group = tuple[int, ...]
 SMALL = 1 << 15     # bytes that every rank sums for itself: to meet once more takes longer
-
-
-@dataclass(frozen=True)
-class Line:
-    """A mesh of one axis."""
-
-    size: int
-    axis: str = "data"
-
-    def group(self, rank: int, over: Over) -> Group:
-        """All ranks, or this one alone."""
-        if unknown := [name for name in over if name != self.axis]:
-            raise ArgumentError(f"the mesh has no axis {unknown[0]!r}", hint=f"its axis is {self.axis!r}")
-        return tuple(range(self.size)) if over else (rank,)
 
 
 @dataclass(frozen=True)
@@ -193,15 +179,10 @@ class LocalCommunicator:
         """Everybody's part for this rank, joined along another axis."""
         ranks = self.group(over)
         place = ranks.index(self.rank)
-        check_part("all_to_all", split_size, x.shape[split], len(ranks), place)
+        check_split(x.shape, split, concat, split_size, concat_size, len(ranks), place)
         mine = along(split, part(x.shape[split], len(ranks), place))
         shape = list(x.shape)
         shape[concat] = concat_size
-        if split == concat and concat_size % len(ranks):
-            raise ArgumentError(f"all_to_all: an axis of {concat_size} elements that is split and joined must divide "
-                                f"by the {len(ranks)} ranks")
-        if split != concat:
-            check_part("all_to_all", x.shape[concat], concat_size, len(ranks), place)
         return self._together(
             f"all_to_all(split={split}, concat={concat})", x, over,
             lambda arrays, _: np.concatenate([y[mine] for y in arrays.values()], concat, out=out), shape=tuple(shape))

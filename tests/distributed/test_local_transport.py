@@ -17,14 +17,15 @@ from tenon.graph.verify import verify
 from tenon.ops import collectives as c
 from tenon.ops.communicator import Communicator, part, part_size, speaking
 from tenon.pipeline import compile
-from tenon.runtime.local_transport import Line, LocalTransport
+from tenon.runtime.local_transport import LocalTransport
+from tenon.sharding.mesh import Mesh
 from tenon.types import TensorType, as_dtype, float32, float64
 
 
 def on_ranks(count: int, run: Callable[[Communicator], Any]) -> list[Any]:
     """What each rank makes; an error is in its place."""
     found: list[Any] = [None] * count
-    speakers = LocalTransport(Line(count)).begin()
+    speakers = LocalTransport(Mesh({"data": count})).begin()
 
     def one(rank: int) -> None:
         with speaking(speakers[rank]):

@@ -1,0 +1,198 @@
+"""This process among those that `mpiexec` started: the MPI library, messages between processes, and how they end.
+
+Every wait is a poll.  So a rank that waits in vain finds out: another one says that it failed or ended before it goes,
+and a limit of time is set for one that says nothing.  Who waits longer than a moment leaves the processor to others.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tenon.config import config
+from tenon.errors import CommunicationError, TenonError
+from tenon.ops.communicator import Array
+
+SPINS = 200             # polls before the first look at the clock
+PATIENCE = 0.005        # seconds of polling before a rank sleeps between polls
+NAP = 50e-6             # seconds of such a sleep
+LOOK = 0.02             # seconds between looks for notices of other ranks
+FAREWELL = 1.0          # seconds that others have to say what they know of a failure, before all are ended
+FAILED, ENDED = "failed", "ended"
+
+
+class MpiLink:
+    """The processes of `mpiexec`, as this one sees them."""
+
+    def __init__(self, mpi: Any):
+        self.mpi = mpi
+        world = mpi.COMM_WORLD
+        self.rank, self.size = world.Get_rank(), world.Get_size()
+        self.world = world
+        self.parts, self.letters, self.notices = world.Dup(), world.Dup(), world.Dup()
+        self.most_tag = world.Get_attr(mpi.TAG_UB) or (1 << 15) - 1
+        self.gone: dict[int, tuple[str, str]] = {}      # rank -> how it ended, and what it said
+        self.kept: list[Any] = []                       # requests of sends, and of waits that were broken off
+        self.said = False                               # whether this rank has said how it ended
+        atexit.register(self.end)
+        previous = sys.excepthook
+
+        def hook(kind: Any, error: Any, trace: Any) -> None:
+            previous(kind, error, trace)
+            self.fail(error)
+        sys.excepthook = hook
+
+    # ------------------------------------------------------------ waiting
+
+    def wait(self, requests: Sequence[Any], what: Callable[[], str], others: Sequence[int]) -> None:
+        """Until these requests are done.  Raises CommunicationError where another rank makes that impossible."""
+        done = self.mpi.Request.Testall
+        self._wait(lambda: bool(done(requests)), requests, what, others)
+
+    def wait_one(self, request: Any, what: Callable[[], str], source: int) -> int:
+        """How many bytes came by this request."""
+        status = self.mpi.Status()
+        came: list[int] = []
+
+        def done() -> bool:         # a request that is done has no status the second time
+            if not came and request.Test(status):
+                came.append(status.Get_count(self.mpi.BYTE))
+            return bool(came)
+        self._wait(done, [request], what, [source])
+        return came[0]
+
+    def _wait(self, done: Callable[[], bool], requests: Sequence[Any], what: Callable[[], str],
+              others: Sequence[int]) -> None:
+        try:
+            for _ in range(SPINS):
+                if done():
+                    return
+            self._wait_long(done, what, others)
+        except self.mpi.Exception as error:
+            raise CommunicationError(f"{what()}: MPI says {error}",
+                                     hint="do all ranks make the same calls in the same order?") from error
+        except BaseException:
+            self.kept += requests           # whose memory MPI may still write to
+            raise
+
+    def _wait_long(self, done: Callable[[], bool], what: Callable[[], str], others: Sequence[int]) -> None:
+        started = looked = time.monotonic()
+        limit = config().timeout
+        while not done():
+            now = time.monotonic()
+            if now - looked > LOOK:
+                looked = now
+                self._look(done, what, others)
+            if now - started > limit:
+                raise CommunicationError(f"rank {self.rank} has waited {limit:g} s in {what()} for rank "
+                                         f"{' or '.join(str(k) for k in others if k != self.rank)}",
+                                         hint="TENON_TIMEOUT sets the limit, in seconds")
+            if now - started > PATIENCE:
+                time.sleep(NAP)
+            else:
+                os.sched_yield()
+
+    def _look(self, done: Callable[[], bool], what: Callable[[], str], others: Sequence[int]) -> None:
+        """Raise where what others have said leaves no hope."""
+        self.hear()
+        if not self.gone or done():
+            return
+        for rank, (how, text) in self.gone.items():
+            if how == FAILED:
+                raise CommunicationError(f"rank {rank} failed: {text}")
+        for rank in others:
+            if rank in self.gone:
+                raise CommunicationError(f"rank {self.rank} waits in {what()} for rank {rank}, which has ended")
+
+    # ------------------------------------------------------------ messages
+
+    def keep(self, request: Any) -> None:
+        """Let a send go on by itself."""
+        if len(self.kept) > 64:
+            self.kept = [x for x in self.kept if not x.Test()]
+        self.kept.append(request)
+
+    def settle(self) -> None:
+        """Until all sends are taken."""
+        if self.kept:
+            kept, self.kept = self.kept, []
+            self.wait(kept, lambda: "send", range(self.size))
+
+    def exchange(self, sends: Sequence[tuple[int, Array]], receives: Sequence[tuple[int, Array]], tag: int,
+                 what: Callable[[], str]) -> None:
+        """Bytes to ranks, and from ranks, all at once."""
+        parts = self.parts
+        requests = [parts.Irecv(array, source, tag) for source, array in receives]
+        requests += [parts.Isend(array, to, tag) for to, array in sends]
+        self.wait(requests, what, [rank for rank, _ in receives])
+
+    def gather_texts(self, text: str) -> list[str]:
+        """The text of every rank, by rank."""
+        mine = np.frombuffer(text.encode(), np.uint8)
+        sizes = np.empty(self.size, np.int64)
+        self.world.Allgather(np.asarray([mine.size], np.int64), sizes)
+        whole = np.empty(int(sizes.sum()), np.uint8)
+        self.world.Allgatherv(mine, [whole, sizes, self.mpi.BYTE])
+        return [x.tobytes().decode() for x in np.split(whole, np.cumsum(sizes)[:-1])]
+
+    # ------------------------------------------------------------ the end
+
+    def tell(self, how: str, text: str = "") -> None:
+        """Say to all other ranks how this one ends; once."""
+        if self.said:
+            return
+        self.said = True
+        data = np.frombuffer(json.dumps([how, text[:2000]]).encode(), np.uint8)
+        self.kept += [self.notices.Isend(data, rank, 0) for rank in range(self.size) if rank != self.rank]
+
+    def hear(self) -> None:
+        """Note what others have said of their end."""
+        status = self.mpi.Status()
+        while self.notices.Iprobe(self.mpi.ANY_SOURCE, 0, status):
+            data = np.empty(status.Get_count(self.mpi.BYTE), np.uint8)
+            source = status.Get_source()
+            self.notices.Recv(data, source, 0)
+            how, text = json.loads(data.tobytes())
+            self.gone[source] = how, text
+
+    def end(self) -> None:
+        """At the end of the process."""
+        with suppress(Exception):
+            self.tell(ENDED)
+
+    def fail(self, error: BaseException) -> None:
+        """End all processes, when the others have had a moment to say what they know."""
+        with suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            self.tell(FAILED, summary(error))
+            until = time.monotonic() + FAREWELL
+            while time.monotonic() < until and len(self.gone) < self.size - 1:
+                self.hear()
+                time.sleep(0.01)
+        self.world.Abort(1)
+
+
+def summary(error: BaseException) -> str:
+    """What happened, in a line."""
+    return error.what if isinstance(error, TenonError) else f"{type(error).__name__}: {error}"
+
+
+@cache
+def link() -> MpiLink:
+    """The one of this process.  Raises CommunicationError where there is no MPI."""
+    try:
+        from mpi4py import MPI  # local: an optional dependency
+    except (ImportError, RuntimeError) as error:
+        raise CommunicationError(f"MPI is not installed: {error}",
+                                 hint="pip install 'tenon-graph[mpi]' brings mpi4py and MPICH") from error
+    return MpiLink(MPI)

@@ -1,0 +1,33 @@
+"""Which transport joins the devices of a mesh: threads of this process, or processes that an MPI launcher started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Protocol
+
+from tenon.config import config
+from tenon.ops.communicator import Communicator, Ranks
+from tenon.runtime.local_transport import LocalTransport
+
+
+class Transport(Protocol):
+    """How the devices of a mesh reach each other."""
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The devices that this process runs."""
+
+    def begin(self) -> Mapping[int, Communicator]:
+        """The communicators of one run, by rank; `abort` of one wakes all that wait, wherever they are."""
+
+
+def transport_for(mesh: Ranks) -> Transport:
+    """That of the processes, where there are several, else that of threads.
+
+    Raises ArgumentError where the mesh has not as many places as there are processes.
+    """
+    if not config().processes:
+        return LocalTransport(mesh)
+    made: Transport = import_module("tenon.distributed.mpi_transport").MpiTransport(mesh)   # by name: it stands above
+    return made

@@ -1,0 +1,83 @@
+"""Processes that speak by MPI: the same bits as threads, and an end for all when one fails."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from distributed.mpi_ranks import everything
+from distributed.test_local_transport import on_ranks
+
+pytest.importorskip("mpi4py")
+ROOT = Path(__file__).parents[2]
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+
+
+def mpiexec(count: int, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Python on so many ranks."""
+    path = f"{ROOT}{os.pathsep}{ROOT / 'tests'}"
+    return subprocess.run([str(MPIEXEC), "-n", str(count), sys.executable, *command], capture_output=True, text=True,
+                          timeout=60, env={**os.environ, "PYTHONPATH": path, "TENON_THREADS": "1", **environment})
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_bits_are_those_of_the_local_transport(count: int, tmp_path: Path) -> None:
+    ran = mpiexec(count, str(Path(__file__).with_name("mpi_ranks.py")), str(tmp_path), str(count))
+    assert ran.returncode == 0, ran.stderr
+    for rank, local in enumerate(on_ranks(count, everything)):
+        with np.load(tmp_path / f"{rank}.npz") as found:
+            assert set(found) == set(local)
+            for name, x in local.items():
+                np.testing.assert_array_equal(found[name], x.reshape(-1).view(np.uint8), err_msg=name)
+
+
+def failing(tmp_path: Path, text: str, count: int = 2, **environment: str) -> tuple[Any, float]:
+    """A program of the ranks that fails: what it printed, and how long it took."""
+    script = tmp_path / "script.py"
+    script.write_text("import numpy as np, os, signal, sys, time\n"
+                      "from tenon.distributed.mpi_transport import MpiTransport\n"
+                      "from tenon.sharding.mesh import Mesh\n"
+                      f"((rank, speaker),) = MpiTransport(Mesh({{'data': {count}}})).begin().items()\n"
+                      "speaker.barrier(('data',))\n" + text)
+    started = time.monotonic()
+    return mpiexec(count, str(script), **environment), time.monotonic() - started
+
+
+def test_an_error_of_one_rank_ends_all(tmp_path: Path) -> None:
+    ran, seconds = failing(tmp_path, "if rank == 1: raise ValueError('the disk is full')\n"
+                                     "speaker.all_reduce(np.ones(3), ('data',))\n", 3)
+    assert ran.returncode != 0 and seconds < 20
+    assert "ValueError: the disk is full" in ran.stderr
+    assert "rank 1 failed: ValueError: the disk is full" in ran.stderr
+
+
+def test_who_waits_for_a_rank_that_has_ended_is_told_so(tmp_path: Path) -> None:
+    ran, seconds = failing(tmp_path, "if rank == 0: speaker.recv((2,), np.float64, 1, 7)\n")
+    assert ran.returncode != 0 and seconds < 20
+    assert "rank 0 waits in recv(source=1, tag=7) of f64[2] for rank 1, which has ended" in ran.stderr
+
+
+def test_a_killed_rank_ends_all(tmp_path: Path) -> None:
+    ran, seconds = failing(tmp_path, "if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+                                     "speaker.all_reduce(np.ones(3), ('data',))\n")
+    assert ran.returncode != 0 and seconds < 20
+
+
+def test_a_stopped_rank_ends_all_after_the_time_limit(tmp_path: Path) -> None:
+    ran, seconds = failing(tmp_path, "if rank == 1: os.kill(os.getpid(), signal.SIGSTOP)\n"
+                                     "speaker.all_reduce(np.ones(3), ('data',))\n", TENON_TIMEOUT="1")
+    assert ran.returncode != 0 and seconds < 20
+    assert "rank 0 has waited 1 s in all_reduce('sum') of f64[3] over ('data',) for rank 1" in ran.stderr
+
+
+def test_a_mesh_of_another_size_than_the_world_is_refused(tmp_path: Path) -> None:
+    ran = mpiexec(2, "-c", "from tenon.distributed import Mesh\nfrom tenon.runtime.transports import transport_for\n"
+                           "transport_for(Mesh({'data': 3}))")
+    assert ran.returncode != 0
+    assert "Mesh({'data': 3}) has 3 places, and there are 2 processes" in ran.stderr
+    assert "tenon launch -n 3" in ran.stderr
