@@ -1,0 +1,155 @@
+"""The instructions of one device of a pipeline -> what runs them: compiled segments, and a communicator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenon.atomic import at_once
+from tenon.errors import ArgumentError
+from tenon.graph.ir import Graph, Value
+from tenon.ops.communicator import Communicator, communicator
+from tenon.pipelining.device_steps import Add, Drop, Finish, Instruction, Receive, Run, Send
+from tenon.pipelining.segments import Segment
+from tenon.pipelining.step_parts import Accumulated
+from tenon.program.backend_interface import Array, Executable, Then
+from tenon.records import dataclass
+
+COMBINE: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When an instruction was done, in seconds of `time.perf_counter`."""
+
+    instruction: Instruction
+    start: float
+    end: float
+
+
+class DeviceProgram:
+    """What one device does in a step.  It takes all arguments of the step, and returns the values in `results`.
+
+    `batch` says along which axis the parameters that hold the batch are divided in micro-batches.  With `watch`, the
+    next run notes when each instruction was done, in `moments`.
+    """
+
+    def __init__(self, graph: Graph, instructions: Sequence[Instruction], results: Sequence[Value],
+                 batch: Mapping[int, int], micro_batches: int, compile: Callable[[Graph], Executable]):
+        self.graph, self.instructions, self.results = graph, tuple(instructions), tuple(results)
+        self.batch, self.micro_batches = dict(batch), micro_batches
+        self.programs: dict[Segment, Executable] = {}
+        for x in instructions:
+            if isinstance(x, Run) and x.segment not in self.programs:
+                self.programs[x.segment] = compile(x.segment.graph)
+        self.watch = False
+        self.moments: list[Moment] = []
+
+    def run(self, arrays: Sequence[Array], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
+        """The results of this device, in memory of their own."""
+        state = _State(self, arrays, communicator("pipeline"))
+        if self.watch:
+            self.moments = []
+            for x in self.instructions:
+                start = time.perf_counter()
+                state.do(x)
+                self.moments.append(Moment(x, start, time.perf_counter()))
+        else:
+            for x in self.instructions:
+                state.do(x)
+        results = state.finished(self.results)
+        if then is not None:
+            at_once(then(results, None) or ())
+        return results
+
+
+class _State:
+    """The values of one run of one device: those there once, and those of each micro-batch."""
+
+    def __init__(self, program: DeviceProgram, arrays: Sequence[Array], speaker: Communicator):
+        self.program, self.speaker = program, speaker
+        count = program.micro_batches
+        self.once: dict[Value, Array] = {}
+        self.micro: list[dict[Value, Array]] = [{} for _ in range(count)]
+        for k, (value, array) in enumerate(zip(program.graph.params, arrays, strict=True)):
+            if k in program.batch:
+                for part, pieces in zip(self.micro, _divided(array, count, program.batch[k]), strict=True):
+                    part[value] = pieces
+            else:
+                self.once[value] = array
+        self.given = dict(zip(program.graph.params, arrays, strict=True))
+        self.sums: dict[Accumulated, Array] = {}
+        self.rows: dict[Accumulated, list[Array | None]] = {}
+
+    def do(self, x: Instruction) -> None:
+        match x:
+            case Run(segment, micro):
+                found = self.program.programs[segment].run([self.get(value, micro) for value in segment.reads])
+                self.store(micro).update(zip(segment.makes, found, strict=True))
+            case Send(value, to, micro, tag):
+                self.speaker.send(self.get(value, micro), to, tag)
+            case Receive(value, source, micro, tag):
+                shape: Any = value.shape
+                self.store(micro)[value] = self.speaker.recv(shape, value.dtype.numpy, source, tag)
+            case Add(total, micro):
+                self.add(total, micro, self.get(total.part, micro))
+            case Finish(total):
+                self.once[total.value] = self.finish(total)
+            case Drop(values, micro):
+                for value in values:
+                    self.micro[micro].pop(value, None)
+
+    def store(self, micro: int | None) -> dict[Value, Array]:
+        return self.once if micro is None else self.micro[micro]
+
+    def get(self, value: Value, micro: int | None) -> Array:
+        if micro is not None and value in self.micro[micro]:
+            return self.micro[micro][value]
+        return self.once[value]
+
+    def add(self, total: Accumulated, micro: int, part: Array) -> None:
+        """Take in what one micro-batch gives."""
+        if total.how in COMBINE:
+            before = self.sums.get(total)
+            if before is None:
+                self.sums[total] = np.array(part)
+            else:
+                COMBINE[total.how](before, part, out=before)
+        else:
+            self.rows.setdefault(total, [None] * self.program.micro_batches)[micro] = part
+
+    def finish(self, total: Accumulated) -> Array:
+        """What all micro-batches have given, on all devices that share the rest of the batch."""
+        if total.how == "only":
+            return self._only(total)
+        if total.how == "concat":
+            rows: list[Any] = self.rows.pop(total)
+            return np.concatenate(rows, total.axis)
+        found = self.sums.pop(total)
+        return self.speaker.all_reduce(found, total.over, total.how) if total.over else found
+
+    def _only(self, total: Accumulated) -> Array:
+        rows: list[Array] = self.rows.pop(total)        # type: ignore[assignment]
+        if len(rows) > 1:
+            raise ArgumentError(f"pipeline: micro-batches of a result {total.value.type} cannot be joined")
+        return rows[0]
+
+    def finished(self, results: Sequence[Value]) -> list[Array]:
+        """The results; what is an argument, or a result twice, is copied."""
+        seen = set(self.given)
+        found = []
+        for x in results:
+            array = self.given[x] if x in self.given else self.once[x]
+            found.append(np.array(array) if x in seen else np.asarray(array))
+            seen.add(x)
+        return found
+
+
+def _divided(array: Array, count: int, axis: int) -> list[Array]:
+    """An argument in micro-batches."""
+    if array.shape[axis] % count:
+        raise ArgumentError(f"pipeline: a batch of {array.shape[axis]} does not divide in {count} micro-batches")
+    return [np.ascontiguousarray(x) for x in np.split(array, count, axis)]

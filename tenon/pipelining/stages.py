@@ -1,0 +1,153 @@
+"""The nodes of a step -> the stage of each: balanced, and cut where few bytes cross.
+
+Forward nodes keep their order; dynamic programming over the places between them finds those where the slowest stage,
+its transfers included, is the quickest.  A node of a gradient belongs where the values that it reads are, no later
+stage than the gradients that it reads; what is behind all micro-batches belongs where the most of what it reads is.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from tenon.dims import evaluate
+from tenon.errors import ArgumentError
+from tenon.graph.ir import Node, Value
+from tenon.pipelining.step_parts import StepParts, is_meeting, sources
+from tenon.program.kernel import node_work
+from tenon.records import dataclass
+
+BYTES_IN_TRANSFER = 0.25    # what it costs to move a byte to another device, in elements that are gone through
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """The stage of each node for a micro-batch, and of each node behind all of them."""
+
+    count: int
+    of: Mapping[Node, int]
+    work: tuple[float, ...]         # of the forward nodes of each stage
+    crossing: tuple[int, ...]       # bytes of a micro-batch that go from each stage to those behind it
+
+
+def stages_of_step(parts: StepParts, count: int, begins: Sequence[int] | None = None) -> Stages:
+    """The stages of a step.  `begins` names, for each stage but the first, a parameter of the graph: the stage begins
+    with the first node that reads it.
+
+    Raises ArgumentError where there are fewer nodes than stages, or the named parameters are not read in that order.
+    """
+    graph, forward = parts.graph, parts.forward
+    if len(forward) < count:
+        raise ArgumentError(f"pipeline: {graph.name} has {len(forward)} operations on its batch, too few for {count} "
+                            "stages", hint="use fewer stages")
+    crossing = _crossing(parts, forward)
+    work = [node_work(node, {}) for node in forward]
+    cuts = _balanced(work, crossing, count) if begins is None else _at_parameters(parts, forward, begins)
+    bounds = [0, *cuts, len(forward)]
+    of = {node: k for k in range(count) for node in forward[bounds[k]:bounds[k + 1]]}
+    _place_backward(parts, of, count)
+    _place_late(parts, of)
+    return Stages(count, of, tuple(float(sum(work[a:b])) for a, b in itertools.pairwise(bounds)),
+                  tuple(int(crossing[k]) for k in cuts))
+
+
+def size_in_bytes(x: Value) -> int:
+    """The bytes of a value whose sizes are numbers."""
+    size = x.type.size
+    return (size if isinstance(size, int) else evaluate(size, {})) * x.dtype.itemsize
+
+
+def _crossing(parts: StepParts, forward: Sequence[Node]) -> list[int]:
+    """For each place between forward nodes, the bytes that are made before it and read behind it."""
+    made = {x: k for k, node in enumerate(forward) for x in node.outputs}
+    last: dict[Value, int] = {}
+    for k, node in enumerate(forward):
+        last.update((x, k) for x in parts.reads(node) if x in made)
+    change = [0] * (len(forward) + 1)
+    for x, end in last.items():
+        change[made[x] + 1] += size_in_bytes(x)
+        change[end + 1] -= size_in_bytes(x)
+    return list(np.cumsum(change))
+
+
+def _balanced(work: Sequence[float], crossing: Sequence[int], count: int) -> list[int]:
+    """Where the stages but the first begin, so that the slowest is the quickest; of those with as few bytes as may be.
+
+    best[j]: the time of the slowest of so many stages over the first j nodes.
+    """
+    n = len(work)
+    until = np.concatenate([[0.0], np.cumsum(work)])
+    move = np.asarray(crossing, float) * BYTES_IN_TRANSFER
+    best = until + move
+    best[0] = np.inf
+    chosen = []
+    for _ in range(count - 1):
+        longer, place = np.full(n + 1, np.inf), np.zeros(n + 1, int)
+        for j in range(1, n + 1):
+            time = np.maximum(best[:j], until[j] - until[:j] + move[:j] + move[j])
+            k = int(np.argmin(time + 1e-9 * move[:j]))
+            longer[j], place[j] = time[k], k
+        best = longer
+        chosen.append(place)
+    cuts: list[int] = []
+    j = n
+    for place in reversed(chosen):
+        j = int(place[j])
+        cuts.insert(0, j)
+    return cuts
+
+
+def _at_parameters(parts: StepParts, forward: Sequence[Node], begins: Sequence[int]) -> list[int]:
+    """Where the nodes begin that read these parameters."""
+    cuts: list[int] = []
+    for p in begins:
+        x = parts.graph.params[p]
+        k = next((k for k, node in enumerate(forward) if x in _all_sources(parts, node)), None)
+        if k is None or k <= (cuts[-1] if cuts else 0):
+            raise ArgumentError(f"pipeline: no stage can begin where {x.name}: {x.type} is first read",
+                                hint="name what stages begin with in the order in which the step reads it")
+        cuts.append(k)
+    return cuts
+
+
+def _all_sources(parts: StepParts, node: Node) -> list[Value]:
+    early = frozenset(n for n in parts.graph.nodes if not any(x in parts.micro or x in parts.late for x in n.outputs))
+    return sources([x for x in node.inputs if isinstance(x, Value)], parts.repeated | early)
+
+
+def _place_backward(parts: StepParts, of: dict[Node, int], count: int) -> None:
+    """The last stage, no later than those of the gradients it reads, that has the most of what a node reads."""
+    there: dict[Value, set[int]] = {}       # stages that have a value when their forward nodes are done
+    for node, stage in of.items():
+        for x in node.outputs:
+            there.setdefault(x, set()).add(stage)
+        for x in parts.reads(node):
+            there.setdefault(x, set()).add(stage)
+    gradients = frozenset(parts.backward)
+    for node in parts.backward:
+        reads = parts.reads(node)
+        before = [of[x.node] for x in reads if x.node in gradients]
+        last = min(before, default=count - 1)
+        bytes_there = Counter({last: 0})
+        for x in reads:
+            for stage in there.get(x, ()):
+                if stage <= last:
+                    bytes_there[stage] += size_in_bytes(x)
+        of[node] = max(bytes_there, key=lambda stage: (bytes_there[stage], stage))
+
+
+def _place_late(parts: StepParts, of: dict[Node, int]) -> None:
+    """What is behind all micro-batches: where the most bytes of what it reads are."""
+    home = {x.value: of[x.part.node] for x in parts.sums if x.part.node in of}
+    for node in parts.graph.nodes:
+        if is_meeting(node) or not any(x in parts.late for x in node.outputs) or node in parts.repeated:
+            continue
+        weight: Counter[int] = Counter()
+        for x in parts.reads(node):
+            if x in home:
+                weight[home[x]] += size_in_bytes(x)
+        of[node] = max(weight, key=lambda stage: (weight[stage], -stage)) if weight else 0
+        home.update(dict.fromkeys(node.outputs, of[node]))
