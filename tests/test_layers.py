@@ -24,6 +24,7 @@ llvm
 program
 backends
 runtime
+placement
 pipelining
 cpython
 pipeline

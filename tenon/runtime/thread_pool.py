@@ -16,6 +16,8 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import call
 
 import numpy as np
@@ -36,6 +38,13 @@ SPINS_CROWDED = 20  # with more threads than cores, whoever waits is in the way 
 
 def pool() -> Pool:
     """The pool that compiled programs run on."""
+    if _of_threads and (own := _of_threads.get(threading.get_ident())) is not None:
+        return own
+    return common_pool()
+
+
+def common_pool() -> Pool:
+    """The pool of all threads that have none of their own."""
     if _chosen is None:
         with COLLECTOR, _choosing:      # a finalizer may ask, too
             if _chosen is None:
@@ -51,7 +60,22 @@ def get_num_threads() -> int:
     >>> tn.get_num_threads() >= 1
     True
     """
-    return pool().threads
+    return common_pool().threads
+
+
+@contextmanager
+def on_pool(own: Pool | None) -> Iterator[None]:
+    """A block of this thread in which programs run on a pool of its own."""
+    thread = threading.get_ident()
+    before = _of_threads.pop(thread, None)
+    if own is not None:
+        _of_threads[thread] = own
+    try:
+        yield
+    finally:
+        _of_threads.pop(thread, None)
+        if before is not None:
+            _of_threads[thread] = before
 
 
 def set_num_threads(threads: int) -> None:
@@ -210,6 +234,7 @@ class SignalledPool(Pool):
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()  # all that are in use; a worker keeps its pool
 _chosen: Pool | None = None
+_of_threads: dict[int, Pool] = {}       # by their identity: of those that have one of their own
 _choosing = threading.Lock()
 _version = np.zeros(1, np.int64)
 
@@ -218,6 +243,7 @@ def _after_fork() -> None:
     global _choosing
     _choosing = threading.Lock()
     _version[0] += 1
+    _of_threads.clear()
     for one in list(_pools):
         one._reset()
 
