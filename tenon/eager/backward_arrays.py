@@ -1,6 +1,6 @@
 """Backward through a tape on plain arrays, where the gradients are not recorded themselves.
 
-The rules of operators are NumPy calls in a row where they can be (`rules.py`), else they are called on tensors.
+The rules of operators are NumPy calls in a row where they can be (`vjp_cache.py`), else they are called on tensors.
 Sums of gradients that nobody else holds are added to in place.
 """
 
@@ -52,7 +52,7 @@ def release(tape: Sequence[Any], one: Callable[[Any], None]) -> None:
 
 
 class BackwardEngine:
-    """How a tape is gone through: in Python, or by machine code (`native.py`), which calls it for what is not usual."""
+    """How a tape is gone through: in Python, or by machine code, which calls it for what is not usual."""
 
     def __init__(self) -> None:
         self.above: Callable[[list[Any]], list[Any] | None] | None = None   # only where nothing is captured

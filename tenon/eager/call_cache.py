@@ -53,7 +53,7 @@ class ReadyCall:
 
 
 class ReadyCalls:
-    """The calls that machine code makes (`native.py`), by what it knows them by."""
+    """The calls that machine code makes (`native_fast_path.py`), by what it knows them by."""
 
     def __init__(self) -> None:
         self.known: dict[bytes, ReadyCall] = {}

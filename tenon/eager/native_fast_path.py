@@ -1,4 +1,4 @@
-"""Machine code for the operators that quick.py calls, once many calls were made.
+"""Machine code for the operators that `ufunc_fast_path.py` calls, once many calls were made.
 
 Making it takes a second, or a tenth where it lies on disk, and another thread does it: programs that hardly call
 operators eagerly never load LLVM.  Where Python's or NumPy's objects are not what they are known to be nothing changes.

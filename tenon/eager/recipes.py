@@ -39,7 +39,7 @@ MIN_IN_PLACE_ELEMENTS = 1 << 14
 Attrs = Sequence[tuple[str, Any]]           # what a function is called with beside arrays; no name: by its place
 Step = tuple[Callable[..., Any], Attrs, tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
 
-natives: dict[Any, Callable[..., Any]] = {}     # ufunc or `reduce` -> the same on small arrays, sooner (`native.py`)
+natives: dict[Any, Callable[..., Any]] = {}     # ufunc or `reduce` -> the same on small arrays, sooner
 fusers: list[Fuser] = []                       # at most one: where there is machine code
 _recipes: WeakValueDictionary[int, Recipe] = WeakValueDictionary()      # by identity
 

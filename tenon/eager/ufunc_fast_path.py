@@ -1,8 +1,9 @@
 """An elementwise operator call on tensors that NumPy does in one step -> its result, with little Python around it.
 
-`op.quick(inputs)` gives the result, by a call in full (`calls.py`) where need be: inputs of several element types,
+`op.quick(inputs)` gives the result, by a call in full (`dispatch.py`) where need be: inputs of several element types,
 numbers of another type, captured or batched tensors, whatever NumPy refuses.  Only element types decide, so one entry
-serves all shapes.  `native.py` puts machine code in the place of these functions, which it calls where it does less.
+serves all shapes.  `native_fast_path.py` puts machine code in the place of these functions, which it calls where it
+does less.
 """
 
 from __future__ import annotations
