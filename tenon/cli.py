@@ -217,6 +217,13 @@ def port(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def launch(arguments: argparse.Namespace) -> int:
+    from tenon.distributed import launch as launching
+
+    return launching.launch(arguments.n, arguments.script, arguments.hosts, arguments.max_restarts, arguments.timeout,
+                            lambda text: print(text, file=sys.stderr, flush=True))
+
+
 def load(files: Sequence[str]) -> None:
     """Run Python files for what they register: operators, passes, backends, kernels."""
     from tenon.debug.stages import run_file
@@ -274,6 +281,15 @@ COMMANDS = {
         argument("--by", default="operator,source", metavar="TABLES",
                  help="comma-separated, of step, operator, line, phase, module, source (default: %(default)s)"),
         argument("--trace", metavar="FILE.json", help="what happened, for ui.perfetto.dev"),
+        argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT.py [ARGUMENT ...]",
+                 help="run as `python SCRIPT.py ARGUMENT ...` would"))),
+    "launch": Command("a script in several processes that speak by MPI, on this machine or more", launch, (
+        argument("-n", type=int, required=True, metavar="N", help="how many processes"),
+        argument("--hosts", type=Path, metavar="FILE", help="the machines: a name a line, as mpiexec reads them"),
+        argument("--max-restarts", type=int, default=0, metavar="K",
+                 help="start all again when one fails, so many times at most (default: %(default)s)"),
+        argument("--timeout", type=float, metavar="SECONDS",
+                 help="how long a process waits for another one (default: TENON_TIMEOUT, or 600)"),
         argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT.py [ARGUMENT ...]",
                  help="run as `python SCRIPT.py ARGUMENT ...` would"))),
     "info": Command("what is in a saved file: functions, tensors, versions", info, (

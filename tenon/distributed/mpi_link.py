@@ -27,6 +27,7 @@ PATIENCE = 0.005        # seconds of polling before a rank sleeps between polls
 NAP = 50e-6             # seconds of such a sleep
 LOOK = 0.02             # seconds between looks for notices of other ranks
 FAREWELL = 1.0          # seconds that others have to say what they know of a failure, before all are ended
+LAST_WORDS = 0.2        # seconds that what was printed has to reach the launcher, which drops the rest
 FAILED, ENDED = "failed", "ended"
 
 
@@ -179,6 +180,7 @@ class MpiLink:
             while time.monotonic() < until and len(self.gone) < self.size - 1:
                 self.hear()
                 time.sleep(0.01)
+            time.sleep(LAST_WORDS)
         self.world.Abort(1)
 
 
