@@ -57,7 +57,7 @@ class Chip:
     name: str
     memory: float
     memory_bandwidth: float
-    peak: Mapping[str, float]
+    peak: tuple[tuple[str, float], ...]         # operations a second by element type
     units: int = 1
     tile: tuple[int, int] = (1, 1)
     reserved: float = 0.0
@@ -72,9 +72,10 @@ class Chip:
 
     def operations(self, dtype: str) -> float:
         """Operations a second at best; raises ArgumentError for an element type that the file does not name."""
-        if dtype not in self.peak:
-            raise ArgumentError(f"the chip {self.name} has no peak for {dtype}", hint=f"one of {', '.join(self.peak)}")
-        return self.peak[dtype]
+        peaks = dict(self.peak)
+        if dtype not in peaks:
+            raise ArgumentError(f"the chip {self.name} has no peak for {dtype}", hint=f"one of {', '.join(peaks)}")
+        return peaks[dtype]
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ class Interconnect:
 class Cluster:
     """Devices and what joins them.  Device k is next to k + 1: the innermost level joins the first `size` of them.
 
-    >>> cluster = tn.distributed.load_cluster("a100")
+    >>> from tenon.planning.cluster import load_cluster
+    >>> cluster = load_cluster("a100")
     >>> cluster.chip.name, [(level.name, level.size) for level in cluster.levels]
     ('A100-SXM4-80GB', [('NVLink', 8), ('InfiniBand', 2048)])
     """
@@ -158,7 +160,7 @@ def cluster_of(table: Mapping[str, Any], where: str = "the cluster") -> Cluster:
 
 def _chip(read: CheckedTable) -> Chip:
     peak, efficiency = read.table("peak"), read.table("efficiency", {})
-    peaks = {as_dtype(name).name: peak.number(name) for name in peak.names("an element type")}
+    peaks = tuple((as_dtype(name).name, peak.number(name)) for name in peak.names("an element type"))
     tile = read.value("tile", [1, 1])
     if not isinstance(tile, list) or len(tile) != 2 or not all(type(n) is int and n >= 1 for n in tile):
         raise read.wrong("tile", tile, "two whole numbers of elements")
