@@ -12,11 +12,12 @@ from tenon.atomic import at_once
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Graph, Value
 from tenon.ops.communicator import Communicator, communicator
-from tenon.pipelining.device_steps import Add, Drop, Finish, Instruction, Receive, Run, Send
+from tenon.pipelining.device_steps import Add, Divide, Drop, Finish, Instruction, Receive, Run, Send
 from tenon.pipelining.segments import Segment
-from tenon.pipelining.step_parts import Accumulated
+from tenon.pipelining.step_parts import MICRO_AXIS, Accumulated
 from tenon.program.backend_interface import Array, Executable, Then
 from tenon.records import dataclass
+from tenon.sharding.sharding import Sharding, entry_axes
 
 COMBINE: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
@@ -31,16 +32,19 @@ class Moment:
 
 
 class DeviceProgram:
-    """What one device does in a step.  It takes all arguments of the step, and returns the values in `results`.
+    """What one device does in a step.  It takes all arguments of the step, whole, and returns the values in `results`.
 
-    `batch` says along which axis the parameters that hold the batch are divided in micro-batches.  With `watch`, the
-    next run notes when each instruction was done, in `moments`.
+    `shardings` says how parameters are split: over the mesh axis "micro", whose places are the micro-batches, and over
+    others, along which this device has the place `coordinates`.  With `watch`, the next run notes when each instruction
+    was done, in `moments`.
     """
 
     def __init__(self, graph: Graph, instructions: Sequence[Instruction], results: Sequence[Value],
-                 batch: Mapping[int, int], micro_batches: int, compile: Callable[[Graph], Executable]):
+                 shardings: Mapping[int, Sharding], micro_batches: int, compile: Callable[[Graph], Executable],
+                 coordinates: Mapping[str, int] | None = None, ranks: Sequence[int] | None = None):
         self.graph, self.instructions, self.results = graph, tuple(instructions), tuple(results)
-        self.batch, self.micro_batches = dict(batch), micro_batches
+        self.shardings, self.micro_batches, self.coordinates = shardings, micro_batches, dict(coordinates or {})
+        self.ranks = ranks              # of the devices that the instructions number
         self.programs: dict[Segment, Executable] = {}
         for x in instructions:
             if isinstance(x, Run) and x.segment not in self.programs:
@@ -74,15 +78,21 @@ class _State:
         count = program.micro_batches
         self.once: dict[Value, Array] = {}
         self.micro: list[dict[Value, Array]] = [{} for _ in range(count)]
-        for k, (value, array) in enumerate(zip(program.graph.params, arrays, strict=True)):
-            if k in program.batch:
-                for part, pieces in zip(self.micro, _divided(array, count, program.batch[k]), strict=True):
-                    part[value] = pieces
-            else:
-                self.once[value] = array
         self.given = dict(zip(program.graph.params, arrays, strict=True))
+        for k, (value, array) in enumerate(self.given.items()):
+            sharding = program.shardings.get(k)
+            if sharding is not None and is_of_batch(sharding):
+                for micro, store in enumerate(self.micro):
+                    store[value] = self._part(array, sharding, micro)
+            else:
+                self.once[value] = array if sharding is None else self._part(array, sharding, 0)
         self.sums: dict[Accumulated, Array] = {}
         self.rows: dict[Accumulated, list[Array | None]] = {}
+
+    def _part(self, array: Array, sharding: Sharding, micro: int) -> Array:
+        """What this device has of an argument in one of its turns."""
+        place = {**self.program.coordinates, **({MICRO_AXIS: micro} if MICRO_AXIS in sharding.mesh.axes else {})}
+        return np.ascontiguousarray(array[sharding.slices(array.shape, sharding.mesh.rank_at(place))])
 
     def do(self, x: Instruction) -> None:
         match x:
@@ -90,17 +100,23 @@ class _State:
                 found = self.program.programs[segment].run([self.get(value, micro) for value in segment.reads])
                 self.store(micro).update(zip(segment.makes, found, strict=True))
             case Send(value, to, micro, tag):
-                self.speaker.send(self.get(value, micro), to, tag)
+                self.speaker.send(self.get(value, micro), self.rank(to), tag)
             case Receive(value, source, micro, tag):
                 shape: Any = value.shape
-                self.store(micro)[value] = self.speaker.recv(shape, value.dtype.numpy, source, tag)
+                self.store(micro)[value] = self.speaker.recv(shape, value.dtype.numpy, self.rank(source), tag)
             case Add(total, micro):
                 self.add(total, micro, self.get(total.part, micro))
+            case Divide(value, whole, axis):
+                for store, rows in zip(self.micro, np.split(self.once[whole], len(self.micro), axis), strict=True):
+                    store[value] = np.ascontiguousarray(rows)
             case Finish(total):
                 self.once[total.value] = self.finish(total)
             case Drop(values, micro):
                 for value in values:
                     self.micro[micro].pop(value, None)
+
+    def rank(self, device: int) -> int:
+        return device if self.program.ranks is None else self.program.ranks[device]
 
     def store(self, micro: int | None) -> dict[Value, Array]:
         return self.once if micro is None else self.micro[micro]
@@ -148,8 +164,6 @@ class _State:
         return found
 
 
-def _divided(array: Array, count: int, axis: int) -> list[Array]:
-    """An argument in micro-batches."""
-    if array.shape[axis] % count:
-        raise ArgumentError(f"pipeline: a batch of {array.shape[axis]} does not divide in {count} micro-batches")
-    return [np.ascontiguousarray(x) for x in np.split(array, count, axis)]
+def is_of_batch(sharding: Sharding) -> bool:
+    """Whether each micro-batch has its own part."""
+    return any(MICRO_AXIS in entry_axes(entry) for entry in sharding.spec)

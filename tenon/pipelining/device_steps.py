@@ -3,7 +3,8 @@
     Receive(x, source, micro)   wait for a value of another device
     Run(segment, micro)         compute
     Send(x, to, micro)          hand a value on, without waiting
-    Add(sum, micro)             take a micro-batch's part into a sum over all
+    Add(sum, micro)             take a micro-batch's part into a sum over all; Finish(sum): it is complete
+    Divide(x, whole, axis)      give each micro-batch its rows
     Drop(values, micro)         nobody here reads them any more
 
 Every device does its instructions in order; a value is sent once to each device that reads it.
@@ -63,6 +64,18 @@ class Add:
 
 
 @dataclass(frozen=True, eq=False)
+class Divide:
+    """Each micro-batch gets its rows of a value that is there once."""
+
+    value: Value
+    whole: Value
+    axis: int
+
+    def __str__(self) -> str:
+        return f"divide {self.whole.type} along axis {self.axis}"
+
+
+@dataclass(frozen=True, eq=False)
 class Finish:
     """A sum is complete."""
 
@@ -81,7 +94,7 @@ class Drop:
         return f"drop {len(self.values)} of micro-batch {self.micro}"
 
 
-Instruction = Run | Send | Receive | Add | Finish | Drop
+Instruction = Run | Send | Receive | Add | Divide | Finish | Drop
 
 
 def device_steps(segments: Segments, schedule: PipelineSchedule) -> tuple[tuple[Instruction, ...], ...]:
@@ -128,6 +141,8 @@ class _Writer:
         for stage in mine:
             if stage in segments.setup:
                 yield Run(segments.setup[stage], BEFORE)
+        read = {x for (_, stage), segment in segments.actions.items() if stage in mine for x in segment.reads}
+        yield from (Divide(x, *segments.parts.rows[x]) for x in segments.parts.rows if x in read)
 
     # ------------------------------------------------------------ each micro-batch
 

@@ -61,7 +61,8 @@ class _Cutter:
         self.place = {node: k for k, node in enumerate(self.graph.nodes)}
         self.early = frozenset(node for node in self.graph.nodes if not is_meeting(node) and not any(
             x in parts.micro or x in parts.late for x in node.outputs))
-        self.inputs = {*self.graph.params, *(x.value for x in parts.sums if x.how != "only")}   # no segment makes them
+        self.inputs = {*self.graph.params, *parts.rows,
+                       *(x.value for x in parts.sums if x.how != "only")}       # no segment makes them
 
     def cut(self) -> Segments:
         parts, count = self.parts, self.stages.count
@@ -91,6 +92,7 @@ class _Cutter:
         setup, first = {}, {}
         for stage in range(count):
             reads = {x for (_, s), segment in actions.items() if s == stage for x in segment.reads}
+            reads |= {parts.rows[x][0] for x in reads if x in parts.rows}
             made = [x for x in self._ordered(reads) if x.node is not None and x.node in self.early]
             if made:
                 setup[stage] = self._segment(f"setup{stage}", [], wanted, repeated, made)

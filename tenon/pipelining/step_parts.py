@@ -14,7 +14,7 @@ weights that the step changes, as the statistics of a batch norm do, there is no
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from tenon.errors import ArgumentError
 from tenon.graph.ir import UPDATES, Graph, Node, Value
@@ -53,6 +53,7 @@ class StepParts:
     forward: tuple[Node, ...]           # the nodes for each micro-batch, but those that are repeated
     backward: tuple[Node, ...]          # those of them that are part of a gradient, or read one
     repeated: frozenset[Node]
+    rows: Mapping[Value, tuple[Value, int]]     # of which a micro-batch has its part: of what, along which axis
 
     def reads(self, node: Node) -> list[Value]:
         """What a node reads, seen through the nodes that are repeated."""
@@ -77,16 +78,21 @@ def is_meeting(node: Node) -> bool:
     return node.op in COLLECTIVES and MICRO_AXIS in node.attrs["over"]
 
 
-def parts_of_step(graph: Graph, batch: Collection[int]) -> StepParts:
-    """Sort the nodes of a graph of which the parameters at `batch` hold a part of the batch.
+def parts_of_step(graph: Graph, batch: Collection[int],
+                  rows: Mapping[Value, tuple[Value, int]] | None = None) -> StepParts:
+    """Sort the nodes of a graph of which the parameters at `batch` hold a part of the batch, and `rows` a part of
+    other values.
 
     Raises ArgumentError, with the user's line, where micro-batches need what only all of them together have.
     """
-    micro: set[Value] = {graph.params[k] for k in batch}
+    rows = rows or {}
+    micro: set[Value] = {*(graph.params[k] for k in batch), *rows}
     behind: set[Value] = set()          # values that depend on some meeting
     sums: list[Accumulated] = []
     for node in graph.nodes:
         uses = node.uses()
+        if node.outputs and node.outputs[0] in rows:
+            continue
         if is_meeting(node):
             sums.append(_accumulated(node))
             behind.update(node.outputs)
@@ -98,14 +104,15 @@ def parts_of_step(graph: Graph, batch: Collection[int]) -> StepParts:
                                     where=node.loc, hint="do it outside of the step, with what the step returns")
         if any(x in behind for x in uses if x.type != TOKEN):
             behind.update(node.outputs)
-    first = _needed_first(graph, micro, behind, sums)
+    first = _needed_first(graph, micro, behind, sums, rows)
     sums += [Accumulated(x, x, "only") for x in dict.fromkeys(graph.results) if x in micro and x.node is not None]
     late = _late(graph, micro, sums, first)
     kept = {x.part for x in sums} | set(graph.results)
     repeated = frozenset(node for node in graph.nodes
                          if node.op.name in REPEATED and not kept.intersection(node.outputs))
-    forward, backward = _directions(graph, micro, repeated, [x.part for x in sums if x not in first])
-    return StepParts(graph, frozenset(micro), frozenset(late), tuple(sums), first, forward, backward, repeated)
+    forward, backward = _directions(graph, micro - rows.keys(), repeated, [x.part for x in sums if x not in first])
+    return StepParts(graph, frozenset(micro), frozenset(late), tuple(sums), first, forward, backward, repeated,
+                     rows)
 
 
 def _accumulated(node: Node) -> Accumulated:
@@ -122,7 +129,7 @@ def _accumulated(node: Node) -> Accumulated:
 
 
 def _needed_first(graph: Graph, micro: set[Value], behind: set[Value],
-                  sums: list[Accumulated]) -> frozenset[Accumulated]:
+                  sums: list[Accumulated], rows: Collection[Value]) -> frozenset[Accumulated]:
     """The sums that micro-batches read, which must not depend on what the step changes."""
     wanted: set[Value] = set()
     for node in reversed(graph.nodes):
@@ -130,7 +137,7 @@ def _needed_first(graph: Graph, micro: set[Value], behind: set[Value],
             wanted.update(x for x in node.uses() if x in behind and x.type != TOKEN)
     # A value for each micro-batch may be behind a meeting; what it reads there is wanted, and so on.
     first = [x for x in sums if x.value in wanted]
-    changed = _depending_on_weights(graph)
+    changed = _depending_on_weights(graph, rows)
     for x in first:
         if x.part in changed or x.part in behind or x.over:
             raise ArgumentError(
@@ -141,9 +148,10 @@ def _needed_first(graph: Graph, micro: set[Value], behind: set[Value],
     return frozenset(first)
 
 
-def _depending_on_weights(graph: Graph) -> set[Value]:
-    """The values that depend on parameters that the step updates by gradients."""
+def _depending_on_weights(graph: Graph, rows: Collection[Value]) -> set[Value]:
+    """The values that depend on parameters that the step updates by gradients, or on these rows."""
     found = {graph.params[k] for k, _ in graph.notes.get(UPDATES) or () if graph.params[k].dtype.is_differentiable}
+    found |= set(rows)
     for node in graph.nodes:
         if any(x in found for x in node.inputs if isinstance(x, Value)):
             found.update(node.outputs)

@@ -14,7 +14,8 @@ from tenon.graph.ir import Graph
 from tenon.ops.collectives import all_reduce
 from tenon.ops.communicator import speaking
 from tenon.pipelining.device_program import DeviceProgram
-from tenon.runtime.local_transport import Line, LocalTransport
+from tenon.runtime.local_transport import LocalTransport
+from tenon.sharding.mesh import Mesh
 
 LossOf = Callable[[Any, Any, Any], Any]
 
@@ -114,7 +115,7 @@ def whole_step(net: Any, batch: int) -> tuple[Graph, list[np.ndarray]]:
 
 def run_all(programs: Sequence[DeviceProgram], arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
     """What each device returns."""
-    speakers = LocalTransport(Line(len(programs))).begin()
+    speakers = LocalTransport(Mesh({"pipe": len(programs)})).begin()
     found: dict[int, list[np.ndarray]] = {}
     errors: list[BaseException] = []
 
