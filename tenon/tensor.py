@@ -24,7 +24,7 @@ from tenon.dims import size_of
 from tenon.dlpack import imported
 from tenon.eager.grad_mode import differentiating, is_grad_enabled
 from tenon.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from tenon.graph.op import current, interpreter
+from tenon.graph.op import interpreter
 from tenon.ops import shape as shape_ops
 from tenon.ops.arithmetic import add
 from tenon.ops.arithmetic import copy as copy_elements
@@ -313,7 +313,7 @@ class Tensor(TensorViews):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Rebind this tensor to a copy with `self[key]` replaced by `value`, which broadcasts."""
-        if getrefcount(self) <= NOBODYS and type(self) is Tensor and current() is None:
+        if getrefcount(self) <= NOBODYS and type(self) is Tensor:
             raise ArgumentError("x[i][j] = value would change a copy that nobody holds: a slice is a tensor of its own",
                                 hint="x[i, j] = value")
         self._refuse_leaf("x[key] = value")

@@ -204,4 +204,26 @@ def test_an_assignment_that_nobody_would_see_is_refused() -> None:
     with tn.no_grad():
         net.weight[1] = 7.0
     assert row.tolist() == [0, 1, 0] and held[0].tolist() == [0, 2] and net.mask.tolist() == [1, 0]
+
+    @tn.jit
+    def chained(x, branches):
+        x = x * 1
+        if not branches or x.sum() < 1:
+            x[0][1] = 1.0
+        return x
+
+    @tn.jit
+    def held_by_somebody(x):
+        x = x * 1
+        rows, matrix = [x[0], x[1]], lambda: x
+        rows[0][1] = 1.0
+        matrix()[1, 2] = 2.0
+        net.weight.data[0] = 6.0
+        return x, rows[0]
+    for branches in (False, True):
+        with pytest.raises(ArgumentError, match="nobody holds"):
+            chained(x, branches)
+    assert [y.tolist() for y in held_by_somebody(x)] == [[[0, 0, 0], [0, 0, 2]], [0, 1, 0]]
+    assert net.weight[0].tolist() == [6, 6]
+    net.weight.data[0] = 5.0
     assert net.weight.tolist() == [[5, 5], [7, 7]] and not x.any()
