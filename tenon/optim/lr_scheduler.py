@@ -35,7 +35,11 @@ class Schedule:
     def step(self) -> None:
         """Go on by one and set the learning rates."""
         self.last_epoch += 1
-        self._set([self.rate(base) for base in self.base_lrs])
+        self._set(self.group_rates())
+
+    def group_rates(self) -> list[float]:
+        """The learning rate of each group now."""
+        return [self.rate(base) for base in self.base_lrs]
 
     def _set(self, rates: Sequence[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
@@ -181,38 +185,6 @@ class WarmupCosineLR(Schedule):
         return self.eta_min + (base - self.eta_min) * (1 + math.cos(math.pi * share)) / 2
 
 
-class OneCycleLR(Schedule):
-    """Up from max_lr / div_factor to max_lr, then down to that start divided by final_div_factor (Smith 2018).
-
-    It has `total_steps`, or `epochs * steps_per_epoch`.  The momentum is not changed, whatever `cycle_momentum`.
-    """
-
-    def __init__(self, optimizer: Optimizer, max_lr: float, total_steps: int | None = None, epochs: int | None = None,
-                 steps_per_epoch: int | None = None, pct_start: float = 0.3, anneal_strategy: str = "cos",
-                 cycle_momentum: bool = False, div_factor: float = 25.0, final_div_factor: float = 1e4,
-                 last_epoch: int = -1):
-        if total_steps is None and (epochs is None or steps_per_epoch is None):
-            raise ArgumentError("OneCycleLR: total_steps is needed, or epochs and steps_per_epoch")
-        total_steps = (epochs or 0) * (steps_per_epoch or 0) if total_steps is None else total_steps
-        if anneal_strategy not in ("cos", "linear"):
-            raise ArgumentError(f"OneCycleLR: anneal_strategy must be 'cos' or 'linear', not {anneal_strategy!r}")
-        self.max_lr, self.total_steps, self.anneal_strategy = max_lr, total_steps, anneal_strategy
-        self.peak = pct_start * total_steps - 1
-        self.low, self.last = max_lr / div_factor, max_lr / div_factor / final_div_factor
-        super().__init__(optimizer, last_epoch)
-
-    def rate(self, base: float) -> float:
-        if self.last_epoch >= self.total_steps:
-            raise ArgumentError(f"OneCycleLR: step {self.last_epoch + 1} of a cycle of {self.total_steps} steps")
-        if self.last_epoch <= self.peak:
-            return self._between(self.low, self.max_lr, self.last_epoch / self.peak)
-        return self._between(self.max_lr, self.last, (self.last_epoch - self.peak) / (self.total_steps - 1 - self.peak))
-
-    def _between(self, start: float, end: float, share: float) -> float:
-        share = share if self.anneal_strategy == "linear" else (1 - math.cos(math.pi * share)) / 2
-        return start + (end - start) * share
-
-
 class SequentialLR(Schedule):
     """One schedule after another, the next beginning at each milestone."""
 
@@ -232,6 +204,28 @@ class SequentialLR(Schedule):
         schedule.last_epoch = self.last_epoch - (self.milestones[turn - 1] if turn else 0) - 1
         schedule.step()
         self.rates = schedule.rates
+
+
+class ChainedScheduler(Schedule):
+    """All of these schedules of one optimizer at every step, each on what those before it made of the rates.
+
+    So their factors multiply.
+    """
+
+    def __init__(self, schedulers: Sequence[Schedule], optimizer: Optimizer | None = None):
+        if not schedulers or any(x.optimizer is not schedulers[0].optimizer for x in schedulers):
+            raise ArgumentError("ChainedScheduler: schedules of one optimizer are needed, at least one")
+        self.schedulers = list(schedulers)
+        super().__init__(schedulers[0].optimizer if optimizer is None else optimizer)
+
+    def step(self) -> None:
+        """Go on by one in all of them."""
+        self.last_epoch += 1
+        rates = list(self.base_lrs)
+        for schedule in self.schedulers:
+            schedule.last_epoch = self.last_epoch
+            rates = [schedule.rate(rate) for rate in rates]
+        self._set(rates)
 
 
 class ReduceLROnPlateau:

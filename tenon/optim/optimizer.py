@@ -35,7 +35,14 @@ class ParameterGroup(dict[str, Any]):
         params = list(options["params"])
         lr, step = tensor(float(options["lr"]), dtype=float64), tensor(0, dtype=int64)
         super().__init__(options, params=params, lr=lr, step=step)
-        self.slots = {name: [tensor(np.zeros(p.shape, p.dtype.numpy)) for p in params] for name in slots}
+        self.slots: dict[str, list[Tensor]] = {}
+        self.make_slots(slots)
+
+    def make_slots(self, slots: Iterable[str]) -> None:
+        """Zeros for each parameter under these names, where there are none yet."""
+        for name in slots:
+            if name not in self.slots:
+                self.slots[name] = [tensor(np.zeros(p.shape, p.dtype.numpy)) for p in self["params"]]
 
     def __setitem__(self, name: str, value: Any) -> None:
         held = self.get(name)
@@ -129,6 +136,15 @@ class Optimizer:
     def lr(self, value: Any) -> None:
         for group in self.param_groups:
             group["lr"] = value
+
+    def set_momentum(self, group: ParameterGroup, value: float) -> None:
+        """Set what a group's `momentum` is, or the first of its `betas`; what is kept for it is made, if there is none.
+        """
+        if "betas" in group:
+            group["betas"] = (value, *group["betas"][1:])
+        else:
+            group["momentum"] = value
+        group.make_slots(self.slots_for(group))
 
     # ------------------------------------------------------------ a step
 

@@ -42,7 +42,14 @@ SCHEDULES = [
     ("ConstantLR", {"factor": 0.5, "total_iters": 3}), ("LinearLR", {"total_iters": 4}),
     ("PolynomialLR", {"total_iters": 6, "power": 2.0}), ("CosineAnnealingLR", {"T_max": 8, "eta_min": 0.01}),
     ("OneCycleLR", {"max_lr": 1.0, "total_steps": 12}),
-    ("OneCycleLR", {"max_lr": 1.0, "total_steps": 12, "anneal_strategy": "linear"}),
+    ("OneCycleLR", {"max_lr": 1.0, "total_steps": 12, "anneal_strategy": "linear", "cycle_momentum": False}),
+    ("OneCycleLR", {"max_lr": 1.0, "epochs": 3, "steps_per_epoch": 5, "three_phase": True, "base_momentum": 0.5}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.2, "step_size_up": 3}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.2, "step_size_up": 3, "step_size_down": 2, "mode": "triangular2"}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.2, "step_size_up": 2, "mode": "exp_range", "gamma": 0.9}),
+    ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.2, "step_size_up": 2, "scale_fn": lambda k: 1 / k, "base_momentum": 0.1}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 3}), ("CosineAnnealingWarmRestarts", {"T_0": 2, "T_mult": 2, "eta_min": 0.01}),
+    ("MultiplicativeLR", {"lr_lambda": lambda k: 1 - 1 / (k + 2)}),
     ("LambdaLR", {"lr_lambda": lambda k: 1 / (k + 1)}),
 ]
 
@@ -50,15 +57,53 @@ SCHEDULES = [
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("name", "options"), SCHEDULES)
 def test_schedule(name: str, options: dict[str, Any]) -> None:
+    p, q = nn.Parameter(np.ones(1)), torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+    for optimizer in ("SGD", "Adam"):
+        ours, theirs = getattr(optim, optimizer)([p], lr=0.1), getattr(torch.optim, optimizer)([q], lr=0.1)
+        mine, other = getattr(optim, name)(ours, **options), getattr(torch.optim.lr_scheduler, name)(theirs, **options)
+        for _ in range(10):
+            np.testing.assert_allclose(float(ours.lr), theirs.param_groups[0]["lr"], rtol=1e-9)
+            np.testing.assert_allclose(mine.get_last_lr(), other.get_last_lr(), rtol=1e-9)
+            for x, opt, schedule in ((p, ours, mine), (q, theirs, other)):
+                opt.zero_grad()
+                (x * x).sum().backward()
+                opt.step()
+                schedule.step()
+            np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-7)
+
+
+def test_schedules_act_together() -> None:
     ours = optim.SGD([nn.Parameter([1.0])], lr=0.1)
     theirs = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
-    mine = getattr(optim, name)(ours, **options)
-    extra = {"cycle_momentum": False} if name == "OneCycleLR" else {}
-    other = getattr(torch.optim.lr_scheduler, name)(theirs, **options, **extra)
-    for _ in range(10):
+    scheduler = torch.optim.lr_scheduler
+    other = scheduler.ChainedScheduler([scheduler.ConstantLR(theirs, 0.1, 3), scheduler.ExponentialLR(theirs, 0.9)])
+    mine = optim.ChainedScheduler([optim.ConstantLR(ours, 0.1, 3), optim.ExponentialLR(ours, 0.9)])
+    for _ in range(6):
         np.testing.assert_allclose(float(ours.lr), theirs.param_groups[0]["lr"], rtol=1e-9)
         mine.step()
+        theirs.step()
         other.step()
+
+
+def test_a_cycle_of_momenta_is_one_capture() -> None:
+    """And needs an optimizer that has one."""
+    w = nn.Parameter(np.ones(3))
+    opt = optim.SGD([w], lr=0.1, momentum=0.9)
+    schedule = optim.OneCycleLR(opt, max_lr=0.1, total_steps=40)
+
+    @tn.jit
+    def step() -> Any:
+        opt.zero_grad()
+        loss = (w * w).sum()
+        loss.backward()
+        opt.step()
+        return loss
+    for _ in range(30):
+        step()
+        schedule.step()
+    assert "capture 4" not in str(tn.explain(step))
+    with pytest.raises(tn.errors.ArgumentError, match="Adagrad has no momentum to change"):
+        optim.CyclicLR(optim.Adagrad([w], lr=0.1), 0.1, 1.0)
 
 
 @pytest.mark.filterwarnings("ignore")
