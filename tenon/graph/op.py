@@ -180,6 +180,8 @@ class Op(CallStart):
     handles: bool = False                               # takes stacks and tokens too, and passes them on as they are
     data_dependent: bool = False                        # the output shape depends on the data: eager only
     batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.transforms.vmap_rules)
+    axis_rule: Callable[..., Any] | None = None         # (*types, **attrs) -> which axes may be split over devices
+    #                                                     (tenon.graph.axis_rule); read off the meaning where None
     domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input
     elsewhere: Callable[..., Any] | None = None         # (args, keywords) -> what another library's call gives, or None
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
