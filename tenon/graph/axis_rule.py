@@ -9,7 +9,7 @@ a label (None) has to be whole.  Einsum's letters mean the same; Shardy's factor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from tenon.records import dataclass, field
@@ -55,3 +55,21 @@ def rows(inputs: Sequence[Any], outputs: Sequence[int], whole: Collection[int] =
 def linear_in(*inputs: int) -> Terms:
     """The terms of an operator that is linear in these inputs together."""
     return frozenset(frozenset([(k, 1)]) for k in inputs)
+
+
+# ---------------------------------------------------------------- rules of whole families, as fields of `Op`
+
+def beside_axis(outputs: int = 1) -> Callable[..., AxisRule]:
+    """Of operators that work along their attribute `axis`: every other axis may be split."""
+    def rule(*types: Any, axis: int, **_: Any) -> AxisRule:
+        return rows(types, (types[0].ndim,) * outputs, whole=(axis,))
+    return rule
+
+
+def over_batches(*trailing: int) -> Callable[..., AxisRule]:
+    """Of operators on stacks of matrices: all axes but the last two; of each output, all but the last so many."""
+    def rule(*types: Any, **_: Any) -> AxisRule:
+        batch = tuple(range(types[0].ndim - 2))
+        return AxisRule(tuple((*batch, *(None,) * (x.ndim - len(batch))) for x in types),
+                        tuple((*batch, *(None,) * n) for n in trailing))
+    return rule

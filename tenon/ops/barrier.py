@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.graph.axis_rule import AxisRule
 from tenon.ops.define import define
 from tenon.types import TensorType
 
@@ -16,8 +17,15 @@ def _rule(g: Any, y: Any, *xs: Any) -> tuple[Any, ...]:
     return g if isinstance(g, tuple) else (g,)
 
 
+def _axis_rule(*xs: Any) -> AxisRule:
+    """Each input by itself."""
+    labels = tuple(tuple((n, k) for k in range(x.ndim)) for n, x in enumerate(xs))
+    return AxisRule(labels, labels)
+
+
 barrier = define(
     "barrier", public=False, handles=True, type=_types, ref=lambda *xs: xs if len(xs) > 1 else xs[0], vjp=_rule,
+    axis_rule=_axis_rule,
     doc="The inputs unchanged, all of them computed before any output is used.  What is computed from the outputs is "
         "not merged with what was computed from the inputs: `tn.checkpoint` recomputes behind one.",
     examples=["barrier(f32[2, 3]) -> f32[2, 3]"])

@@ -9,6 +9,7 @@ import numpy as np
 
 from tenon.dims import least
 from tenon.errors import GradientError
+from tenon.graph.axis_rule import over_batches
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops.complex_parts import conj, real
@@ -49,7 +50,8 @@ def _vectors(x: TensorType) -> TensorType:
 
 
 eigh_op: Op = define(
-    "eigh", public=False, type=lambda x: (_vectors(square_type("eigh", x)), x), promote=floating, vjp=_eigh_vjp,
+    "eigh", public=False, axis_rule=over_batches(1, 2),
+    type=lambda x: (_vectors(square_type("eigh", x)), x), promote=floating, vjp=_eigh_vjp,
     ref=lapack("eigh", lambda x: tuple(np.linalg.eigh(x))),
     doc="The eigenvalues, ascending, and eigenvectors of a Hermitian matrix.",
     examples=["eigh(f32[2, 1, 1]) -> f32[2, 1], f32[2, 1, 1]"])
@@ -89,7 +91,8 @@ def _eig_ref(x: Any) -> Any:
 
 
 eig_op: Op = define(
-    "eig", public=False, promote=floating, vjp=_eig_vjp, ref=lapack("eig", _eig_ref),
+    "eig", public=False, axis_rule=over_batches(1, 2),
+    promote=floating, vjp=_eig_vjp, ref=lapack("eig", _eig_ref),
     type=lambda x: (_complex(square_type("eig", x)).with_shape(x.shape[:-1]), _complex(x)),
     doc="The complex eigenvalues and eigenvectors of a square matrix.",
     examples=["eig(f32[2, 1, 1]) -> c64[2, 1], c64[2, 1, 1]"])
@@ -138,14 +141,16 @@ def _svd_vjp(g: Any, y: Any, x: Any, full: bool) -> tuple[Any]:
 
 
 svd_op: Op = define(
-    "svd", public=False, type=_svd_type, promote=floating, vjp=_svd_vjp,
+    "svd", public=False, axis_rule=over_batches(2, 1, 2),
+    type=_svd_type, promote=floating, vjp=_svd_vjp,
     ref=lapack("svd", lambda x, full: tuple(np.linalg.svd(x, full_matrices=full))),
     doc="The singular values, descending, between the left and right singular vectors: x = U @ diag(S) @ Vh.",
     examples=["svd(f32[2, 3, 2], full=False) -> f32[2, 3, 2], f32[2, 2], f32[2, 2, 2]",
               "svd(f32[2, 3], full=False) -> f32[2, 2], f32[2], f32[2, 3]", "svd(f32[3], full=True) -> error"])
 
 svdvals_op: Op = define(
-    "svdvals", public=False, promote=floating, type=lambda x: _svd_type(x, full=False)[1],
+    "svdvals", public=False, axis_rule=over_batches(1),
+    promote=floating, type=lambda x: _svd_type(x, full=False)[1],
     ref=lapack("svdvals", lambda x: np.linalg.svd(x, compute_uv=False)),
     vjp=lambda g, y, x: (_svd_values_vjp(g, x),),
     doc="The singular values, descending.", examples=["svdvals(f32[2, 3, 2]) -> f32[2, 2]"])

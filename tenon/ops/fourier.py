@@ -13,6 +13,7 @@ import numpy as np
 
 from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.axis_rule import beside_axis
 from tenon.graph.op import Op
 from tenon.ops.comparison import equal, logical_or, where
 from tenon.ops.complex_parts import conj, real
@@ -48,7 +49,7 @@ def _fft_ref(x: Any, axis: int, inverse: bool) -> Any:
 
 
 fft_op: Op = define(
-    "fft", public=False, type=_fft_type, ref=_fft_ref,
+    "fft", public=False, type=_fft_type, ref=_fft_ref, axis_rule=beside_axis(),
     vjp=lambda g, y, x, axis, inverse: (fft_op(g, axis=axis, inverse=not inverse),),
     doc="y[k] = sum over j of x[j] * exp(-2 pi i j k / n) along an axis; +2 pi where inverse.  Nothing is divided.",
     examples=["fft(c64[2, 5], axis=1, inverse=False) -> c64[2, 5]",
@@ -69,6 +70,7 @@ def _rfft_vjp(g: Any, y: Any, x: Any, axis: int) -> tuple[Any]:
 
 rfft_op = define(
     "rfft", public=False, type=_rfft_type, ref=lambda x, axis: np.fft.rfft(x, axis=axis), vjp=_rfft_vjp,
+    axis_rule=beside_axis(),
     doc="The first n // 2 + 1 elements of the fft of real numbers; the others are their conjugates.",
     examples=["rfft(f32[2, 5], axis=1) -> c64[2, 3]", "rfft(f64[4], axis=0) -> c128[3]"])
 
@@ -87,7 +89,7 @@ def _irfft_vjp(g: Any, y: Any, x: Any, n: Dim, axis: int) -> tuple[Any]:
 
 irfft_op = define(
     "irfft", public=False, type=_irfft_type, ref=lambda x, n, axis: np.fft.irfft(x, n, axis=axis, norm="forward"),
-    vjp=_irfft_vjp, doc="The n real numbers whose rfft is x, times n.",
+    vjp=_irfft_vjp, axis_rule=beside_axis(), doc="The n real numbers whose rfft is x, times n.",
     examples=["irfft(c64[2, 3], n=5, axis=1) -> f32[2, 5]", "irfft(c128[3], n=4, axis=0) -> f64[4]"])
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
+from tenon.graph.axis_rule import AxisRule, Labels, linear_in
 from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.graph.promotion import Kinds, like_first, separate
@@ -150,8 +151,21 @@ def _written_vjp(read: Callable[..., Any], write: Callable[..., Any]) -> Callabl
     return vjp
 
 
+COMBINED = {"add": "add", "max": "max", "min": "min"}      # writes of which each device may make some
+
+
+def _put_axes(x: TensorType, at: TensorType, updates: TensorType, *, axis: int, reduce: Reduction) -> AxisRule:
+    """Places may be split where the order of writes does not matter: tensors are combined."""
+    combined = reduce in COMBINED
+    places = tuple(("place", k) if combined else None for k in range(at.ndim))
+    row: Labels = tuple(None if k == axis else k for k in range(x.ndim))
+    return AxisRule((row, places, (*row[:axis], *places, *row[axis + 1:])), (row,),
+                    {label: COMBINED[reduce] for label in places if combined},
+                    linear_in(0, 2) if reduce == "add" else None)
+
+
 put: Op = define(
-    "put", public=False, type=_put_type, canonical=_axis, promote=_written, ref=_put_ref,
+    "put", public=False, axis_rule=_put_axes, type=_put_type, canonical=_axis, promote=_written, ref=_put_ref,
     vjp=_written_vjp(lambda *a, **k: take(*a, **k), lambda *a, **k: put(*a, **k)),
     fill=lambda s, x, at, updates, axis, reduce: s.write_rows(x, at, updates, axis, reduce),
     doc="x with `updates` written to these places along an axis: set, add, mul, max or min.",
@@ -205,8 +219,20 @@ def _scatter_ref(x: Any, at: Any, updates: Any, axis: int, reduce: str) -> Any:
     return out
 
 
+def _scatter_axes(x: TensorType, at: TensorType, updates: TensorType, *, axis: int,
+                  reduce: Reduction) -> AxisRule:
+    """As for `put`; the other axes may be split where the places are as many as the elements."""
+    combined = reduce in COMBINED
+    pairs = enumerate(zip(x.shape, at.shape, strict=True))
+    row: Labels = tuple(None if k == axis or n != m else k for k, (n, m) in pairs)
+    places = tuple("place" if k == axis and combined else label for k, label in enumerate(row))
+    return AxisRule((row, places, places), (row,), {"place": COMBINED[reduce]} if combined else {},
+                    linear_in(0, 2) if reduce == "add" else None)
+
+
 scatter_op: Op = define(
-    "scatter", public=False, type=_scatter_type, canonical=_axis, promote=_written, ref=_scatter_ref,
+    "scatter", public=False, axis_rule=_scatter_axes, type=_scatter_type, canonical=_axis, promote=_written,
+    ref=_scatter_ref,
     vjp=_written_vjp(lambda *a, **k: gather(*a, **k), lambda *a, **k: scatter_op(*a, **k)),
     fill=lambda s, x, at, updates, axis, reduce: s.write_elements(x, at, updates, axis, reduce),
     doc="x with x[a, indices[a, i, b], b] set to updates[a, i, b], or combined with it by add, mul, max or min.",

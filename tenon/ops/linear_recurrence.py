@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenon.dims import product
+from tenon.graph.axis_rule import beside_axis
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
 from tenon.ops.complex_parts import conj
@@ -47,6 +48,7 @@ def _fill(s: Any, a: Any, b: Any, axis: int, reverse: bool) -> None:
 
 linear_recurrence: Op = define(
     "linear_recurrence", public=False, type=_type, ref=_ref, vjp=_vjp, fill=_fill, promote=same, batch="axis",
+    axis_rule=beside_axis(),
     canonical=lambda a, b, axis, reverse: {"axis": normalize_axis(axis, a.ndim), "reverse": bool(reverse)},
     doc="r[k] = a[k] r[k-1] + b[k] along an axis, from r = 0 on; `reverse` runs from the last element to the first.",
     examples=["linear_recurrence(f32[2, 3], f32[2, 3], axis=1) -> f32[2, 3]",

@@ -14,6 +14,7 @@ import numpy as np
 
 from tenon.dims import least
 from tenon.errors import GradientError, ShapeError, refused_matrix
+from tenon.graph.axis_rule import over_batches
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops.complex_parts import real
@@ -75,7 +76,8 @@ def _solve_vjp(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 solve_op: Op = define(
-    "solve", public=False, type=_solve_type, promote=floating, vjp=_solve_vjp, ref=lapack("solve", np.linalg.solve),
+    "solve", public=False, axis_rule=over_batches(2),
+    type=_solve_type, promote=floating, vjp=_solve_vjp, ref=lapack("solve", np.linalg.solve),
     doc="The solution x of a @ x = b for a stack of square matrices and one of right-hand sides.",
     examples=["solve(f32[1, 2, 2], f32[1, 2, 4]) -> f32[1, 2, 4]", "solve(f32[3, 3], f32[2, 4]) -> error"])
 
@@ -104,7 +106,8 @@ def _triangular_vjp(g: Any, y: Any, a: Any, b: Any, upper: bool) -> tuple[Any, A
 
 
 triangular_op: Op = define(
-    "solve_triangular", public=False, type=_triangular_type, promote=floating,
+    "solve_triangular", public=False, axis_rule=over_batches(2),
+    type=_triangular_type, promote=floating,
     vjp=_triangular_vjp, ref=lapack("solve_triangular", _triangular_ref), domain=((1.0, 2.0), (-2.0, 2.0)),
     doc="The solution x of a @ x = b, of whose matrices only the upper triangle is read, or only the lower one.",
     examples=["solve_triangular(f32[2, 1, 1], f32[2, 1, 4], upper=False) -> f32[2, 1, 4]",
@@ -122,7 +125,8 @@ def _cholesky_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 
 
 cholesky_op: Op = define(
-    "cholesky", public=False, type=lambda x: square_type("cholesky", x), promote=floating, vjp=_cholesky_vjp,
+    "cholesky", public=False, axis_rule=over_batches(2),
+    type=lambda x: square_type("cholesky", x), promote=floating, vjp=_cholesky_vjp,
     ref=lapack("cholesky", np.linalg.cholesky), domain=(1, 2),
     doc="The lower triangular L with L @ L^H = x for a Hermitian, positive definite x.",
     examples=["cholesky(f32[2, 1, 1]) -> f32[2, 1, 1]", "cholesky(f32[2, 3]) -> error"])
@@ -160,7 +164,8 @@ def _qr_vjp(g: Any, y: Any, x: Any, complete: bool) -> tuple[Any]:
 
 
 qr_op: Op = define(
-    "qr", public=False, type=_qr_type, promote=floating, vjp=_qr_vjp,
+    "qr", public=False, axis_rule=over_batches(2, 2),
+    type=_qr_type, promote=floating, vjp=_qr_vjp,
     ref=lapack("qr", lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced"))),
     doc="x = Q @ R with orthonormal columns of Q and upper triangular R.",
     examples=["qr(f32[2, 3, 2], complete=False) -> f32[2, 3, 2], f32[2, 2, 2]",
@@ -229,7 +234,8 @@ def _lu_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 
 
 lu_op: Op = define(
-    "lu", public=False, type=_lu_type, ref=_lu_ref, promote=floating, vjp=_lu_vjp,
+    "lu", public=False, axis_rule=over_batches(2, 2, 2),
+    type=_lu_type, ref=_lu_ref, promote=floating, vjp=_lu_vjp,
     doc="x = P @ L @ U with a permutation P, unit lower L and upper U.",
     examples=["lu(f32[2, 3, 3]) -> f32[2, 3, 3], f32[2, 3, 3], f32[2, 3, 3]",
               "lu(f32[3, 2]) -> f32[3, 3], f32[3, 2], f32[2, 2]"])

@@ -8,6 +8,7 @@ import numpy as np
 
 from tenon.dims import hold_where_natural
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.axis_rule import beside_axis
 from tenon.graph.op import Op
 from tenon.ops.comparison import isnan, where
 from tenon.ops.define import check_kind, composite, define, function
@@ -72,7 +73,7 @@ def ordered(x: Any, axis: int, descending: bool, stable: bool) -> Any:
 
 
 argsort: Op = define(
-    "argsort", canonical=_sort_attrs, ref=ordered_places,
+    "argsort", canonical=_sort_attrs, ref=ordered_places, axis_rule=beside_axis(),
     fill=lambda s, x, axis, descending, stable: s.order(x, axis, descending, x.shape[axis]),
     type=_places_type,
     doc="The places of the elements in ascending (or descending) order along an axis; equal elements keep their "
@@ -95,6 +96,7 @@ def _first_ref(x: Any, k: int, axis: int, descending: bool) -> Any:
 
 first_places: Op = define(
     "first_places", public=False, type=_first_type, ref=_first_ref, vjp=lambda g, y, x, **_: (None,),
+    axis_rule=beside_axis(),
     fill=lambda s, x, k, axis, descending: s.order(x, axis, descending, k),
     canonical=lambda x, k, axis, descending: {
         "k": as_shape(k)[0], "axis": normalize_axis(axis, x.ndim), "descending": bool(descending)},

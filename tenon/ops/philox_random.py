@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, DTypeError, ShapeError
+from tenon.graph.axis_rule import rows
 from tenon.graph.op import Op
 from tenon.ops.bit_exact_math import DOUBLE, FORMS, SINGLE, Form, OnExpressions, logarithm, of_array, upper_quantile
 from tenon.ops.comparison import where
@@ -345,6 +346,7 @@ def _dealt_type(chances: TensorType) -> TensorType:
 
 dealt: Op = define(
     "dealt", public=False, type=_dealt_type, ref=dealt_in_order, fill=lambda s, chances: s.deal(chances),
+    axis_rule=lambda chances: rows((chances,), (chances.ndim,), last=1),
     vjp=lambda g, y, chances: (None,),
     doc="0, 1, ... n - 1 along the last axis in the order that numbers from [0, 1) choose: number k comes to place "
         "chances[k] * (k + 1), and what was there to place k (R. Durstenfeld's shuffle, inside out).",

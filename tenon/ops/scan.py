@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.axis_rule import beside_axis
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating, same
 from tenon.ops.comparison import equal, where
@@ -37,6 +38,7 @@ def _scan(name: str, total: Callable[[Any, int], Any], start: float, step: Calla
     def fill(s: Any, x: Any, axis: int, reverse: bool) -> None:
         s.scan((x,), axis, reverse, [start], lambda state, elements, place: (step(s, state[0], elements[0]),))
     return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, promote=promote, doc=doc,
+                  axis_rule=beside_axis(),
                   canonical=lambda x, axis, reverse: {"axis": normalize_axis(axis, x.ndim), "reverse": bool(reverse)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3]",
                             f"{name}(f32[2, 3], axis=0, reverse=True) -> f32[2, 3]",
@@ -117,7 +119,7 @@ def _running_extreme(name: str, extreme: Any, doc: str) -> Op:
             best = (s.maximum if extreme is np.maximum else s.minimum)(state[0], element)
             return best, s.select(s.eq(element, best) | s.isnan(element), place, state[1])
         s.scan((x,), axis, False, [s.least(x.dtype) if extreme is np.maximum else s.most(x.dtype), 0], step)
-    return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, doc=doc,
+    return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, doc=doc, axis_rule=beside_axis(2),
                   canonical=lambda x, axis: {"axis": normalize_axis(axis, x.ndim)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3], i64[2, 3]"])
 

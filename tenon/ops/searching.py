@@ -12,6 +12,7 @@ import numpy as np
 
 from tenon.dims import Dim, symbol
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.axis_rule import AxisRule
 from tenon.graph.op import Op, current
 from tenon.graph.promotion import same
 from tenon.ops.comparison import less, maximum, where
@@ -42,8 +43,15 @@ def _searchsorted_type(x: TensorType, values: TensorType, *, right: bool) -> Ten
     return values.with_dtype(int64)
 
 
+def _searchsorted_axes(x: TensorType, values: TensorType, *, right: bool) -> AxisRule:
+    """Every value by itself, beside its row where there are several."""
+    row = tuple(range(values.ndim))
+    return AxisRule(((*row[:-1], None) if x.ndim > 1 else (None,), row), (row,))
+
+
 searchsorted_op: Op = define(
     "searchsorted", public=False, type=_searchsorted_type, ref=_searchsorted_ref, promote=same,
+    axis_rule=_searchsorted_axes,
     fill=lambda s, x, values, right: s.search(x, values, right),
     doc="Where values belong in the sorted last axis of x.",
     examples=["searchsorted(f32[5], f32[2, 3], right=False) -> i64[2, 3]",

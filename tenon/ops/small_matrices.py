@@ -42,6 +42,7 @@ def _small(op: Op, matrices: Callable[..., Any], examples: list[str], domain: An
                              f"got {', '.join(map(str, xs))}")
         return found
     return define(f"small_{op.name}", public=False, type=type, ref=op.ref, promote=op.promote, fill=fill,
+                  axis_rule=op.axis_rule,
                   doc=f"`{op.name}` of few rows, written out.", examples=examples, domain=domain)
 
 

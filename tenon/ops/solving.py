@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.axis_rule import over_batches
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops.comparison import not_equal, where
@@ -86,7 +87,8 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
 
 
 inv_op: Op = define(
-    "inv", public=False, type=lambda x: square_type("inv", x), promote=floating, ref=lapack("inv", np.linalg.inv),
+    "inv", public=False, axis_rule=over_batches(2),
+    type=lambda x: square_type("inv", x), promote=floating, ref=lapack("inv", np.linalg.inv),
     vjp=lambda g, y, x: (-matmul(matmul(adjoint(y), g), adjoint(y)),),
     doc="The inverses of square matrices.", examples=["inv(f32[1, 2, 2]) -> f32[1, 2, 2]", "inv(f32[2, 3]) -> error"])
 
@@ -122,7 +124,8 @@ def _pinv_type(x: TensorType, *, rtol: float | None) -> TensorType:
 
 
 pinv_op: Op = define(
-    "pinv", public=False, type=_pinv_type,
+    "pinv", public=False, axis_rule=over_batches(2),
+    type=_pinv_type,
     promote=floating,
     vjp=_pinv_vjp, ref=lapack("pinv", lambda x, rtol: np.linalg.pinv(x, rtol)), doc="The pseudo-inverse.",
     examples=["pinv(f32[2, 3, 2], rtol=1e-06) -> f32[2, 2, 3]", "pinv(f32[2, 3], rtol=1e-06) -> f32[3, 2]"])
@@ -162,7 +165,8 @@ def lstsq(x: Any, y: Any, rtol: float | None = None) -> LstsqResult:
 # ---------------------------------------------------------------- determinants
 
 det_op: Op = define(
-    "det", public=False, type=lambda x: x.with_shape(square_type("det", x).shape[:-2]), promote=floating,
+    "det", public=False, axis_rule=over_batches(0),
+    type=lambda x: x.with_shape(square_type("det", x).shape[:-2]), promote=floating,
     ref=lapack("det", np.linalg.det),
     vjp=lambda g, y, x: (_scale(g * conj(y)) * adjoint(inv_op(x)),),
     doc="The determinants of square matrices.", examples=["det(f32[1, 2, 2]) -> f32[1]", "det(f32[2, 3]) -> error"])
@@ -188,7 +192,8 @@ def _slogdet_ref(x: Any) -> Any:
 
 
 slogdet_op: Op = define(
-    "slogdet", public=False, promote=floating, vjp=_slogdet_vjp, ref=lapack("slogdet", _slogdet_ref),
+    "slogdet", public=False, axis_rule=over_batches(0, 0),
+    promote=floating, vjp=_slogdet_vjp, ref=lapack("slogdet", _slogdet_ref),
     type=lambda x: (x.with_shape(square_type("slogdet", x).shape[:-2]), TensorType(real_of(x.dtype), x.shape[:-2])),
     doc="The sign and the logarithm of the size of determinants.", examples=["slogdet(f32[1, 2, 2]) -> f32[1], f32[1]"])
 
@@ -289,7 +294,8 @@ def _exp_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 
 
 matrix_exp_op: Op = define(
-    "matrix_exp", public=False, type=lambda x: square_type("matrix_exp", x), promote=floating, vjp=_exp_vjp,
+    "matrix_exp", public=False, axis_rule=over_batches(2),
+    type=lambda x: square_type("matrix_exp", x), promote=floating, vjp=_exp_vjp,
     ref=lapack("matrix_exp", _exp_ref), doc="The exponential of square matrices.",
     examples=["matrix_exp(f32[2, 3, 3]) -> f32[2, 3, 3]", "matrix_exp(f32[2, 3]) -> error"])
 

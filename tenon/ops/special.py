@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError
+from tenon.graph.axis_rule import rows
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops import special_reference as reference
@@ -191,6 +192,7 @@ def _frexp_type(x: TensorType) -> tuple[TensorType, TensorType]:
 
 
 frexp = define("frexp", type=_frexp_type, ref=np.frexp, promote=floating,
+               axis_rule=lambda x: rows((x,), (x.ndim, x.ndim)),
                vjp=lambda g, y, x: (g[0] * exp2(cast(-y[1], dtype=x.dtype)),),
                doc="The mantissa (at least 0.5 and below 1) and the exponent: x = mantissa * 2**exponent.",
                examples=["frexp(f32[2, 3]) -> f32[2, 3], i32[2, 3]"])

@@ -8,12 +8,13 @@ axis has to be whole.  What an output is linear in is read off in the same run.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tenon.graph.axis_rule import AxisRule, Labels, Monomial, Terms
+from tenon.graph.axis_rule import AxisRule, Label, Labels, Monomial, Terms
 from tenon.graph.ir import Node, Value
 from tenon.records import dataclass
+from tenon.sharding.layout import numbers_of
 from tenon.types import DType, Shape, bool_, int64
 
 MOST_TERMS = 16
@@ -106,8 +107,8 @@ def _monomial(p: Monomial, q: Monomial) -> Monomial:
     return frozenset((k, 2 if k in both else power) for k, power in p | q)
 
 
-def _sum(x: Probe, y: Any, sign: int) -> Probe:
-    y = _lifted(y, x.dtype)
+def _sum(x: Probe, other: Any, sign: int) -> Probe:
+    y = _lifted(other, x.dtype)
     if y.index == 0:
         return x
     if x.index == 0 and sign > 0:
@@ -122,8 +123,8 @@ def _sum(x: Probe, y: Any, sign: int) -> Probe:
     return Probe(x.dtype, terms, uses, kept, index)
 
 
-def _product(x: Probe, y: Any) -> Probe:
-    y = _lifted(y, x.dtype)
+def _product(x: Probe, other: Any) -> Probe:
+    y = _lifted(other, x.dtype)
     if y.index == 1:
         return x
     if x.index == 1:
@@ -240,7 +241,7 @@ def probed(node: Node) -> AxisRule | None:
     assert node.op.compute is not None
     reads = [None if x is None else ProbeRead(k, x.shape, x.dtype, None if isinstance(x, Value) else x.value)
              for k, x in enumerate(node.inputs)]
-    axes = tuple(Variable(f"i{k}", n) for k, n in enumerate(node.output.shape))
+    axes = tuple(Variable(f"i{k}", n) for k, n in enumerate(numbers_of(node.output)))
     indices = tuple(Probe(int64, uses=frozenset([v]), index=v) for v in axes)
     try:
         out = node.op.compute(ProbeScalars(), indices, *reads, **node.attrs)
@@ -248,13 +249,15 @@ def probed(node: Node) -> AxisRule | None:
         return None
     listed = [_lifted(x, y.dtype) for x, y in zip(out if isinstance(out, tuple) else (out,), node.outputs, strict=True)]
     whole = _whole(listed, reads)
-    labels = lambda variables: tuple(v if v is not None and v not in whole else None for v in variables)
-    inputs: list[Labels] = []
-    for x in reads:
-        inputs.append(() if x is None else labels(next(iter(found)) if len(found) == 1 else None for found in x.read))
-    combined = {v: kind for x in listed for v, kind in x.pending if v not in whole}
+
+    def labels(variables: Iterable[Variable | None]) -> Labels:
+        return tuple(None if v in whole else v for v in variables)
+
+    def of_input(x: ProbeRead | None) -> Labels:
+        return () if x is None else labels(next(iter(found)) if len(found) == 1 else None for found in x.read)
+    combined: dict[Label, str] = {v: kind for x in listed for v, kind in x.pending if v not in whole}
     terms = listed[0].terms if len(listed) == 1 else None
-    return AxisRule(tuple(inputs), (labels(axes),) * len(listed), combined, terms)
+    return AxisRule(tuple(map(of_input, reads)), (labels(axes),) * len(listed), combined, terms)
 
 
 def _whole(outputs: Sequence[Probe], reads: Sequence[ProbeRead | None]) -> set[Variable]:

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from tenon.graph.ir import Value
 from tenon.records import dataclass
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.sharding import Axes, Sharding, part_bounds
+from tenon.types import TensorType
 
 Digit = tuple[int, Axes]
 Layout = tuple[Digit, ...]
@@ -45,6 +48,12 @@ class ValueSharding:
         axes = ", ".join("*".join("+".join(axes) or str(n) for n, axes in layout) or "None" for layout in self.layouts)
         partial = f" to {self.combine} over {'+'.join(self.partial)}" if self.partial else ""
         return f"({axes}){partial}"
+
+
+def numbers_of(x: Value | TensorType) -> tuple[int, ...]:
+    """The shape of a value of a graph without symbols."""
+    shape: Any = x.shape
+    return shape  # type: ignore[no-any-return]
 
 
 def replicated(ndim: int) -> ValueSharding:

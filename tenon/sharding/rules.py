@@ -21,8 +21,6 @@ from tenon.types import TensorType
 
 def rule_of(node: Node) -> AxisRule:
     """Which axes of a node may be split; none of them where nothing is known."""
-    if node.op.handles and not node.op.compute and not node.op.axis_rule and not node.op.expand:
-        return whole_rule(node)
     key = tuple(_ground(x) for x in node.inputs)
     rule = _rule(node.op, key, Exact(node.attrs), tuple(x.type for x in node.outputs)) if not node.graphs else None
     return whole_rule(node) if rule is None else rule
@@ -46,9 +44,17 @@ def _rule(op: Op, inputs: tuple[Any, ...], attrs: Exact, outputs: tuple[TensorTy
     if op.axis_rule is not None:
         found: AxisRule = op.axis_rule(*types_of(node.inputs), **node.attrs)
         return found
-    if op.compute is not None:
-        return probed(node)
-    return None if op.expand is None else _composite(node)
+    rule = probed(node) if op.compute is not None else None
+    if rule is None and op.elementwise:
+        return _elementwise(node)
+    return rule if rule is not None or op.expand is None else _composite(node)
+
+
+def _elementwise(node: Node) -> AxisRule:
+    """Element by element, of tensors of one shape and numbers."""
+    axes = tuple(range(node.output.ndim))
+    return AxisRule(tuple(axes if isinstance(x, Value) and x.ndim else () for x in node.inputs),
+                    (axes,) * len(node.outputs))
 
 
 def _composite(node: Node) -> AxisRule:

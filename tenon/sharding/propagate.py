@@ -1,0 +1,354 @@
+"""A graph and the shardings of its parameters -> how every value is split, and where collectives have to be.
+
+Values are visited in order.  A node may be computed with any of the splits that its inputs bring along (GSPMD, Xu et
+al. 2021); among these that one is chosen for which the fewest bytes are sent, work that devices repeat counted as well
+(Alpa, Zheng et al. 2022, has the costs).  A sum of parts stays one through what is linear.  A composite operator is
+opened where an axis is split along which it cannot be computed part by part.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tenon.errors import CaptureError, Location
+from tenon.graph.axis_rule import AxisRule, Label
+from tenon.graph.build import Builder, expansion, types_of
+from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.partition import has_effect, needed
+from tenon.records import dataclass, field
+from tenon.sharding.layout import (
+    WHOLE,
+    Layout,
+    ValueSharding,
+    axes_of,
+    layouts_of,
+    numbers_of,
+    replicated,
+    reshaped,
+)
+from tenon.sharding.localize import fits
+from tenon.sharding.mesh import Mesh
+from tenon.sharding.reshard import cost_of, elements_sent, stages_between
+from tenon.sharding.rules import rule_of, whole_rule
+from tenon.sharding.sharding import Axes, Sharding
+
+OPERATIONS_PER_BYTE = 4         # what a byte that is sent is worth in operations that devices repeat
+VIEWS = frozenset({"permute", "reshape", "broadcast_to", "barrier", "stop_gradient"})     # no work
+MOST_CHOICES = 512
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to compute a node."""
+
+    inputs: tuple[ValueSharding | None, ...]
+    outputs: tuple[ValueSharding, ...]
+    cost: float
+    order: tuple[Any, ...]      # between choices of one cost
+
+
+@dataclass(frozen=True)
+class Collective:
+    """What is sent: the operator, what a rank sends, between whom, and for which node of the whole graph."""
+
+    name: str
+    bytes: int
+    over: Axes
+    value: str
+    where: Location | None
+    reason: str
+
+
+@dataclass(eq=False)
+class Plan:
+    """How a graph is computed on a mesh."""
+
+    mesh: Mesh
+    graph: Graph                                        # with composites opened
+    made: Mapping[Value, ValueSharding]                 # every value, as it is made
+    needs: Mapping[tuple[Node, int], ValueSharding]     # (node, which input) -> as it is read
+    results: tuple[ValueSharding, ...]                  # as they are returned
+    collectives: Sequence[Collective] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """What a rank sends in all."""
+        return sum(c.bytes for c in self.collectives)
+
+    def __str__(self) -> str:
+        lines = [f"{self.graph.name} on {self.mesh!r}: {len(self.collectives)} collectives, "
+                 f"{self.bytes:,} bytes a device"]
+        lines += [f"  parameter {p.name}: {p.type} {self.made[p]}" for p in self.graph.params if any(
+            self.made[p].layouts)]
+        lines += [f"  {c.name} over {'+'.join(c.over)}: {c.bytes:,} bytes of {c.value}, {c.reason}"
+                  + (f"  # {c.where}" if c.where else "") for c in self.collectives]
+        return "\n".join(lines)
+
+
+def propagate(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh,
+              results: Sequence[Sharding | str | None] = ()) -> Plan:
+    """How to compute a graph whose parameters are split so (None: replicated).
+
+    A result is returned as `results` says: by a sharding, replicated (None), or "found": as it is made, where that is a
+    split of axes.  Results that are not named are "found".
+
+    Raises CaptureError for sizes that are symbols or that the data decide, ShapeError for a sharding that does not fit.
+    """
+    return _Propagation(graph, mesh).run(shardings, results)
+
+
+class _Propagation:
+    def __init__(self, graph: Graph, mesh: Mesh):
+        if symbols := graph.symbols():
+            raise CaptureError(f"{graph.name}: sizes are symbols ({', '.join(symbols)}), and a mesh splits numbers")
+        self.source, self.mesh = graph, mesh
+        self.builder = Builder(graph.name, [Value(p.type, name=p.name) for p in graph.params], rewriting=True)
+        self.made: dict[Value, ValueSharding] = {}
+        self.have: dict[Value, list[ValueSharding]] = {}        # also what was made of it for others
+        self.needs: dict[tuple[Node, int], ValueSharding] = {}
+        self.collectives: list[tuple[Node | None, Value, Collective]] = []
+
+    def run(self, shardings: Sequence[Sharding | None], results: Sequence[Sharding | str | None]) -> Plan:
+        replaced: dict[Value, Input] = {}
+        for old, new, sharding in zip(self.source.params, self.builder.params, shardings, strict=True):
+            replaced[old] = new
+            layouts = (WHOLE,) * new.ndim if sharding is None else layouts_of(sharding, numbers_of(new))
+            self._make(new, ValueSharding(layouts))
+        live = needed(self.source, self.source.results, has_effect)
+        self._visit_all([node for node in self.source.nodes if node in live], replaced)
+        returned = [replaced[r] for r in self.source.results]
+        found = []
+        for k, value in enumerate(returned):
+            assert isinstance(value, Value)
+            wanted = results[k] if k < len(results) else "found"
+            found.append(self._returned(value, wanted))
+            self._move(None, value, found[-1], "which is returned")
+        graph = self.builder.finish([x for x in returned if isinstance(x, Value)])
+        graph.notes = self.source.notes
+        live = needed(graph, graph.results, has_effect)
+        collectives = [c for node, _, c in self.collectives if node is None or node in live]
+        return Plan(self.mesh, graph, self.made, self.needs, tuple(found), collectives)
+
+    def _returned(self, value: Value, wanted: Sharding | str | None) -> ValueSharding:
+        if isinstance(wanted, Sharding):
+            return ValueSharding(layouts_of(wanted, numbers_of(value)))
+        if wanted is None:
+            return replicated(value.ndim)
+        made = self.made[value]
+        return ValueSharding(tuple(layout if len(layout) <= 1 else WHOLE for layout in made.layouts))
+
+    def _make(self, value: Value, sharding: ValueSharding) -> None:
+        self.made[value] = sharding
+        self.have[value] = [sharding]
+
+    # ------------------------------------------------------------ nodes
+
+    def _visit_all(self, nodes: Sequence[Node], replaced: dict[Value, Input], loc: Location | None = None) -> None:
+        for node in nodes:
+            inputs = tuple(replaced[x] if isinstance(x, Value) else x for x in node.inputs)
+            outputs = self._visit(node, inputs, loc or node.loc)
+            replaced.update(zip(node.outputs, outputs, strict=True))
+
+    def _visit(self, node: Node, inputs: tuple[Input, ...], loc: Location | None) -> tuple[Input, ...]:
+        trial = Node(node.op, inputs, node.attrs, node.outputs, loc)
+        choice = self._best(trial)
+        if node.op.expand is not None and self._loses_a_split(trial, choice):
+            body = expansion(node.op, types_of(inputs), node.attrs)
+            inner: dict[Value, Input] = dict(zip(body.params, (x for x in inputs if x is not None), strict=True))
+            self._visit_all(body.nodes, inner, loc)
+            return tuple(inner[r] for r in body.results)
+        out = self.builder.emit(node.op, inputs, node.attrs, loc)
+        listed: tuple[Value, ...] = out if isinstance(out, tuple) else (out,)
+        made = self.builder.nodes[-1]
+        for k, (x, sharding) in enumerate(zip(inputs, choice.inputs, strict=True)):
+            if isinstance(x, Value) and sharding is not None:
+                self.needs[made, k] = sharding
+                self._move(made, x, sharding, f"for {node.op.name} {self._shown(choice)}")
+        for value, sharding in zip(listed, choice.outputs, strict=True):
+            self._make(value, sharding)
+        return listed
+
+    def _shown(self, choice: Choice) -> str:
+        return f"computed as {', '.join(map(str, choice.outputs))}"
+
+    def _loses_a_split(self, node: Node, choice: Choice) -> bool:
+        """Whether an input has to be joined that some rank has a part of."""
+        return any(isinstance(x, Value) and wanted is not None and not set(self.made[x].split_axes) <= set(
+            wanted.split_axes) for x, wanted in zip(node.inputs, choice.inputs, strict=True))
+
+    def _move(self, node: Node | None, value: Value, target: ValueSharding, reason: str) -> None:
+        source = self.nearest(value, target)
+        for stage in stages_between(source, target, numbers_of(value), self.mesh):
+            for move, count in elements_sent(stage, self.mesh):
+                name = {"gather": "all_gather", "reduce": "all_reduce", "scatter": "reduce_scatter",
+                        "exchange": "all_to_all"}[move.kind]
+                what = value.node.op.name if value.node is not None else value.name
+                where = node.loc if node is not None else value.node.loc if value.node is not None else None
+                self.collectives.append((node, value, Collective(
+                    name, count * _bytes(value), move.over, f"{what} {value.type}", where, reason)))
+        if target not in self.have[value]:
+            self.have[value].append(target)
+
+    def nearest(self, value: Value, target: ValueSharding) -> ValueSharding:
+        """That of the shardings there are of a value from which the target is made by sending least."""
+        return min(self.have[value], key=lambda source: cost_of(source, target, numbers_of(value), self.mesh))
+
+    # ------------------------------------------------------------ choices
+
+    def _best(self, node: Node) -> Choice:
+        rule = rule_of(node)
+        found = [c for c in self._choices(node, rule) if c is not None]
+        for choice in sorted(found, key=lambda c: (c.cost, c.order)):
+            if fits(node, choice.inputs, choice.outputs, self.mesh):
+                return choice
+        return next(c for c in self._by_labels(node, whole_rule(node)) if c is not None)
+
+    def _choices(self, node: Node, rule: AxisRule) -> Iterator[Choice | None]:
+        if node.op.name == "reshape":
+            yield from self._of_reshape(node)
+        elif node.op.name == "with_sharding":
+            yield self._annotated(node)
+        else:
+            yield from self._by_labels(node, rule)
+
+    def _annotated(self, node: Node) -> Choice:
+        x = node.inputs[0]
+        assert isinstance(x, Value)
+        mesh = Mesh(dict(node.attrs["mesh"]))
+        if mesh != self.mesh:
+            raise CaptureError(f"shard: the mesh is {mesh!r}, and the function runs on {self.mesh!r}", where=node.loc)
+        wanted = ValueSharding(layouts_of(Sharding(mesh, node.attrs["spec"]), numbers_of(x)))
+        return Choice((wanted,), (wanted,), 0, ())
+
+    def _of_reshape(self, node: Node) -> Iterator[Choice]:
+        x = node.inputs[0]
+        assert isinstance(x, Value)
+        for source in [*self.have[x], replicated(x.ndim)]:
+            needed_layouts, found = reshaped(source.layouts, numbers_of(x), numbers_of(node.output),
+                                              self.mesh)
+            kept = source.partial if source.combine == "add" else ()
+            for partial in {kept, ()}:
+                yield self._choice(node, (ValueSharding(needed_layouts, partial),), (ValueSharding(found, partial),), 0)
+
+    def _by_labels(self, node: Node, rule: AxisRule) -> Iterator[Choice | None]:
+        options = self._options(node, rule)
+        labels = list(options)
+        for layouts in itertools.islice(itertools.product(*options.values()), MOST_CHOICES):
+            names = [name for layout in layouts for name in axes_of(layout)]
+            if len(set(names)) < len(names):
+                continue
+            split = {label: layout for label, layout in zip(labels, layouts, strict=True) if layout}
+            for kept in self._kept(node, rule, names):
+                yield self._of(node, rule, split, kept)
+
+    def _options(self, node: Node, rule: AxisRule) -> dict[Label, list[Layout]]:
+        """For every label, the layouts that inputs bring along, and to be whole."""
+        found: dict[Label, dict[Layout, None]] = {}
+        for x, labels in zip(node.inputs, rule.inputs, strict=True):
+            if not isinstance(x, Value):
+                continue
+            for k, label in enumerate(labels):
+                if label is not None:
+                    found.setdefault(label, {WHOLE: None}).update(
+                        {have.layouts[k]: None for have in self.have[x]})
+        return {label: list(layouts) for label, layouts in found.items() if len(layouts) > 1}
+
+    def _kept(self, node: Node, rule: AxisRule, used: Sequence[str]) -> Iterator[dict[str, tuple[int, ...]]]:
+        """For mesh axes over which inputs are sums, the inputs that stay so; all ways to choose."""
+        ways: dict[str, tuple[int, ...]] = {}
+        for name in self.mesh.axes:
+            inputs = {k for k, x in enumerate(node.inputs) if isinstance(x, Value) and any(
+                name in have.partial and have.combine == "add" for have in self.have[x])}
+            if inputs and name not in used and (together := _linear(rule, inputs, node)) is not None:
+                ways[name] = together
+        for chosen in itertools.product((False, True), repeat=len(ways)):
+            yield {name: inputs for (name, inputs), kept in zip(ways.items(), chosen, strict=True) if kept}
+
+    def _of(self, node: Node, rule: AxisRule, split: Mapping[Label, Layout],
+            kept: Mapping[str, tuple[int, ...]]) -> Choice | None:
+        """The choice that splits labels so; None where the rule does not allow it."""
+        partial: dict[int, list[str]] = {}
+        for name, inputs in kept.items():
+            for k in inputs:
+                partial.setdefault(k, []).append(name)
+        kinds = {rule.combined[label] for label in split if label in rule.combined} | ({"add"} if kept else set())
+        if len(kinds) > 1:
+            return None
+        combined = [name for label, layout in split.items() if label in rule.combined for name in axes_of(layout)]
+        for label, layout in split.items():
+            if label in rule.combined:
+                if rule.combined[label] != "add" and any(n < self.mesh.parts(axes) for n, axes in layout):
+                    return None         # nothing has no largest element
+                for k in _beside(rule, label) if rule.combined[label] == "add" else ():
+                    if not isinstance(node.inputs[k], Value):
+                        return None
+                    partial.setdefault(k, []).extend(axes_of(layout))
+        needed_inputs = tuple(ValueSharding(tuple(split.get(label, WHOLE) for label in labels),
+                                            self._ordered(partial.get(k, ()))) if isinstance(x, Value) else None
+                              for k, (x, labels) in enumerate(zip(node.inputs, rule.inputs, strict=True)))
+        over = self._ordered([*kept, *combined])
+        kind = next(iter(kinds), "add")
+        outputs = tuple(ValueSharding(tuple(split.get(label, WHOLE) for label in labels), over, kind)
+                        for labels in rule.outputs)
+        return self._choice(node, needed_inputs, outputs, self._work(node, rule, split))
+
+    def _ordered(self, names: Sequence[str]) -> Axes:
+        return tuple(name for name in self.mesh.axes if name in names)
+
+    def _work(self, node: Node, rule: AxisRule, split: Mapping[Label, Layout]) -> float:
+        """How many operations a device does for a node, about."""
+        if node.op.name in VIEWS:
+            return 0
+        sizes: dict[Label, float] = {}
+        for x, labels in zip((*node.inputs, *node.outputs), (*rule.inputs, *rule.outputs), strict=True):
+            for k, label in enumerate(labels):
+                assert x is not None
+                if label is not None:
+                    parts = self.mesh.parts(axes_of(split.get(label, WHOLE)))
+                    sizes[label] = numbers_of(x.type)[k] / parts
+        others = max((math.prod(n for n, label in zip(numbers_of(y), labels, strict=True) if label is None)
+                      for y, labels in zip(node.outputs, rule.outputs, strict=True)), default=1)
+        return (2 if rule.combined else 1) * math.prod(sizes.values()) * others
+
+    def _choice(self, node: Node, inputs: tuple[ValueSharding | None, ...], outputs: tuple[ValueSharding, ...],
+                work: float) -> Choice:
+        cost = work / OPERATIONS_PER_BYTE
+        moved: set[tuple[Value, ValueSharding]] = set()
+        for x, wanted in zip(node.inputs, inputs, strict=True):
+            if isinstance(x, Value) and wanted is not None and (x, wanted) not in moved:
+                moved.add((x, wanted))
+                cost += _bytes(x) * cost_of(self.nearest(x, wanted), wanted, numbers_of(x), self.mesh)
+        for value, sharding in zip(node.outputs, outputs, strict=True):
+            if sharding.partial:        # some time it is added up
+                cost += _bytes(value) * cost_of(sharding, ValueSharding(sharding.layouts), numbers_of(value), self.mesh)
+        degree = sum(len(sharding.split_axes) for sharding in outputs)
+        partial = sum(len(sharding.partial) for sharding in outputs)
+        return Choice(inputs, outputs, cost, (partial, degree if node.op.name in VIEWS else -degree))
+
+
+def _bytes(value: Value) -> int:
+    return max(1, value.dtype.bits // 8)
+
+
+def _linear(rule: AxisRule, inputs: set[int], node: Node) -> tuple[int, ...] | None:
+    """These inputs, and others that must be sums of parts beside them, if the operator is linear in all of these."""
+    if rule.terms is None or not rule.terms:
+        return None
+    together = set(inputs)
+    for term in sorted(rule.terms, key=sorted):
+        if not any(k in together for k, _ in term):
+            linear = [k for k, power in sorted(term) if power == 1 and isinstance(node.inputs[k], Value)]
+            if not linear:
+                return None
+            together.add(linear[0])
+    return tuple(sorted(together)) if rule.is_linear_in(together) else None
+
+
+def _beside(rule: AxisRule, label: Label) -> list[int]:
+    """Of what is added to the terms that a label splits, an input each: it must count once."""
+    indexed = {k for k, labels in enumerate(rule.inputs) if label in labels}
+    return [min(k for k, power in term if power == 1) for term in rule.terms or ()
+            if term and indexed.isdisjoint(k for k, _ in term)]

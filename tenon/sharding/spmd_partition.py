@@ -1,0 +1,128 @@
+"""A graph, shardings and a mesh -> the graph of one rank: its parts of all values, with collectives between.
+
+    plan = propagate(graph, shardings, mesh)
+    local = partition(plan, rank)               # a graph like any other, for tenon.pipeline.compile
+
+Every rank's graph has its collectives in the same order, so none waits for what another never says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.graph.build import Builder
+from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.partition import has_effect, needed
+from tenon.observe import emit
+from tenon.ops import collectives
+from tenon.records import dataclass
+from tenon.sharding.layout import ValueSharding, local_shape, numbers_of
+from tenon.sharding.localize import local_attrs
+from tenon.sharding.mesh import Mesh
+from tenon.sharding.propagate import Plan, propagate
+from tenon.sharding.reshard import cost_of, emit_moves
+from tenon.sharding.sharding import Sharding
+
+ONCE = frozenset({"say"})       # effects that one rank has for all
+
+
+def partition(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh, rank: int,
+              results: Sequence[Sharding | str | None] = ()) -> Graph:
+    """The graph of one rank of a mesh, of a graph whose parameters are split so."""
+    return local_graph(propagate(graph, shardings, mesh, results), rank)
+
+
+def local_graph(plan: Plan, rank: int) -> Graph:
+    """The graph of one rank."""
+    plan.mesh.coordinates(rank)         # raises where there is no such rank
+    found = _Local(plan, rank).run()
+    emit("partitioned", graph=found, rank=rank)
+    return found
+
+
+class _Local:
+    def __init__(self, plan: Plan, rank: int):
+        self.plan, self.mesh, self.rank = plan, plan.mesh, rank
+        self.builder = Builder(plan.graph.name, rewriting=True)
+        self.have: dict[Value, dict[ValueSharding, Value]] = {}
+
+    def run(self) -> Graph:
+        plan = self.plan
+        for p in plan.graph.params:
+            shape = local_shape(plan.made[p], numbers_of(p), self.mesh, self.rank)
+            self.have[p] = {plan.made[p]: self.builder.parameter(p.type.with_shape(shape), p.name)}
+        live = needed(plan.graph, plan.graph.results, has_effect)
+        for node in plan.graph.nodes:
+            if node in live:
+                self.builder.loc = node.loc
+                self._node(node)
+        self.builder.loc = None
+        found = self.builder.finish([self.sharded(r, sharding) for r, sharding in zip(
+            plan.graph.results, plan.results, strict=True)])
+        found.notes = plan.graph.notes
+        return found
+
+    def sharded(self, value: Value, target: ValueSharding) -> Value:
+        """What this rank has of a value under a sharding."""
+        have = self.have[value]
+        if target not in have:
+            source = min(have, key=lambda s: cost_of(s, target, numbers_of(value), self.mesh))
+            have[target] = emit_moves(self.builder, have[source], source, target, numbers_of(value), self.mesh,
+                                      self.rank)
+        return have[target]
+
+    def _node(self, node: Node) -> None:
+        plan = self.plan
+        inputs: tuple[Input, ...] = tuple(
+            self.sharded(x, plan.needs[node, k]) if isinstance(x, Value) else x for k, x in enumerate(node.inputs))
+        outputs = [plan.made[y] for y in node.outputs]
+        if node.op.name == "with_sharding":
+            self.have[node.output] = {outputs[0]: _value(inputs[0])}
+            return
+        if node.op.name in ONCE and self.rank:
+            return
+        if node.op.name == "reshape":
+            attrs = {"shape": local_shape(outputs[0], numbers_of(node.output), self.mesh, self.rank)}
+        else:
+            attrs = dict(local_attrs(node, outputs, self.mesh, self.rank))
+        out = self.builder.emit(node.op, inputs, attrs, node.loc)
+        for y, made, sharding in zip(node.outputs, out if isinstance(out, tuple) else (out,), outputs, strict=True):
+            shape = local_shape(sharding, numbers_of(y), self.mesh, self.rank)
+            assert made.shape == shape, f"{node.op.name}: rank {self.rank} has {made.type}, not {list(shape)}"
+            self.have[y] = {sharding: made}
+
+
+def _value(x: Input) -> Value:
+    assert isinstance(x, Value)
+    return x
+
+
+# ---------------------------------------------------------------- what is sent
+
+@dataclass(frozen=True)
+class Sent:
+    """A collective of a rank's graph."""
+
+    name: str
+    bytes: int
+    over: tuple[str, ...]
+
+
+def collectives_of(graph: Graph, mesh: Mesh) -> list[Sent]:
+    """The collectives of a rank's graph in order: what each sends of this rank's, and over which mesh axes."""
+    found = []
+    for node in graph.nodes:
+        if node.op in collectives.COLLECTIVES:
+            found.append(Sent(node.op.name, _sent(node, mesh), node.attrs["over"]))
+        for inner in node.graphs:
+            found += collectives_of(inner, mesh)
+    return found
+
+
+def _sent(node: Node, mesh: Mesh) -> int:
+    parts = mesh.parts(node.attrs["over"])
+    x = node.inputs[0]
+    assert isinstance(x, Value)
+    larger = max(int(x.size), int(node.output.size)) * max(1, x.dtype.bits // 8)
+    share = {"all_reduce": 2 * (parts - 1), "collective_permute": parts, "collective_broadcast": parts}
+    return larger * share.get(node.op.name, parts - 1) // parts
