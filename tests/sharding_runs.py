@@ -1,6 +1,5 @@
 """Graphs on the ranks of a mesh, run by the interpreter: what every test of shardings compares with one device."""
 
-import itertools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.verify import verify
 from tenon.ops.communicator import speaking
 from tenon.runtime.local_transport import LocalTransport
-from tenon.sharding.layout import Layout, ValueSharding, layouts_of, local_digit
+from tenon.sharding.layout import Layout, layouts_of, local_digit
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.propagate import Plan, propagate
 from tenon.sharding.sharding import Sharding
@@ -96,10 +95,4 @@ def random_spec(ndim: int, mesh: Mesh, rng: np.random.Generator) -> tuple[tuple[
     return tuple(spec)
 
 
-def replicated_results(plan: Plan) -> bool:
-    return all(sharding == ValueSharding(((),) * r.ndim) for sharding, r in zip(
-        plan.results, plan.graph.results, strict=True))
-
-
 MESHES = [Mesh({"a": 2}), Mesh({"a": 3}), Mesh({"a": 2, "b": 2})]
-SIZES = itertools.cycle((2, 3, 5, 4))

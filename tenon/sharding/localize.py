@@ -27,7 +27,7 @@ def fits(node: Node, inputs: Sequence[ValueSharding | None], outputs: Sequence[V
     """Whether the operator makes of the parts of its inputs what the parts of its outputs are said to be, by type."""
     for rank in {0, mesh.size - 1}:
         types = [None if x is None else x.type if s is None else x.type.with_shape(
-            local_shape(s, numbers_of(x), mesh, rank)) for x, s in zip(node.inputs, inputs, strict=True)]
+            local_shape(s, numbers_of(x.type), mesh, rank)) for x, s in zip(node.inputs, inputs, strict=True)]
         try:
             found = node.op.type(*types, **local_attrs(node, outputs, mesh, rank))
         except Exception:       # whatever the rule says of types that it does not take

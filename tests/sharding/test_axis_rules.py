@@ -9,7 +9,6 @@ import pytest
 from operator_examples import arguments, graph_of, succeeding, with_floats
 from sharding_runs import MESHES, check, random_spec
 from tenon.graph.axis_rule import AxisRule
-from tenon.graph.ir import Graph
 from tenon.graph.text import parse_example
 from tenon.sharding.rules import rule_of
 from tenon.sharding.sharding import Sharding
@@ -65,10 +64,6 @@ def test_linearity_is_read_off_too() -> None:
     assert product.is_linear_in({0}) and product.is_linear_in({1}) and not product.is_linear_in({0, 1})
     assert chosen.is_linear_in({1, 2}) and not chosen.is_linear_in({0}) and not chosen.is_linear_in({1})
     assert not rule("exp(f32[2, 3]) -> f32[2, 3]").is_linear_in({0})
-
-
-def grown(graph: Graph) -> Graph:
-    return graph
 
 
 @pytest.mark.parametrize("text", succeeding())
