@@ -11,9 +11,9 @@ from tenon.graph.ir import Graph
 from tenon.graph.verify import verify
 from tenon.ops.communicator import speaking
 from tenon.runtime.local_transport import LocalTransport
-from tenon.sharding.layout import Layout, layouts_of, local_digit
+from tenon.sharding.axis_layout import Layout, layouts_of, local_digit
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import Plan, propagate
+from tenon.sharding.propagate import ShardingPlan, propagate
 from tenon.sharding.sharding import Sharding
 from tenon.sharding.spmd_partition import local_graph
 
@@ -49,7 +49,7 @@ def at_once(count: int, run: Any) -> list[Any]:
     return found
 
 
-def on_ranks(plan: Plan, shardings: Sequence[Sharding | None], arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
+def on_ranks(plan: ShardingPlan, shardings: Sequence[Sharding | None], arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
     """The results of every rank's graph on its parts of the arguments."""
     mesh, speakers = plan.mesh, LocalTransport(plan.mesh).begin()
     graphs = [verify(local_graph(plan, rank)) for rank in range(mesh.size)]
@@ -69,7 +69,7 @@ def on_ranks(plan: Plan, shardings: Sequence[Sharding | None], arrays: Sequence[
 
 
 def check(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh, arrays: Sequence[np.ndarray],
-          results: Sequence[Any] = (), tolerance: float = 1e-11) -> Plan:
+          results: Sequence[Any] = (), tolerance: float = 1e-11) -> ShardingPlan:
     """Every rank has its parts of what one device computes."""
     plan = propagate(graph, shardings, mesh, results)
     expected = interpret(graph, arrays)

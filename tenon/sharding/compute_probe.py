@@ -14,7 +14,7 @@ from typing import Any
 from tenon.graph.axis_rule import AxisRule, Label, Labels, Monomial, Terms
 from tenon.graph.ir import Node, Value
 from tenon.records import dataclass
-from tenon.sharding.layout import numbers_of
+from tenon.sharding.axis_layout import numbers_of
 from tenon.types import DType, Shape, bool_, int64
 
 MOST_TERMS = 16
@@ -28,14 +28,14 @@ class CannotProbe(Exception):
 
 
 @dataclass(frozen=True)
-class Variable:
+class ProbeIndex:
     """An index: of an axis of the output, or of a reduction."""
 
     name: str
     extent: int
 
 
-Pending = frozenset[tuple[Variable, str]]       # reductions whose parts may still be combined later
+Pending = frozenset[tuple[ProbeIndex, str]]       # reductions whose parts may still be combined later
 
 
 class Probe:
@@ -43,8 +43,8 @@ class Probe:
 
     __slots__ = ("dtype", "index", "pending", "terms", "uses")
 
-    def __init__(self, dtype: DType, terms: Terms = ONE, uses: frozenset[Variable] = frozenset(),
-                 pending: Pending = frozenset(), index: Variable | int | None = None):
+    def __init__(self, dtype: DType, terms: Terms = ONE, uses: frozenset[ProbeIndex] = frozenset(),
+                 pending: Pending = frozenset(), index: ProbeIndex | int | None = None):
         self.dtype, self.terms, self.uses, self.pending, self.index = dtype, terms, uses, pending, index
 
     def __bool__(self) -> bool:
@@ -84,7 +84,7 @@ def _nonlinear(x: Probe) -> Terms:
     return frozenset([frozenset((k, 2) for k in read)])
 
 
-def _closed(x: Probe) -> frozenset[Variable]:
+def _closed(x: Probe) -> frozenset[ProbeIndex]:
     """The indices of `x`, where its reductions may not be left to be combined."""
     return x.uses | {variable for variable, _ in x.pending}
 
@@ -141,13 +141,13 @@ def _quotient(x: Probe, y: Any) -> Probe:
 
 
 def _divided(x: Probe, y: Any) -> Probe:
-    if isinstance(x.index, Variable) and isinstance(y, int) and y >= x.index.extent:
+    if isinstance(x.index, ProbeIndex) and isinstance(y, int) and y >= x.index.extent:
         return _lifted(0, int64)
     return x if isinstance(y, int) and y == 1 else _opaque(x.dtype, x, y)
 
 
 def _remainder(x: Probe, y: Any) -> Probe:
-    inside = isinstance(x.index, Variable) and isinstance(y, int) and y >= x.index.extent
+    inside = isinstance(x.index, ProbeIndex) and isinstance(y, int) and y >= x.index.extent
     return x if inside else _opaque(x.dtype, x, y)
 
 
@@ -193,7 +193,7 @@ class ProbeScalars:
         return _opaque(int64, x)
 
     def reduce(self, kind: str, extents: Sequence[Any], body: Callable[[Any], Any]) -> Probe:
-        variables = [Variable(f"r{next(self.count)}", n) for n in extents]
+        variables = [ProbeIndex(f"r{next(self.count)}", n) for n in extents]
         inner = body(tuple(Probe(int64, uses=frozenset([v]), index=v) for v in variables))
         if kind not in COMBINING:
             return _opaque(int64 if kind.startswith("arg") else inner.dtype, inner,
@@ -204,7 +204,7 @@ class ProbeScalars:
         return Probe(inner.dtype, terms, uses, kept | {(v, COMBINING[kind]) for v in variables if v not in uses})
 
 
-def _parts(x: Probe) -> tuple[Terms, frozenset[Variable], Pending]:
+def _parts(x: Probe) -> tuple[Terms, frozenset[ProbeIndex], Pending]:
     return x.terms, x.uses, x.pending
 
 
@@ -219,16 +219,16 @@ class ProbeRead:
     def __init__(self, number: int, shape: Shape, dtype: DType, literal: Any = None):
         self.number, self.shape, self.dtype, self.ndim = number, shape, dtype, len(shape)
         self.literal = literal
-        self.read: list[set[Variable | None]] = [set() for _ in shape]
+        self.read: list[set[ProbeIndex | None]] = [set() for _ in shape]
 
     def __call__(self, index: Sequence[Any]) -> Probe:
         if self.literal is not None:
             return Probe(self.dtype, ZERO if self.literal == 0 else ONE)
         terms: Terms = frozenset([frozenset([(self.number, 1)])])
-        uses: frozenset[Variable] = frozenset()
+        uses: frozenset[ProbeIndex] = frozenset()
         for axis, (at, n) in enumerate(zip(index, self.shape, strict=True)):
             at = _lifted(at, int64)
-            exact = at.index if isinstance(at.index, Variable) and at.index.extent == n else None
+            exact = at.index if isinstance(at.index, ProbeIndex) and at.index.extent == n else None
             self.read[axis].add(exact)
             if exact is None:
                 uses |= _closed(at)
@@ -241,7 +241,7 @@ def probed(node: Node) -> AxisRule | None:
     assert node.op.compute is not None
     reads = [None if x is None else ProbeRead(k, x.shape, x.dtype, None if isinstance(x, Value) else x.value)
              for k, x in enumerate(node.inputs)]
-    axes = tuple(Variable(f"i{k}", n) for k, n in enumerate(numbers_of(node.output)))
+    axes = tuple(ProbeIndex(f"i{k}", n) for k, n in enumerate(numbers_of(node.output)))
     indices = tuple(Probe(int64, uses=frozenset([v]), index=v) for v in axes)
     try:
         out = node.op.compute(ProbeScalars(), indices, *reads, **node.attrs)
@@ -250,7 +250,7 @@ def probed(node: Node) -> AxisRule | None:
     listed = [_lifted(x, y.dtype) for x, y in zip(out if isinstance(out, tuple) else (out,), node.outputs, strict=True)]
     whole = _whole(listed, reads)
 
-    def labels(variables: Iterable[Variable | None]) -> Labels:
+    def labels(variables: Iterable[ProbeIndex | None]) -> Labels:
         return tuple(None if v in whole else v for v in variables)
 
     def of_input(x: ProbeRead | None) -> Labels:
@@ -260,9 +260,9 @@ def probed(node: Node) -> AxisRule | None:
     return AxisRule(tuple(map(of_input, reads)), (labels(axes),) * len(listed), combined, terms)
 
 
-def _whole(outputs: Sequence[Probe], reads: Sequence[ProbeRead | None]) -> set[Variable]:
+def _whole(outputs: Sequence[Probe], reads: Sequence[ProbeRead | None]) -> set[ProbeIndex]:
     """The indices along which nothing may be split."""
-    found: set[Variable] = set().union(*(x.uses for x in outputs))
+    found: set[ProbeIndex] = set().union(*(x.uses for x in outputs))
     pending = [dict(x.pending) for x in outputs]
     for x in reads:
         for variables in x.read if x is not None else ():

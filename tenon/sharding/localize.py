@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenon.graph.ir import Node
-from tenon.sharding.layout import ValueSharding, local_shape, numbers_of
+from tenon.sharding.axis_layout import ValueSharding, local_shape, numbers_of
 from tenon.sharding.mesh import Mesh
 
 

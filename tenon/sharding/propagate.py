@@ -19,7 +19,7 @@ from tenon.graph.build import Builder, expansion, types_of
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.partition import has_effect, needed
 from tenon.records import dataclass, field
-from tenon.sharding.layout import (
+from tenon.sharding.axis_layout import (
     WHOLE,
     Layout,
     ValueSharding,
@@ -41,7 +41,7 @@ MOST_CHOICES = 512
 
 
 @dataclass(frozen=True)
-class Choice:
+class NodeSharding:
     """One way to compute a node."""
 
     inputs: tuple[ValueSharding | None, ...]
@@ -51,7 +51,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Collective:
+class PlannedCollective:
     """What is sent: the operator, what a rank sends, between whom, and for which node of the whole graph."""
 
     name: str
@@ -63,7 +63,7 @@ class Collective:
 
 
 @dataclass(eq=False)
-class Plan:
+class ShardingPlan:
     """How a graph is computed on a mesh."""
 
     mesh: Mesh
@@ -71,7 +71,7 @@ class Plan:
     made: Mapping[Value, ValueSharding]                 # every value, as it is made
     needs: Mapping[tuple[Node, int], ValueSharding]     # (node, which input) -> as it is read
     results: tuple[ValueSharding, ...]                  # as they are returned
-    collectives: Sequence[Collective] = field(default_factory=list)
+    collectives: Sequence[PlannedCollective] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
@@ -89,7 +89,7 @@ class Plan:
 
 
 def propagate(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh,
-              results: Sequence[Sharding | str | None] = ()) -> Plan:
+              results: Sequence[Sharding | str | None] = ()) -> ShardingPlan:
     """How to compute a graph whose parameters are split so (None: replicated).
 
     A result is returned as `results` says: by a sharding, replicated (None), or "found": as it is made, where that is a
@@ -109,9 +109,9 @@ class _Propagation:
         self.made: dict[Value, ValueSharding] = {}
         self.have: dict[Value, list[ValueSharding]] = {}        # also what was made of it for others
         self.needs: dict[tuple[Node, int], ValueSharding] = {}
-        self.collectives: list[tuple[Node | None, Value, Collective]] = []
+        self.collectives: list[tuple[Node | None, Value, PlannedCollective]] = []
 
-    def run(self, shardings: Sequence[Sharding | None], results: Sequence[Sharding | str | None]) -> Plan:
+    def run(self, shardings: Sequence[Sharding | None], results: Sequence[Sharding | str | None]) -> ShardingPlan:
         replaced: dict[Value, Input] = {}
         for old, new, sharding in zip(self.source.params, self.builder.params, shardings, strict=True):
             replaced[old] = new
@@ -130,7 +130,7 @@ class _Propagation:
         graph.notes = self.source.notes
         live = needed(graph, graph.results, has_effect)
         collectives = [c for node, _, c in self.collectives if node is None or node in live]
-        return Plan(self.mesh, graph, self.made, self.needs, tuple(found), collectives)
+        return ShardingPlan(self.mesh, graph, self.made, self.needs, tuple(found), collectives)
 
     def _returned(self, value: Value, wanted: Sharding | str | None) -> ValueSharding:
         if isinstance(wanted, Sharding):
@@ -171,10 +171,10 @@ class _Propagation:
             self._make(value, sharding)
         return listed
 
-    def _shown(self, choice: Choice) -> str:
+    def _shown(self, choice: NodeSharding) -> str:
         return f"computed as {', '.join(map(str, choice.outputs))}"
 
-    def _loses_a_split(self, node: Node, choice: Choice) -> bool:
+    def _loses_a_split(self, node: Node, choice: NodeSharding) -> bool:
         """Whether an input has to be joined that some rank has a part of."""
         return any(isinstance(x, Value) and wanted is not None and not set(self.made[x].split_axes) <= set(
             wanted.split_axes) for x, wanted in zip(node.inputs, choice.inputs, strict=True))
@@ -187,7 +187,7 @@ class _Propagation:
                         "exchange": "all_to_all"}[move.kind]
                 what = value.node.op.name if value.node is not None else value.name
                 where = node.loc if node is not None else value.node.loc if value.node is not None else None
-                self.collectives.append((node, value, Collective(
+                self.collectives.append((node, value, PlannedCollective(
                     name, count * _bytes(value), move.over, f"{what} {value.type}", where, reason)))
         if target not in self.have[value]:
             self.have[value].append(target)
@@ -198,7 +198,7 @@ class _Propagation:
 
     # ------------------------------------------------------------ choices
 
-    def _best(self, node: Node) -> Choice:
+    def _best(self, node: Node) -> NodeSharding:
         rule = rule_of(node)
         found = [c for c in self._choices(node, rule) if c is not None]
         for choice in sorted(found, key=lambda c: (c.cost, c.order)):
@@ -206,7 +206,7 @@ class _Propagation:
                 return choice
         return next(c for c in self._by_labels(node, whole_rule(node)) if c is not None)
 
-    def _choices(self, node: Node, rule: AxisRule) -> Iterator[Choice | None]:
+    def _choices(self, node: Node, rule: AxisRule) -> Iterator[NodeSharding | None]:
         if node.op.name == "reshape":
             yield from self._of_reshape(node)
         elif node.op.name == "with_sharding":
@@ -214,16 +214,16 @@ class _Propagation:
         else:
             yield from self._by_labels(node, rule)
 
-    def _annotated(self, node: Node) -> Choice:
+    def _annotated(self, node: Node) -> NodeSharding:
         x = node.inputs[0]
         assert isinstance(x, Value)
         mesh = Mesh(dict(node.attrs["mesh"]))
         if mesh != self.mesh:
             raise CaptureError(f"shard: the mesh is {mesh!r}, and the function runs on {self.mesh!r}", where=node.loc)
         wanted = ValueSharding(layouts_of(Sharding(mesh, node.attrs["spec"]), numbers_of(x)))
-        return Choice((wanted,), (wanted,), 0, ())
+        return NodeSharding((wanted,), (wanted,), 0, ())
 
-    def _of_reshape(self, node: Node) -> Iterator[Choice]:
+    def _of_reshape(self, node: Node) -> Iterator[NodeSharding]:
         x = node.inputs[0]
         assert isinstance(x, Value)
         for source in [*self.have[x], replicated(x.ndim)]:
@@ -233,7 +233,7 @@ class _Propagation:
             for partial in {kept, ()}:
                 yield self._choice(node, (ValueSharding(needed_layouts, partial),), (ValueSharding(found, partial),), 0)
 
-    def _by_labels(self, node: Node, rule: AxisRule) -> Iterator[Choice | None]:
+    def _by_labels(self, node: Node, rule: AxisRule) -> Iterator[NodeSharding | None]:
         options = self._options(node, rule)
         labels = list(options)
         for layouts in itertools.islice(itertools.product(*options.values()), MOST_CHOICES):
@@ -268,7 +268,7 @@ class _Propagation:
             yield {name: inputs for (name, inputs), kept in zip(ways.items(), chosen, strict=True) if kept}
 
     def _of(self, node: Node, rule: AxisRule, split: Mapping[Label, Layout],
-            kept: Mapping[str, tuple[int, ...]]) -> Choice | None:
+            kept: Mapping[str, tuple[int, ...]]) -> NodeSharding | None:
         """The choice that splits labels so; None where the rule does not allow it."""
         partial: dict[int, list[str]] = {}
         for name, inputs in kept.items():
@@ -314,7 +314,7 @@ class _Propagation:
         return (2 if rule.combined else 1) * math.prod(sizes.values()) * others
 
     def _choice(self, node: Node, inputs: tuple[ValueSharding | None, ...], outputs: tuple[ValueSharding, ...],
-                work: float) -> Choice:
+                work: float) -> NodeSharding:
         cost = work / OPERATIONS_PER_BYTE
         moved: set[tuple[Value, ValueSharding]] = set()
         for x, wanted in zip(node.inputs, inputs, strict=True):
@@ -326,7 +326,7 @@ class _Propagation:
                 cost += _bytes(value) * cost_of(sharding, ValueSharding(sharding.layouts), numbers_of(value), self.mesh)
         degree = sum(len(sharding.split_axes) for sharding in outputs)
         partial = sum(len(sharding.partial) for sharding in outputs)
-        return Choice(inputs, outputs, cost, (partial, degree if node.op.name in VIEWS else -degree))
+        return NodeSharding(inputs, outputs, cost, (partial, degree if node.op.name in VIEWS else -degree))
 
 
 def _bytes(value: Value) -> int:

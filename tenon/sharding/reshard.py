@@ -21,7 +21,7 @@ from tenon.graph.build import Builder, literal
 from tenon.graph.ir import Value
 from tenon.graph.op import OPS
 from tenon.records import dataclass
-from tenon.sharding.layout import Digit, Layout, ValueSharding, local_shape, numbers_of
+from tenon.sharding.axis_layout import Digit, Layout, ValueSharding, local_shape, numbers_of
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.sharding import Axes, part_bounds
 
@@ -29,7 +29,7 @@ REDUCTION = {"add": "sum", "max": "max", "min": "min"}
 
 
 @dataclass(frozen=True)
-class Move:
+class ReshardMove:
     """One step; `before` and `after` are the mesh axes that split the axis, of `sizes` the exposed shape."""
 
     kind: str
@@ -40,19 +40,19 @@ class Move:
 
 
 @dataclass(frozen=True)
-class Stage:
+class ReshardStage:
     """Moves between shardings whose digits are the same; `sizes` are those of all digits."""
 
     sizes: tuple[int, ...]
     before: tuple[Axes, ...]    # of each digit
-    moves: tuple[Move, ...]
+    moves: tuple[ReshardMove, ...]
 
 
 # ---------------------------------------------------------------- which moves
 
 @lru_cache(maxsize=8192)
 def stages_between(source: ValueSharding, target: ValueSharding, shape: tuple[int, ...],
-                   mesh: Mesh) -> tuple[Stage, ...]:
+                   mesh: Mesh) -> tuple[ReshardStage, ...]:
     """The moves that make the target of the source."""
     if source == target:
         return ()
@@ -69,7 +69,7 @@ def stages_between(source: ValueSharding, target: ValueSharding, shape: tuple[in
     before = tuple(axes for digits in sources for _, axes in digits)
     after = tuple(axes for digits in targets for _, axes in digits)
     sizes = tuple(size for digits in sources for size, _ in digits)
-    return (Stage(sizes, before, _moves(sizes, before, after, source, target, mesh)),)
+    return (ReshardStage(sizes, before, _moves(sizes, before, after, source, target, mesh)),)
 
 
 def _aligned(a: Layout, b: Layout, size: int, mesh: Mesh) -> tuple[tuple[Digit, ...], tuple[Digit, ...]] | None:
@@ -103,7 +103,7 @@ def _refined(layout: Layout, sizes: tuple[int, ...], mesh: Mesh) -> tuple[Digit,
 
 
 def _moves(sizes: Sequence[int], before: Sequence[Axes], after: Sequence[Axes], source: ValueSharding,
-           target: ValueSharding, mesh: Mesh) -> tuple[Move, ...]:
+           target: ValueSharding, mesh: Mesh) -> tuple[ReshardMove, ...]:
     now, found = list(before), []
     pending = [name for name in source.partial if name not in target.partial]
     masked = tuple(name for name in target.partial if name not in source.partial)
@@ -119,17 +119,17 @@ def _moves(sizes: Sequence[int], before: Sequence[Axes], after: Sequence[Axes], 
             more = extends(k)
             busy = {name for axes in now for name in axes}.union(pending)
             if more and busy.isdisjoint(more):
-                found.append(Move("slice", more, k))
+                found.append(ReshardMove("slice", more, k))
                 now[k] = after[k]
     slices()
     for k in range(len(sizes)):
         more = extends(k)
         if more and set(more) <= set(pending):
-            found.append(Move("scatter", more, k, combine=source.combine))
+            found.append(ReshardMove("scatter", more, k, combine=source.combine))
             now[k] = after[k]
             pending = [name for name in pending if name not in more]
     if pending:
-        found.append(Move("reduce", tuple(pending), combine=source.combine))
+        found.append(ReshardMove("reduce", tuple(pending), combine=source.combine))
         pending = []
     slices()
     for k in range(len(sizes)):
@@ -137,17 +137,17 @@ def _moves(sizes: Sequence[int], before: Sequence[Axes], after: Sequence[Axes], 
         other = next((j for j in range(len(sizes)) if j != k and joined and not after[k] and not now[j]
                       and after[j] == joined), None)
         if other is not None:
-            found.append(Move("exchange", joined, other, k))
+            found.append(ReshardMove("exchange", joined, other, k))
             now[k], now[other] = (), joined
     for k in range(len(sizes)):
         if now[k] != after[k] and extends(k) is None:
             kept = _common(now[k], after[k]) if sizes[k] % mesh.parts(now[k]) == 0 else ()
             kept = kept if sizes[k] % mesh.parts(after[k]) == 0 else ()
-            found.append(Move("gather", now[k][len(kept):], k))
+            found.append(ReshardMove("gather", now[k][len(kept):], k))
             now[k] = kept
     slices()
     assert now == list(after), f"{source} to {target} leaves {now}"
-    return (*found, Move("mask", masked)) if masked else tuple(found)
+    return (*found, ReshardMove("mask", masked)) if masked else tuple(found)
 
 
 def _common(a: Axes, b: Axes) -> Axes:
@@ -162,7 +162,7 @@ def _size(size: int, axes: Axes, mesh: Mesh, rank: int) -> int:
     return stop - start
 
 
-def _after(now: list[Axes], move: Move) -> None:
+def _after(now: list[Axes], move: ReshardMove) -> None:
     """Let `now` be what splits the digits after a move."""
     if move.kind in ("slice", "scatter"):
         now[move.axis] = now[move.axis] + move.over
@@ -172,7 +172,7 @@ def _after(now: list[Axes], move: Move) -> None:
         now[move.axis], now[move.other] = move.over, ()
 
 
-def elements_sent(stage: Stage, mesh: Mesh, rank: int = 0) -> list[tuple[Move, int]]:
+def elements_sent(stage: ReshardStage, mesh: Mesh, rank: int = 0) -> list[tuple[ReshardMove, int]]:
     """How many elements each collective has to move: what a rank sends where the algorithm is the best there is."""
     now, found = list(stage.before), []
     for move in stage.moves:
@@ -202,9 +202,8 @@ def emit_moves(builder: Builder, x: Value, source: ValueSharding, target: ValueS
         now = list(stage.before)
         x = _reshaped(builder, x, tuple(_size(n, a, mesh, rank) for n, a in zip(stage.sizes, now, strict=True)))
         for move in stage.moves:
-            before = list(now)
             _after(now, move)
-            x = _emit(builder, x, move, stage.sizes, before, now, mesh, rank)
+            x = _emit(builder, x, move, stage.sizes, now, mesh, rank)
     return _reshaped(builder, x, local_shape(target, shape, mesh, rank))
 
 
@@ -212,8 +211,8 @@ def _reshaped(builder: Builder, x: Value, shape: tuple[int, ...]) -> Value:
     return x if x.shape == shape else builder.emit(OPS["reshape"], (x,), {"shape": shape})
 
 
-def _emit(builder: Builder, x: Value, move: Move, sizes: Sequence[int], before: Sequence[Axes], now: Sequence[Axes],
-          mesh: Mesh, rank: int) -> Value:
+def _emit(builder: Builder, x: Value, move: ReshardMove, sizes: Sequence[int], now: Sequence[Axes], mesh: Mesh,
+          rank: int) -> Value:
     size = _size(sizes[move.axis], now[move.axis], mesh, rank) if sizes else 0
     op = REDUCTION[move.combine]
     if move.kind == "slice":

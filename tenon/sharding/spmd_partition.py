@@ -16,10 +16,10 @@ from tenon.graph.partition import has_effect, needed
 from tenon.observe import emit
 from tenon.ops import collectives
 from tenon.records import dataclass
-from tenon.sharding.layout import ValueSharding, local_shape, numbers_of
+from tenon.sharding.axis_layout import ValueSharding, local_shape, numbers_of
 from tenon.sharding.localize import local_attrs
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import Plan, propagate
+from tenon.sharding.propagate import ShardingPlan, propagate
 from tenon.sharding.reshard import cost_of, emit_moves
 from tenon.sharding.sharding import Sharding
 
@@ -32,7 +32,7 @@ def partition(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh, ra
     return local_graph(propagate(graph, shardings, mesh, results), rank)
 
 
-def local_graph(plan: Plan, rank: int) -> Graph:
+def local_graph(plan: ShardingPlan, rank: int) -> Graph:
     """The graph of one rank."""
     plan.mesh.coordinates(rank)         # raises where there is no such rank
     found = _Local(plan, rank).run()
@@ -41,7 +41,7 @@ def local_graph(plan: Plan, rank: int) -> Graph:
 
 
 class _Local:
-    def __init__(self, plan: Plan, rank: int):
+    def __init__(self, plan: ShardingPlan, rank: int):
         self.plan, self.mesh, self.rank = plan, plan.mesh, rank
         self.builder = Builder(plan.graph.name, rewriting=True)
         self.have: dict[Value, dict[ValueSharding, Value]] = {}
