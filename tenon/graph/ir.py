@@ -134,6 +134,7 @@ CONSTANTS = "constants"             # the places of the parameters that are the 
 AS_READ = "as_read"                 # the graph as it was read from text, to be verified for the sizes of each run
 UPDATES = "updates"                 # (parameter, result): places of what takes the memory of what, if any does
 SIZES = "sizes"                     # what is known of the sizes that the data decide: (left, relation, right) -> answer
+MESH = "mesh"                       # the devices that it runs on, in a grid (tenon.sharding.mesh)
 DONATED = "donated"                 # the places of the parameters whose memory results take in nearly all calls
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ from tenon.sharding.reshard import cost_of, elements_sent, stages_between
 from tenon.sharding.rules import rule_of, whole_rule
 from tenon.sharding.sharding import Axes, Sharding
 
-OPERATIONS_PER_BYTE = 4         # what a byte that is sent is worth in operations that devices repeat
+OPERATIONS_PER_BYTE = 1         # how many operations that a device repeats cost as much as a byte that is sent
 VIEWS = frozenset({"permute", "reshape", "broadcast_to", "barrier", "stop_gradient"})     # no work
 MOST_CHOICES = 512
 
@@ -108,6 +109,7 @@ class _Propagation:
         self.builder = Builder(graph.name, [Value(p.type, name=p.name) for p in graph.params], rewriting=True)
         self.made: dict[Value, ValueSharding] = {}
         self.have: dict[Value, list[ValueSharding]] = {}        # also what was made of it for others
+        self.readers: Counter[Value] = Counter()                # how many nodes read a value
         self.needs: dict[tuple[Node, int], ValueSharding] = {}
         self.collectives: list[tuple[Node | None, Value, PlannedCollective]] = []
 
@@ -147,10 +149,17 @@ class _Propagation:
     # ------------------------------------------------------------ nodes
 
     def _visit_all(self, nodes: Sequence[Node], replaced: dict[Value, Input], loc: Location | None = None) -> None:
+        readers = Counter(x for node in nodes for x in dict.fromkeys(node.inputs) if isinstance(x, Value))
+        for old, new in replaced.items():
+            if isinstance(new, Value):
+                self.readers[new] = max(self.readers[new], readers[old])
         for node in nodes:
             inputs = tuple(replaced[x] if isinstance(x, Value) else x for x in node.inputs)
             outputs = self._visit(node, inputs, loc or node.loc)
-            replaced.update(zip(node.outputs, outputs, strict=True))
+            for old, new in zip(node.outputs, outputs, strict=True):
+                replaced[old] = new
+                if isinstance(new, Value):
+                    self.readers[new] = max(self.readers[new], readers[old])
 
     def _visit(self, node: Node, inputs: tuple[Input, ...], loc: Location | None) -> tuple[Input, ...]:
         trial = Node(node.op, inputs, node.attrs, node.outputs, loc)
@@ -326,7 +335,10 @@ class _Propagation:
                 cost += _bytes(value) * cost_of(sharding, ValueSharding(sharding.layouts), numbers_of(value), self.mesh)
         degree = sum(len(sharding.split_axes) for sharding in outputs)
         partial = sum(len(sharding.partial) for sharding in outputs)
-        return NodeSharding(inputs, outputs, cost, (partial, degree if node.op.name in VIEWS else -degree))
+        if all(self.readers[x] <= 1 for x in node.inputs if isinstance(x, Value) and self.made[x].partial):
+            partial = -partial          # it may meet others to be added up with; else it is added up once for all
+        place = sum(k for sharding in outputs for k, layout in enumerate(sharding.layouts) if layout)  # the first axes
+        return NodeSharding(inputs, outputs, cost, (partial, degree if node.op.name in VIEWS else -degree, place))
 
 
 def _bytes(value: Value) -> int:

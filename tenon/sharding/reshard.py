@@ -30,7 +30,7 @@ REDUCTION = {"add": "sum", "max": "max", "min": "min"}
 
 @dataclass(frozen=True)
 class ReshardMove:
-    """One step; `before` and `after` are the mesh axes that split the axis, of `sizes` the exposed shape."""
+    """One step: along one digit of a value, but for a sum, over some axes of the mesh."""
 
     kind: str
     over: Axes

@@ -1,0 +1,133 @@
+"""A graph and a mesh -> what runs it on all devices of the mesh: one local graph a rank, made for how arguments are split.
+
+    program = SpmdProgram(graph, mesh, compile)
+    loss, weight = program.run([x, weight])         # arrays, or arrays in parts (tenon.sharding.sharded_array)
+
+An argument that is an array is there for every rank, one in parts is split as it is.  A result that updates an argument
+is split as that is; any other stays as it was made, so a result is an array or an array in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenon.atomic import at_once
+from tenon.errors import ArgumentError
+from tenon.graph.interpret import bind_sizes
+from tenon.graph.ir import MESH, UPDATES, Graph
+from tenon.graph.size_stages import of_sizes
+from tenon.locks import Lock
+from tenon.observe import emit, span
+from tenon.program.backend_interface import Executable, Then
+from tenon.records import dataclass, replace
+from tenon.runtime.multi_device import DevicePart, MultiDevice
+from tenon.runtime.transports import transport_for
+from tenon.sharding.axis_layout import as_spec
+from tenon.sharding.mesh import Mesh
+from tenon.sharding.propagate import ShardingPlan, propagate
+from tenon.sharding.sharded_array import ShardedArray, part_for
+from tenon.sharding.sharding import Sharding
+from tenon.sharding.spmd_partition import local_graph
+
+Given = np.ndarray | ShardedArray
+
+
+@dataclass(frozen=True, eq=False)
+class SplitProgram:
+    """The program for one way in which the arguments are split."""
+
+    plan: ShardingPlan
+    shardings: tuple[Sharding | None, ...]          # of the arguments,
+    results: tuple[Sharding | None, ...]            # and of the results
+    program: MultiDevice
+
+
+class SpmdProgram:
+    """What runs a graph on a mesh; an `Executable`."""
+
+    def __init__(self, graph: Graph, mesh: Mesh, compile: Callable[[Graph], Executable]):
+        self.graph, self.mesh, self.compile = graph, mesh, compile
+        self.transport = transport_for(mesh)
+        self._programs: dict[Any, SplitProgram] = {}
+        self._lock = Lock()
+
+    def program_for(self, arrays: Sequence[Given]) -> SplitProgram:
+        """The program for arguments of these shapes that are split so, made now if need be."""
+        key = tuple((x.shape, x.sharding if isinstance(x, ShardedArray) else None) for x in arrays)
+        found = self._programs.get(key)
+        if found is None:
+            with self._lock:
+                found = self._programs[key] = self._programs.get(key) or self._made(arrays)
+        return found
+
+    def run(self, arrays: Sequence[Any], donated: Collection[int] = (), then: Then | None = None) -> list[Any]:
+        """The results; what `then` says is stored when all ranks have come to their end.
+
+        Nothing is written in donated memory: another rank may fail later, and state is then as it was before.
+        """
+        made = self.program_for(arrays)
+        parts = [part_for(x, sharding, rank) for rank in self.transport.ranks
+                 for x, sharding in zip(arrays, made.shardings, strict=True)]
+        found = made.program.run(parts)
+        results = self._joined(made, found)
+        if then is not None:
+            at_once(then(results, None) or ())
+        return results
+
+    def _joined(self, made: SplitProgram, found: Sequence[np.ndarray]) -> list[Any]:
+        count, results = len(made.results), []
+        for k, (value, sharding) in enumerate(zip(made.plan.graph.results, made.results, strict=True)):
+            if sharding is None:
+                results.append(found[k])
+                continue
+            shards = {rank: found[place * count + k] for place, rank in enumerate(self.transport.ranks)}
+            results.append(ShardedArray(tuple(value.shape), value.dtype, sharding, shards))      # type: ignore[arg-type]
+        return results
+
+    def _made(self, arrays: Sequence[Given]) -> SplitProgram:
+        for p, x in zip(self.graph.params, arrays, strict=True):
+            if isinstance(x, ShardedArray) and x.sharding.mesh != self.mesh:
+                raise ArgumentError(f"{self.graph.name} runs on {self.mesh!r}, and {p.name} is split over "
+                                    f"{x.sharding.mesh!r}", hint="shard it over the mesh that the function has")
+        graph = whole_numbers(self.graph, arrays)
+        shardings = tuple(x.sharding if isinstance(x, ShardedArray) else None for x in arrays)
+        with span("propagate", graph=graph.name, nodes=len(graph.nodes)):
+            plan = propagate(graph, shardings, self.mesh, wanted_results(graph, shardings))
+        emit("sharded", graph=graph.name, plan=plan)
+        ranks = self.transport.ranks
+        count, size = len(graph.params), len(graph.results)
+        parts: dict[int, DevicePart] = {}
+        locals_ = [local_graph(plan, rank) for rank in ranks]
+        for place, (rank, local) in enumerate(zip(ranks, locals_, strict=True)):
+            parts[rank] = DevicePart(self.compile(replace(local, notes={})),
+                                     tuple(range(place * count, (place + 1) * count)),
+                                     tuple(range(place * size, (place + 1) * size)))
+        together = Graph(graph.name, tuple(p for local in locals_ for p in local.params), (),
+                         tuple(r for local in locals_ for r in local.results))
+        names = {rank: f"rank {rank} {self.mesh.coordinates(rank)}" for rank in ranks}
+        return SplitProgram(plan, shardings, tuple(as_sharding(s.layouts, self.mesh) for s in plan.results),
+                            MultiDevice(together, parts, self.transport, names))
+
+
+def wanted_results(graph: Graph, shardings: Sequence[Sharding | None]) -> list[Sharding | str | None]:
+    """How the results are returned: what updates an argument as that is split, others as they are made."""
+    updates: Mapping[int, int] = {result: param for param, result in graph.notes.get(UPDATES) or ()}
+    return [shardings[updates[k]] if k in updates else "found" for k in range(len(graph.results))]
+
+
+def as_sharding(layouts: Sequence[Any], mesh: Mesh) -> Sharding | None:
+    """The sharding of these layouts; None where nothing is split."""
+    spec = as_spec(layouts)
+    assert spec is not None, "results have layouts of one digit"
+    return Sharding(mesh, spec) if any(spec) else None
+
+
+def whole_numbers(graph: Graph, arrays: Sequence[Given]) -> Graph:
+    """The graph for the sizes of these arrays."""
+    notes = {name: x for name, x in graph.notes.items() if name != MESH}
+    if not graph.symbols():
+        return replace(graph, notes=notes)
+    return replace(of_sizes(graph, bind_sizes(graph, [x.shape for x in arrays])), notes=notes)
