@@ -37,6 +37,7 @@ from tenon.sharding.rules import rule_of, whole_rule
 from tenon.sharding.sharding import Axes, Sharding
 
 OPERATIONS_PER_BYTE = 1         # how many operations that a device repeats cost as much as a byte that is sent
+REPEATED = frozenset({"permute", "reshape", "broadcast_to"})
 VIEWS = frozenset({"permute", "reshape", "broadcast_to", "barrier", "stop_gradient"})     # no work
 MOST_CHOICES = 512
 
@@ -110,6 +111,7 @@ class _Propagation:
         self.made: dict[Value, ValueSharding] = {}
         self.have: dict[Value, list[ValueSharding]] = {}        # also what was made of it for others
         self.readers: Counter[Value] = Counter()                # how many nodes read a value
+        self.again: dict[tuple[Value, ValueSharding], Value] = {}      # views that were made once more
         self.needs: dict[tuple[Node, int], ValueSharding] = {}
         self.collectives: list[tuple[Node | None, Value, PlannedCollective]] = []
 
@@ -169,6 +171,8 @@ class _Propagation:
             inner: dict[Value, Input] = dict(zip(body.params, (x for x in inputs if x is not None), strict=True))
             self._visit_all(body.nodes, inner, loc)
             return tuple(inner[r] for r in body.results)
+        inputs = tuple(self._viewed(x, wanted) if isinstance(x, Value) and wanted is not None else x
+                       for x, wanted in zip(inputs, choice.inputs, strict=True))
         out = self.builder.emit(node.op, inputs, node.attrs, loc)
         listed: tuple[Value, ...] = out if isinstance(out, tuple) else (out,)
         made = self.builder.nodes[-1]
@@ -200,6 +204,51 @@ class _Propagation:
                     name, count * _bytes(value), move.over, f"{what} {value.type}", where, reason)))
         if target not in self.have[value]:
             self.have[value].append(target)
+
+    def _viewed(self, value: Value, target: ValueSharding) -> Value:
+        """The value, or the same view made once more of what is easier to move: rows before they are repeated, say."""
+        if (value, target) in self.again:
+            return self.again[value, target]
+        before = self._before_view(value, target)
+        if before is None or self._cost(value, target) >= self._direct(value, target):
+            return value
+        node = value.node
+        assert node is not None
+        source = self._viewed(_value(node.inputs[0]), before)
+        again: Value = self.builder.emit(node.op, (source,), node.attrs, node.loc)
+        self.needs[self.builder.nodes[-1], 0] = before
+        self._move(self.builder.nodes[-1], source, before, f"for {node.op.name} computed as {target}")
+        self._make(again, target)
+        self.again[value, target] = again
+        return again
+
+    def _before_view(self, value: Value, target: ValueSharding) -> ValueSharding | None:
+        """The sharding of what a value is a view of, with which the view is as the target; None where there is none."""
+        node = value.node
+        if node is None or node.op.name not in REPEATED or target.partial or not isinstance(node.inputs[0], Value):
+            return None
+        x = node.inputs[0]
+        if node.op.name == "reshape":
+            kept, found = reshaped(target.layouts, numbers_of(value), numbers_of(x), self.mesh)
+            return ValueSharding(found) if kept == target.layouts else None
+        rule = rule_of(node)
+        if None in [label for label, layout in zip(rule.outputs[0], target.layouts, strict=True) if layout]:
+            return None
+        split = dict(zip(rule.outputs[0], target.layouts, strict=True))
+        before = ValueSharding(tuple(WHOLE if label is None else split[label] for label in rule.inputs[0]))
+        return before if fits(node, (before,), (target,), self.mesh) else None
+
+    def _direct(self, value: Value, target: ValueSharding) -> int:
+        """What is sent to make the target of what there is of a value."""
+        return min(cost_of(source, target, numbers_of(value), self.mesh) for source in self.have[value]) * _bytes(value)
+
+    def _cost(self, value: Value, target: ValueSharding, depth: int = 4) -> int:
+        """The same, where views may be made again."""
+        direct = 0 if (value, target) in self.again else self._direct(value, target)
+        if direct == 0 or depth == 0 or (before := self._before_view(value, target)) is None:
+            return direct
+        assert value.node is not None
+        return min(direct, self._cost(_value(value.node.inputs[0]), before, depth - 1))
 
     def nearest(self, value: Value, target: ValueSharding) -> ValueSharding:
         """That of the shardings there are of a value from which the target is made by sending least."""
@@ -329,7 +378,7 @@ class _Propagation:
         for x, wanted in zip(node.inputs, inputs, strict=True):
             if isinstance(x, Value) and wanted is not None and (x, wanted) not in moved:
                 moved.add((x, wanted))
-                cost += _bytes(x) * cost_of(self.nearest(x, wanted), wanted, numbers_of(x), self.mesh)
+                cost += self._cost(x, wanted)
         for value, sharding in zip(node.outputs, outputs, strict=True):
             if sharding.partial:        # some time it is added up
                 cost += _bytes(value) * cost_of(sharding, ValueSharding(sharding.layouts), numbers_of(value), self.mesh)
@@ -339,6 +388,11 @@ class _Propagation:
             partial = -partial          # it may meet others to be added up with; else it is added up once for all
         place = sum(k for sharding in outputs for k, layout in enumerate(sharding.layouts) if layout)  # the first axes
         return NodeSharding(inputs, outputs, cost, (partial, degree if node.op.name in VIEWS else -degree, place))
+
+
+def _value(x: Input) -> Value:
+    assert isinstance(x, Value)
+    return x
 
 
 def _bytes(value: Value) -> int:
