@@ -1,4 +1,4 @@
-"""A graph and a mesh -> what runs it on all devices of the mesh: one local graph a rank, made for how arguments are split.
+"""A graph and a mesh -> what runs it on all devices of the mesh: a local graph a rank, for how arguments are split.
 
     program = SpmdProgram(graph, mesh, compile)
     loss, weight = program.run([x, weight])         # arrays, or arrays in parts (tenon.sharding.sharded_array)
