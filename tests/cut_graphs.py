@@ -11,8 +11,9 @@ from tenon.graph.ir import Graph, Node
 from tenon.pipeline import compile
 from tenon.placement.cut import DeviceGraph, cut
 from tenon.placement.placement import Placement
-from tenon.runtime.local_transport import Line, LocalTransport
+from tenon.runtime.local_transport import LocalTransport
 from tenon.runtime.multi_device import DevicePart, MultiDevice
+from tenon.sharding.mesh import Mesh
 
 Arrays = Sequence[np.ndarray]
 
@@ -33,7 +34,7 @@ def random_placement(graph: Graph, devices: int, seed: int, anywhere: bool = Fal
 def program_of(graph: Graph, parts: dict[int, DeviceGraph], devices: int, backend: str = "cpu") -> MultiDevice:
     """What runs device graphs, a thread each."""
     made = {k: DevicePart(compile(p.graph, backend=backend), p.arguments, p.results) for k, p in parts.items()}
-    return MultiDevice(graph, made, LocalTransport(Line(devices)))
+    return MultiDevice(graph, made, LocalTransport(Mesh({"device": devices})))
 
 
 def run_cut(graph: Graph, placement: Placement, arrays: Arrays, backend: str = "cpu") -> list[np.ndarray]:

@@ -15,8 +15,10 @@ from zlib import crc32
 
 import numpy as np
 
+from tenon.distributed.graph_agreement import check_same_graph
 from tenon.distributed.mpi_link import MpiLink, link, summary
 from tenon.errors import ArgumentError, CommunicationError
+from tenon.graph.ir import Graph
 from tenon.ops.communicator import Array, Over, Ranks, along, check_part, check_split, combine, part
 from tenon.records import dataclass
 from tenon.types import TensorType, as_dtype
@@ -44,6 +46,10 @@ class MpiTransport:
     def ranks(self) -> tuple[int, ...]:
         """The one of this process."""
         return (link().rank,)
+
+    def agree(self, graph: Graph) -> None:
+        """Raise CommunicationError, on every rank, where not all have captured the same graph."""
+        check_same_graph(graph, link())
 
     def begin(self) -> dict[int, MpiCommunicator]:
         """What the rank of this process speaks through."""

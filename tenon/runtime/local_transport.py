@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, CommunicationError
+from tenon.graph.ir import Graph
 from tenon.ops.communicator import Array, Over, Ranks, along, check_part, check_split, combine, part
 from tenon.records import dataclass, field
 from tenon.types import TensorType, as_dtype
@@ -40,6 +41,9 @@ class LocalTransport:
     def ranks(self) -> tuple[int, ...]:
         """Those that run in this process."""
         return tuple(range(self.mesh.size))
+
+    def agree(self, graph: Graph) -> None:
+        """Of one process, which has captured one graph."""
 
     def begin(self) -> dict[int, LocalCommunicator]:
         """What the ranks of one run speak through."""

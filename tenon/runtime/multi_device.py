@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,17 +23,7 @@ from tenon.ops.communicator import Communicator, speaking
 from tenon.program.backend_interface import Array, Executable, Then
 from tenon.records import dataclass
 from tenon.runtime.device_threads import run_side_by_side
-
-
-class Transport(Protocol):
-    """How the devices of a run reach each other."""
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """The devices that this process runs."""
-
-    def begin(self) -> Mapping[int, Communicator]:
-        """The communicators of one run, by rank; `abort` of one wakes all that wait, wherever they are."""
+from tenon.runtime.transports import Transport
 
 
 @dataclass(frozen=True)
@@ -50,7 +40,7 @@ class MultiDevice:
 
     def __init__(self, graph: Graph, parts: Mapping[int, DevicePart], transport: Transport,
                  names: Mapping[int, str] | None = None):
-        self.graph, self.transport = graph, transport
+        self.graph, self.transport, self._agreed = graph, transport, False
         self.parts = {rank: parts[rank] for rank in transport.ranks if rank in parts}
         self.names = {rank: (names or {}).get(rank, f"device {rank}") for rank in parts}
         made = {place for part in self.parts.values() for place in part.results}
@@ -64,6 +54,9 @@ class MultiDevice:
         """
         if len(arrays) != len(self.graph.params):
             raise ArgumentError(f"{self.graph.name} takes {len(self.graph.params)} arrays, not {len(arrays)}")
+        if not self._agreed:
+            self.transport.agree(self.graph)
+            self._agreed = True
         speakers = {rank: speaker for rank, speaker in self.transport.begin().items() if rank in self.parts}
 
         def abort(error: BaseException) -> None:

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Protocol
 
 from tenon.config import config
+from tenon.graph.ir import Graph
 from tenon.ops.communicator import Communicator, Ranks
 from tenon.runtime.local_transport import LocalTransport
 
@@ -20,6 +21,9 @@ class Transport(Protocol):
 
     def begin(self) -> Mapping[int, Communicator]:
         """The communicators of one run, by rank; `abort` of one wakes all that wait, wherever they are."""
+
+    def agree(self, graph: Graph) -> None:
+        """Raise CommunicationError on every rank where not all captured this graph."""
 
 
 def transport_for(mesh: Ranks) -> Transport:

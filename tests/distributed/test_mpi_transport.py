@@ -81,3 +81,18 @@ def test_a_mesh_of_another_size_than_the_world_is_refused(tmp_path: Path) -> Non
     assert ran.returncode != 0
     assert "Mesh({'data': 3}) has 3 places, and there are 2 processes" in ran.stderr
     assert "tenon launch -n 3" in ran.stderr
+
+
+def test_ranks_that_captured_different_graphs_are_told_where_they_differ(tmp_path: Path) -> None:
+    ran, _ = failing(tmp_path, "import tenon as tn\n"
+                               "from tenon.graph.build import trace\n"
+                               "from tenon.types import TensorType, float32\n"
+                               "def step(x):\n"
+                               "    y = tn.sin(x)\n"
+                               "    if rank: y = y * 2.0\n"
+                               "    return y + 1.0\n"
+                               "MpiTransport(Mesh({'data': 2})).agree(trace(tn.exp, TensorType(float32, (3,))))\n"
+                               "MpiTransport(Mesh({'data': 2})).agree(trace(step, TensorType(float32, (3,))))\n")
+    said = ("ranks captured different graphs of step, at node 2: rank 0 has `v1: f32[3] = add(v0, 1.0)  "
+            "# script.py:12`, rank 1 has `v1: f32[3] = multiply(v0, 2.0)  # script.py:11`")
+    assert ran.returncode != 0 and ran.stderr.count(said) == 2, ran.stderr

@@ -20,9 +20,10 @@ from tenon.pipeline import compile
 from tenon.placement.cut import cut
 from tenon.placement.placement import Placement
 from tenon.runtime.device_threads import run_side_by_side
-from tenon.runtime.local_transport import Line, LocalTransport
+from tenon.runtime.local_transport import LocalTransport
 from tenon.runtime.multi_device import DevicePart, MultiDevice
 from tenon.runtime.thread_pool import get_num_threads, pool
+from tenon.sharding.mesh import Mesh
 from tenon.types import TensorType, float32
 
 VECTOR = TensorType(float32, (3,))
@@ -82,7 +83,7 @@ def test_who_waits_for_what_is_never_sent_is_told() -> None:
     both = Graph("both", graph.params, (), (graph.params[0], graph.params[0]))
     parts = {0: DevicePart(compile(silent), (0,), (0,)), 1: DevicePart(compile(graph), (0,), (1,))}
     with pytest.raises(CommunicationError, match="has ended"):
-        MultiDevice(both, parts, LocalTransport(Line(2))).run([np.ones(3, np.float32)])
+        MultiDevice(both, parts, LocalTransport(Mesh({"device": 2}))).run([np.ones(3, np.float32)])
 
 
 def test_ctrl_c_on_one_device_ends_all() -> None:
