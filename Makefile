@@ -22,7 +22,9 @@ test: $(VENV)/.test  ## the whole test suite, but for the comparison with other 
 	@echo "pytest, $(WORKERS) workers"
 	@$(BIN)/python -m pytest -q -n $(WORKERS)
 
-check: $(VENV)/.test  ## before every commit, under a minute: lint, types, layers, one test a promise
+check: $(VENV)/.test  ## before every commit, under a minute: subjects, lint, types, layers, one test a promise
+	@echo "git: subjects of commits"
+	@$(BIN)/python tools/check_subjects.py
 	@echo "ruff: style and likely mistakes"
 	@$(BIN)/ruff check --quiet .
 	@echo "mypy: strict types of tenon/"
