@@ -164,8 +164,9 @@ def renorm(x: Any, *, p: float, axis: int, maxnorm: float) -> Any:
     """The slices along an axis, those with a p-norm above maxnorm scaled down to it, as in PyTorch."""
     axis = normalize_axis(axis, x.ndim)
     others = tuple(k for k in range(x.ndim) if k != axis)
-    size = vector_norm(x, ord=p, axis=others, keepdims=True)
-    return x * where(size > maxnorm, maxnorm / (size + 1e-7), 1.0)
+    above = vector_norm(x, ord=p, axis=others, keepdims=True) > maxnorm
+    size = vector_norm(where(above, x, 1.0), ord=p, axis=others, keepdims=True)     # no NaN of others in the gradient
+    return x * where(above, maxnorm / (size + 1e-7), 1.0)
 
 
 @function

@@ -138,7 +138,7 @@ def _has_few_windows(node: Node) -> bool:
     """Whether the kernel is large beside the windows, and sums keep their digits when they are stored."""
     (batch, _, *counts), (outputs, *_) = (x.shape for x in node.inputs)     # type: ignore[union-attr]
     dtype = node.output.dtype
-    few = isinstance(batch, int) and 2 * batch * prod(counts) <= outputs
+    few = isinstance(batch, int) and isinstance(outputs, int) and 2 * batch * prod(counts) <= outputs
     return few and node.attrs["groups"] == 1 and dtype.kind == "f" and dtype.bits >= 32
 
 

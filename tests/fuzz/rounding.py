@@ -37,6 +37,8 @@ DECIDING = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equa
             "cummax", "cummin", "searchsorted", "first_places", "max_pool_op", "max_pool_taps", "max_pool_positions")
 # Promised to be right to so many units of the last place of this number, where the value is smaller.
 ABSOLUTE = {"normal_cdf": 0.5}
+# Right to so many units of the last place of a matrix's largest element, as elimination is (Higham 2002).
+NORMWISE = ("inv", "pinv", "solve", "solve_triangular", "cholesky", "matrix_exp")
 OF_F64, LEAST_OF_F64 = 2.0 ** -53, 1e-300
 
 
@@ -129,7 +131,7 @@ def evaluate_wide(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
     given, wide_attrs = [widened(a) for a in arrays], {name: wide_attribute(x) for name, x in attrs.items()}
     if op.ref is not None and (op.expand is None or any(isinstance(x, Graph) for x in attrs.values())):
         found: Any = exact_op(op, given, wide_attrs, [wide_type(t) for t in types], kernel)
-        return tuple(move(np.asarray(x), t.dtype, noise, least=ABSOLUTE.get(op.name, 0.0))
+        return tuple(move(np.asarray(x), t.dtype, noise, least=least_of(op, np.asarray(x)))
                      for x, t in zip(found, types, strict=True))
     wide_attrs = {name: wide_graph(x) if isinstance(x, Graph) else x for name, x in wide_attrs.items()}
     token = _noise.set(Noise(noise.rng, noise.loudness, noise.apart, max(noise.unit, *(unit_of(t.dtype) for t in types))))
@@ -140,7 +142,14 @@ def evaluate_wide(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
         _noise.reset(token)
 
 
-def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least: float = 0.0) -> np.ndarray:
+def least_of(op: Op, x: np.ndarray) -> Any:
+    """What smaller elements of a result are as exact as."""
+    if op.name in NORMWISE and x.ndim >= 2 and x.size:
+        return np.abs(x).max(axis=(-2, -1), keepdims=True, where=np.isfinite(x), initial=0.0)
+    return ABSOLUTE.get(op.name, 0.0)
+
+
+def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least: Any = 0.0) -> np.ndarray:
     """`x` off by a random part of half a unit of the last place, where the type does not hold it exactly.
 
     Numbers smaller than `least` are moved as if they were as large.
@@ -148,7 +157,7 @@ def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least:
     if dtype.kind not in "fc" or as_dtype(x.dtype).kind not in "fc" or not noise.loudness:
         return x
     unit = max(unit_of(dtype), noise.unit) * noise.loudness
-    least = max(LEAST.get(dtype.short, LEAST_OF_F64), least * unit)
+    least = np.maximum(LEAST.get(dtype.short, LEAST_OF_F64), least * unit)
     with np.errstate(all="ignore"):
         off = x * (noise.rng.uniform(-unit, unit, x.shape)) + noise.rng.uniform(-least, least, x.shape)
         rounds = widened(x.astype(dtype.numpy)) != x if exactly and dtype is not float64 else np.isfinite(x)

@@ -107,11 +107,11 @@ o.net.train({bool})
 ---
 o.net.hidden = None
 ---
-o.name = f"step{{{int}}}"
+o.name = f\"\"\"step{{{int}}}\"\"\"
 ---
 o.name = "-".join(map(str, [n, {int}]))
 ---
-print("n", {int}, f"{{{float}:.2f}}", o.count)
+print("n", {int}, f\"\"\"{{{float}:.2f}}\"\"\", o.count)
 ---
 print("t", {tensor}.sum())
 ---
