@@ -81,7 +81,8 @@ globals().update(_ops.PUBLIC)
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
 
-_MODULES = ("data", "debug", "distributions", "fft", "models", "nn", "onnx", "optim", "testing", "torch", "utils")
+_MODULES = ("data", "debug", "distributed", "distributions", "fft", "models", "nn", "onnx", "optim", "testing", "torch",
+            "utils")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.cond_switch")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.while_scan")

@@ -30,6 +30,7 @@ from tenon.transforms.custom_gradient import custom_vjp as custom_vjp
 from tenon import data as data
 from tenon import debug as debug
 from tenon.pytorch_names import device as device
+from tenon import distributed as distributed
 from tenon import distributions as distributions
 from tenon.random import dropout as dropout
 from tenon.types import DType as dtype

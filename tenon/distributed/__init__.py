@@ -4,6 +4,7 @@ import sys as _sys
 from io import TextIOWrapper as _TextIOWrapper
 
 from tenon.config import config as _config
+from tenon.distributed.world import current_mesh, rank, set_mesh, size
 from tenon.ops.collectives import (
     all_gather,
     all_reduce,
@@ -16,7 +17,7 @@ from tenon.ops.collectives import (
 from tenon.sharding.mesh import Mesh
 
 __all__ = ["Mesh", "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute",
-           "collective_place", "reduce_scatter"]
+           "collective_place", "current_mesh", "rank", "set_mesh", "size", "reduce_scatter"]
 
 if _config().processes:
     for _stream in (_sys.stdout, _sys.stderr):

@@ -28,7 +28,8 @@ NAP = 50e-6             # seconds of such a sleep
 LOOK = 0.02             # seconds between looks for notices of other ranks
 FAREWELL = 1.0          # seconds that others have to say what they know of a failure, before all are ended
 LAST_WORDS = 0.2        # seconds that what was printed has to reach the launcher, which drops the rest
-FAILED, ENDED = "failed", "ended"
+ASK = 0.5               # seconds after which a rank tells whom it waits for what it waits in
+FAILED, ENDED, WAITING, GOING_ON = "failed", "ended", "waiting", "going on"
 
 
 class MpiLink:
@@ -37,11 +38,13 @@ class MpiLink:
     def __init__(self, mpi: Any):
         self.mpi = mpi
         world = mpi.COMM_WORLD
-        self.rank, self.size = world.Get_rank(), world.Get_size()
+        self.rank: int = world.Get_rank()
+        self.size: int = world.Get_size()
         self.world = world
         self.parts, self.letters, self.notices = world.Dup(), world.Dup(), world.Dup()
         self.most_tag = world.Get_attr(mpi.TAG_UB) or (1 << 15) - 1
         self.gone: dict[int, tuple[str, str]] = {}      # rank -> how it ended, and what it said
+        self.waiting: dict[int, str] = {}               # rank -> the call in which it has waited for long
         self.kept: list[Any] = []                       # requests of sends, and of waits that were broken off
         self.said = False                               # whether this rank has said how it ended
         atexit.register(self.end)
@@ -87,12 +90,15 @@ class MpiLink:
 
     def _wait_long(self, done: Callable[[], bool], what: Callable[[], str], others: Sequence[int]) -> None:
         started = looked = time.monotonic()
-        limit = config().timeout
+        limit, told = config().timeout, False
         while not done():
             now = time.monotonic()
             if now - looked > LOOK:
                 looked = now
-                self._look(done, what, others)
+                self._look(done, what, others, now - started > 2 * ASK)
+            if now - started > ASK and not told:
+                told = True
+                self._notify(WAITING, what(), others)
             if now - started > limit:
                 raise CommunicationError(f"rank {self.rank} has waited {limit:g} s in {what()} for rank "
                                          f"{' or '.join(str(k) for k in others if k != self.rank)}",
@@ -101,11 +107,13 @@ class MpiLink:
                 time.sleep(NAP)
             else:
                 os.sched_yield()
+        if told:
+            self._notify(GOING_ON, "", others)
 
-    def _look(self, done: Callable[[], bool], what: Callable[[], str], others: Sequence[int]) -> None:
+    def _look(self, done: Callable[[], bool], what: Callable[[], str], others: Sequence[int], long: bool) -> None:
         """Raise where what others have said leaves no hope."""
         self.hear()
-        if not self.gone or done():
+        if not (self.gone or self.waiting) or done():
             return
         for rank, (how, text) in self.gone.items():
             if how == FAILED:
@@ -113,6 +121,11 @@ class MpiLink:
         for rank in others:
             if rank in self.gone:
                 raise CommunicationError(f"rank {self.rank} waits in {what()} for rank {rank}, which has ended")
+            if long and rank in self.waiting and is_of_all(what()) and is_of_all(self.waiting[rank]) \
+                    and what() != self.waiting[rank]:
+                raise CommunicationError(f"ranks disagree: rank {self.rank} waits in {what()}, rank {rank} in "
+                                         f"{self.waiting[rank]}",
+                                         hint="all ranks of a group must make the same calls in the same order")
 
     # ------------------------------------------------------------ messages
 
@@ -152,18 +165,25 @@ class MpiLink:
         if self.said:
             return
         self.said = True
+        self._notify(how, text, range(self.size))
+
+    def _notify(self, how: str, text: str, ranks: Sequence[int]) -> None:
         data = np.frombuffer(json.dumps([how, text[:2000]]).encode(), np.uint8)
-        self.kept += [self.notices.Isend(data, rank, 0) for rank in range(self.size) if rank != self.rank]
+        self.kept += [self.notices.Isend(data, rank, 0) for rank in ranks if rank != self.rank]
 
     def hear(self) -> None:
-        """Note what others have said of their end."""
+        """Note what others have said of their end, and of where they wait."""
         status = self.mpi.Status()
         while self.notices.Iprobe(self.mpi.ANY_SOURCE, 0, status):
             data = np.empty(status.Get_count(self.mpi.BYTE), np.uint8)
             source = status.Get_source()
             self.notices.Recv(data, source, 0)
             how, text = json.loads(data.tobytes())
-            self.gone[source] = how, text
+            self.waiting.pop(source, None)
+            if how == WAITING:
+                self.waiting[source] = text
+            elif how != GOING_ON:
+                self.gone[source] = how, text
 
     def end(self) -> None:
         """At the end of the process."""
@@ -182,6 +202,11 @@ class MpiLink:
                 time.sleep(0.01)
             time.sleep(LAST_WORDS)
         self.world.Abort(1)
+
+
+def is_of_all(call: str) -> bool:
+    """Whether a call is one that all ranks of a group make."""
+    return not call.startswith(("recv", "send"))
 
 
 def summary(error: BaseException) -> str:

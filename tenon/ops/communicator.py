@@ -9,7 +9,7 @@ the ranks that differ only along these.  Parts of uneven sizes are those of `num
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -72,9 +72,19 @@ def speaking(communicator: Communicator | None) -> Iterator[None]:
         _speaker.reset(token)
 
 
+def speak_by_default(factory: Callable[[str], Communicator]) -> None:
+    """Let `factory(name of the operator)` say who speaks where no `speaking` is in force."""
+    _default.append(factory)
+
+
+_default: list[Callable[[str], Communicator]] = []
+
+
 def communicator(name: str) -> Communicator:
     """The one that speaks now; raises CommunicationError where none does."""
     found = _speaker.get()
+    if found is None and _default:
+        found = _default[-1](name)
     if found is None:
         raise CommunicationError(f"{name}: nobody to speak to, since this run has one device only",
                                  hint="run it on a mesh: @tn.jit(mesh=tn.distributed.Mesh({'data': 2}))")
