@@ -37,3 +37,10 @@ def test_files_are_where_a_page_says(page: Path) -> None:
     rooms = [ROOT, ROOT / "tenon", *(x for x in (ROOT / "tenon").rglob("*") if x.is_dir())]
     gone = sorted({name for name in named if not any((room / name).exists() for room in rooms)})
     assert not gone, gone
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_sources_that_a_page_names_are_in_the_glossary(page: Path) -> None:
+    listed = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Sources")[2]
+    named = set(re.findall(r"\b[A-Z][A-Za-z]+ (?:19|20)\d\d\b|\bOpenMP \d\.\d", page.read_text(encoding="utf-8")))
+    assert sorted(x for x in named if f"| {x} |" not in listed) == []
