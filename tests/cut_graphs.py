@@ -26,15 +26,16 @@ def all_nodes(graph: Graph) -> list[Node]:
 def random_placement(graph: Graph, devices: int, seed: int, anywhere: bool = False) -> Placement:
     """Every node anywhere."""
     choose = random.Random(seed)
+    nodes = [node for node in all_nodes(graph) if not node.graphs or choose.random() < 0.3]
     params = [None if anywhere else choose.randrange(devices) for _ in graph.params]
-    return Placement(tuple(f"cpu:{k}" for k in range(devices)),
-                     {node: choose.randrange(devices) for node in all_nodes(graph)}, tuple(params))
+    return Placement(tuple(f"cpu:{k}" for k in range(devices)), {node: choose.randrange(devices) for node in nodes},
+                     tuple(params))
 
 
 def program_of(graph: Graph, parts: dict[int, DeviceGraph], devices: int, backend: str = "cpu") -> MultiDevice:
     """What runs device graphs, a thread each."""
     made = {k: DevicePart(compile(p.graph, backend=backend), p.arguments, p.results) for k, p in parts.items()}
-    return MultiDevice(graph, made, LocalTransport(Mesh({"device": devices})))
+    return MultiDevice(graph, made, LocalTransport(Mesh({"data": devices})))
 
 
 def run_cut(graph: Graph, placement: Placement, arrays: Arrays, backend: str = "cpu") -> list[np.ndarray]:

@@ -25,7 +25,9 @@ from tenon.graph.op import OPS, Op
 from tenon.graph.partition import has_effect
 from tenon.ops.transfer import recv, send
 from tenon.placement import cut_control
+from tenon.placement.deadlock_check import check_no_deadlock
 from tenon.placement.placement import Placement, check_placement
+from tenon.placement.stack_homes import with_stacks_together
 from tenon.records import dataclass
 from tenon.size_assumptions import told_by
 from tenon.types import TOKEN
@@ -49,6 +51,7 @@ def cut(graph: Graph, placement: Placement, everywhere: bool = False) -> dict[in
 
     Raises GraphError where a node is on no device, or cannot be cut.
     """
+    placement = with_stacks_together(graph, placement)
     check_placement(graph, placement)
     level = Level(placement, frozenset(range(len(placement.devices))), itertools.count())
     for param, rank in zip(graph.params, placement.params, strict=True):
@@ -60,8 +63,11 @@ def cut(graph: Graph, placement: Placement, everywhere: bool = False) -> dict[in
         for rank in ranks:
             level.at(x, rank)
     places = {rank: [k for k, ranks in enumerate(owners) if rank in ranks] for rank in sorted(level.ranks)}
-    return {rank: _device_graph(graph, level, rank, mine) for rank, mine in places.items()
-            if mine or level.builders[rank].nodes}
+    parts = {rank: _device_graph(graph, level, rank, mine) for rank, mine in places.items()
+             if mine or level.builders[rank].nodes}
+    check_no_deadlock({rank: part.graph for rank, part in parts.items()},
+                      {rank: part.arguments for rank, part in parts.items()})
+    return parts
 
 
 def _device_graph(graph: Graph, level: Level, rank: int, results: Sequence[int]) -> DeviceGraph:

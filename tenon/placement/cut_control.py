@@ -57,7 +57,10 @@ def _first_home(level: Level, control: Control, k: int, ranks: frozenset[int]) -
         maker = body.results[k].node
         if maker is not None:
             return level.placement.main(maker)
-    start = control.carried[k] if k < len(control.carried) else None
+    start: Input = control.carried[k] if k < len(control.carried) else None
+    if control.op in BRANCHES:
+        body = control.bodies[0]
+        start = control.constants[body.params.index(body.results[k])]
     home = level.homes[start] if isinstance(start, Value) else None
     return home if home in ranks else None
 

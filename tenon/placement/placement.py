@@ -17,7 +17,10 @@ from tenon.records import dataclass
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """The names of the devices, the rank of each node, at all depths, and that of each parameter."""
+    """The names of the devices, the rank of each node, at all depths, and that of each parameter.
+
+    A branch or loop is where the nodes in it are; where it is in the table, it takes part there too.
+    """
 
     devices: tuple[str, ...]
     of: Mapping[Node, int]
@@ -25,8 +28,10 @@ class Placement:
 
     def ranks(self, node: Node) -> frozenset[int]:
         """The devices that take part in a node: of a branch or loop, those of the nodes in it."""
-        inside = frozenset(self._inside(node)) if node.graphs else frozenset()
-        return inside or frozenset((self.of.get(node, 0),))
+        if not node.graphs:
+            return frozenset((self.of[node],))
+        own = (self.of[node],) if node in self.of else ()
+        return frozenset((*self._inside(node), *own)) or frozenset((0,))
 
     def _inside(self, node: Node) -> Iterator[int]:
         for graph in node.graphs:

@@ -83,7 +83,7 @@ def test_who_waits_for_what_is_never_sent_is_told() -> None:
     both = Graph("both", graph.params, (), (graph.params[0], graph.params[0]))
     parts = {0: DevicePart(compile(silent), (0,), (0,)), 1: DevicePart(compile(graph), (0,), (1,))}
     with pytest.raises(CommunicationError, match="has ended"):
-        MultiDevice(both, parts, LocalTransport(Mesh({"device": 2}))).run([np.ones(3, np.float32)])
+        MultiDevice(both, parts, LocalTransport(Mesh({"data": 2}))).run([np.ones(3, np.float32)])
 
 
 def test_ctrl_c_on_one_device_ends_all() -> None:
