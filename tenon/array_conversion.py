@@ -23,7 +23,7 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray:
     try:
         array = np.asarray(data)
     except ValueError as error:
-        raise ShapeError(f"the nested lists are ragged: {error}") from None
+        raise ShapeError(f"the nested lists are ragged: {_ragged(data) or error}") from None
     if array.dtype == object or array.dtype.kind in "USMmO":
         large = next((x for x in array.flat if isinstance(x, int) and not -2 ** 63 <= x < 2 ** 64), None)
         raise DTypeError(f"tensor: the integer {large} does not fit 64 bits" if large is not None else
@@ -35,6 +35,18 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray:
     array = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     as_dtype(array.dtype)
     return array
+
+
+def _ragged(data: Any, where: str = "") -> str:
+    """The first of the lists whose length is not that of the one before it."""
+    if not isinstance(data, (list, tuple)):
+        return ""
+    lengths = [len(x) if isinstance(x, (list, tuple, np.ndarray)) else None for x in data]
+    odd = next((k for k, n in enumerate(lengths) if n != lengths[0]), None)
+    if odd is None:
+        return next(filter(None, (_ragged(x, f"{where}[{k}]") for k, x in enumerate(data))), "")
+    said = [f"{where}[{k}] {'is a number' if (n := lengths[k]) is None else f'has length {n}'}" for k in (0, odd)]
+    return " and ".join(said)
 
 
 def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:

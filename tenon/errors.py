@@ -11,6 +11,7 @@ from types import CodeType, FrameType
 
 import numpy as np
 
+from tenon.error_context import Context, context_of
 from tenon.error_hints import hint_for
 from tenon.records import dataclass
 
@@ -74,10 +75,15 @@ def _location(code: CodeType, instruction: int, line: int | None) -> Location:
 
 def user_location() -> Location | None:
     """Where the innermost frame outside Tenon's own code (and Python's) stands."""
-    frame: FrameType | None = sys._getframe(1)
+    frame = _users_frame()
+    return location_of(frame) if frame is not None else None
+
+
+def _users_frame() -> FrameType | None:
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, "<frozen")):
         frame = frame.f_back
-    return location_of(frame) if frame is not None else None
+    return frame
 
 
 class TenonError(Exception):
@@ -85,7 +91,10 @@ class TenonError(Exception):
 
     def __init__(self, what: str, where: Location | None = None, why: str | None = None, hint: str | None = None):
         self.what, self.why, self.hint = what, why, hint or hint_for(what)
-        self.where = where or user_location()
+        self.where, self.context = where, Context()
+        if where is None and (frame := _users_frame()) is not None:
+            self.where = at = location_of(frame)
+            self.context = _context(frame, at)
         self._nameless = "" if re.match(STARTS_WITH_A_NAME, what) else what
         super().__init__(what)
 
@@ -95,15 +104,31 @@ class TenonError(Exception):
             self.what = f"{operator}: {self._nameless}"
             self.args = (self.what,)
 
+    def _with_name(self) -> str:
+        """What happened, with the name of what the user called where another one of Tenon's is told, or none."""
+        called, name = self.context.called, self.what.partition(":")[0]
+        alike = name.isidentifier() and (called in name or name in called)      # max_pool for max_pool2d
+        told = not called or alike or re.search(rf"\b{called}\b", self.what)
+        return self.what if told else f"{called}: {self.what}"
+
     def __str__(self) -> str:
-        rows = [self.what]
+        rows = [self._with_name()]
         if self.where:
             rows.append(self.where.excerpt())
+        if self.context.operands:
+            rows.append(f"  with: {self.context.operands}")
         if self.why:
             rows.append(f"  why: {self.why}")
         if self.hint:
             rows.append(f"  hint: {self.hint}")
         return "\n".join(rows)
+
+
+def _context(frame: FrameType, at: Location) -> Context:
+    try:
+        return context_of(frame, at.file, at.line, at.column, at.end_column)
+    except Exception:       # an object of the user's that cannot be looked at: the error itself has to come through
+        return Context()
 
 
 # What NumPy raises where it cannot do what it is asked to.  Anything else may come from a handler of signals.

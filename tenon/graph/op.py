@@ -148,7 +148,10 @@ class Signature:
         missing = [n for n, value in attrs.items() if value is inspect.Parameter.empty]
         missing += [n for n, x in zip(self.data[:len(self.data) - self.optional], inputs, strict=False) if x is None]
         if keywords or missing:
-            problem = f"no argument {next(iter(keywords))!r}" if keywords else f"{missing[0]!r} is missing"
+            passed = missing and missing[0] in self.data[:len(args)]
+            problem = f"no argument {next(iter(keywords))!r}" if keywords else \
+                f"expected a tensor, an array or a number for {missing[0]!r}, not None" if passed else \
+                f"{missing[0]!r} is missing"
             raise ArgumentError(f"{name}: {problem}", hint=f"its arguments are ({self})")
         return inputs, attrs
 

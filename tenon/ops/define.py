@@ -124,8 +124,13 @@ def check_kind(name: str, dtype: DType, kinds: str) -> None:
     """Raise DTypeError unless the kind of `dtype` is among `kinds`."""
     if dtype.kind not in kinds:
         words = {"b": "bool", "u": "unsigned", "i": "integer", "f": "floating", "c": "complex"}
-        raise DTypeError(f"{name}: elements of type {dtype.name} are not taken",
-                         hint=f"{name} takes {', '.join(words[k] for k in kinds)} elements; cast with .astype(...)")
+        raise DTypeError(f"{name}: elements of type {dtype.name} are not taken", hint=OF_TRUTHS.get(
+            name if dtype.kind == "b" else "",
+            f"{name} takes {', '.join(words[k] for k in kinds)} elements; cast with .astype(...)"))
+
+
+OF_TRUTHS = {"negative": "~x turns a mask round; x.long() counts with 0 and 1",
+             "subtract": "a ^ b, or a & ~b, of masks; x.long() counts with 0 and 1"}
 
 
 def _example(name: str, inputs: int, kinds: str, result: Callable[[DType], DType] | None) -> str:

@@ -60,11 +60,11 @@ tn.exp("hello") | DTypeError | exp: expected a tensor, an array or a number, not
 tn.exp(tn.ones(3), 4, 5) | ArgumentError | exp takes (x), and 3 positional arguments were given
 tn.exp() | ArgumentError | exp: 'x' is missing
 tn.exp(tn.ones(3), foo=1) | ArgumentError | exp: no argument 'foo'
-tn.exp(None) | ArgumentError | exp: 'x' is missing
+tn.exp(None) | ArgumentError | exp: expected a tensor, an array or a number for 'x', not None
 tn.exp([1,2,"x"]) | DTypeError | exp: expected a tensor, an array or a number, not list
 tn.exp(object()) | DTypeError | exp: expected a tensor, an array or a number, not object
 tn.ones(3) + "a" | DTypeError | add: expected a tensor, an array or a number, not str
-tn.ones(3) + None | ArgumentError | add: 'y' is missing
+tn.ones(3) + None | ArgumentError | add: expected a tensor, an array or a number for 'y', not None
 tn.ones(3) + object() | DTypeError | add: expected a tensor, an array or a number, not object
 tn.ones(3) & tn.ones(3) | DTypeError | bitwise_and: elements of type float32 are not taken
 ~tn.ones(3) | DTypeError | bitwise_invert: elements of type float32 are not taken
@@ -194,7 +194,7 @@ def test_a_wrong_call(body, kind, message):
     for error in (eager, jitted):
         assert kind in [cls.__name__ for cls in type(error).__mro__]
         assert error.where.file == f.__code__.co_filename and error.where.line == 2
-        assert "^" in str(error) and str(error).startswith(error.what)
+        assert "^" in str(error) and error.what in str(error)
     assert eager.what == message
     if body not in IN_COMPILED_CODE:
         assert str(jitted) == str(eager)

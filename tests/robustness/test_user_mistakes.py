@@ -1,7 +1,6 @@
 """A hundred mistakes: each message names what was called, the operands' shapes, the user's line, and a mend; and
 PyTorch's message is never one that says more."""
 
-import linecache
 import re
 
 import pytest
@@ -10,38 +9,8 @@ import tenon as tn
 from tenon import nn, optim
 from tenon.errors import TenonError
 
-from .user_mistakes import MISTAKES
-
-ROWS = [tuple(part.strip() for part in line.split(" | ")) for line in MISTAKES.strip().splitlines()]
-
-
-def twice_backward(lib):
-    x = lib.ones(2).requires_grad_()
-    y = (x * x).sum()
-    y.backward()
-    y.backward()
-
-
-def in_place_on_leaf(lib):
-    x = lib.ones(2).requires_grad_()
-    x += 1.0
-
-
-def names(lib):
-    p, q = lib.ones((2, 3)).requires_grad_(), lib.ones(2).requires_grad_()
-    return {"X": lib.ones((2, 3)), "Y": lib.ones((4, 5)), "I": lib.tensor([0, 1]), "N": lib.nn.Linear(3, 2), "P": p,
-            "P2": q, "twice_backward": twice_backward, "in_place_on_leaf": in_place_on_leaf}
-
-
-def error_of(code, scope, number):
-    """What a line raises, which the message can quote."""
-    source, file = f"result = {code}\n", f"mistake_{number}.py"
-    linecache.cache[file] = (len(source), None, [source], file)
-    try:
-        exec(compile(source, file, "exec"), scope)
-    except Exception as error:
-        return error
-    return None
+from . import user_mistakes
+from .user_mistakes import ROWS, error_of, names
 
 
 def test_there_are_a_hundred():
@@ -57,7 +26,7 @@ def test_the_message_names_what_was_called_and_the_mend(row):
     said = str(error)
     for word in re.split(r", (?![^\[]*\])", words):
         assert word in said, f"{word!r} is not in: {said}"
-    assert error.where is not None and error.where.file.startswith(("mistake_", __file__)), error.where
+    assert error.where is not None and error.where.file.startswith(("mistake_", user_mistakes.__file__)), error.where
     assert "^" in said, said
     assert error.hint, said
 

@@ -4,6 +4,8 @@ PyTorch, where there is such a thing.
 `X` and `Y` are f32[2, 3] and f32[4, 5], `I` whole numbers, `N` a network of 3 to 2 features.
 """
 
+import linecache
+
 MISTAKES = """
 X @ Y | matmul, f32[2, 3], f32[4, 5] | X @ Y
 X @ X | matmul, f32[2, 3] | X @ X
@@ -74,7 +76,7 @@ X << 1 | float32 | X << X
 tn.tensor([True]) - tn.tensor([True]) | subtract, bool | torch.tensor([True]) - torch.tensor([True])
 tn.tensor([1, 2]) ** -1 | power, negative | torch.tensor([1, 2]) ** -1
 X + "1" | add, str | X + "1"
-X + None | add | X + None
+X + None | add, not None | X + None
 tn.exp("hello") | exp, str | torch.exp("hello")
 tn.exp([1.0, 2.0]) | exp, list | torch.exp([1.0, 2.0])
 tn.exp(X, 4, 5) | exp | torch.exp(X, 4, 5)
@@ -107,3 +109,33 @@ tn.softmax(X, axis=2) | softmax, axis 2 | torch.softmax(X, 2)
 F.conv2d(X, Y) | conv | torch.nn.functional.conv2d(X, Y)
 F.scaled_dot_product_attention(tn.ones((1, 2, 3, 4)), tn.ones((1, 2, 3, 5)), tn.ones((1, 2, 3, 5))) | f32[1, 2, 3, 4], f32[1, 2, 3, 5] | torch.nn.functional.scaled_dot_product_attention(torch.ones((1, 2, 3, 4)), torch.ones((1, 2, 3, 5)), torch.ones((1, 2, 3, 5)))
 """
+ROWS = [tuple(part.strip() for part in line.split(" | ")) for line in MISTAKES.strip().splitlines()]
+
+
+def twice_backward(lib):
+    x = lib.ones(2).requires_grad_()
+    y = (x * x).sum()
+    y.backward()
+    y.backward()
+
+
+def in_place_on_leaf(lib):
+    x = lib.ones(2).requires_grad_()
+    x += 1.0
+
+
+def names(lib):
+    p, q = lib.ones((2, 3)).requires_grad_(), lib.ones(2).requires_grad_()
+    return {"X": lib.ones((2, 3)), "Y": lib.ones((4, 5)), "I": lib.tensor([0, 1]), "N": lib.nn.Linear(3, 2), "P": p,
+            "P2": q, "twice_backward": twice_backward, "in_place_on_leaf": in_place_on_leaf}
+
+
+def error_of(code, scope, number):
+    """What a line raises, which the message can quote."""
+    source, file = f"result = {code}\n", f"mistake_{number}.py"
+    linecache.cache[file] = (len(source), None, [source], file)
+    try:
+        exec(compile(source, file, "exec"), scope)
+    except Exception as error:
+        return error
+    return None

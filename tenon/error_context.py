@@ -1,0 +1,112 @@
+"""Where an error was made -> what the line calls there, and what the names in it are.
+
+    context_of(frame, location)     # Context("matmul", "X is f32[2, 3], Y is f32[4, 5]"), at the line y = tn.matmul(X, Y)
+
+Nothing of the user's is run for it: attributes are read from where objects keep them, not asked for.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import linecache
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from types import FrameType, ModuleType
+from typing import Any, NamedTuple
+
+MOST_NAMES = 4
+MOST_LETTERS = 60       # of what is said of one name
+INNER_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+MISSING = object()
+
+
+class Context(NamedTuple):
+    called: str = ""        # the function of Tenon's, or of Python's, that is called there
+    operands: str = ""      # what the names are
+
+
+def context_of(frame: FrameType, file: str, line: int, column: int | None, end: int | None) -> Context:
+    """What the expression at these columns of a line says; nothing where its source is not there."""
+    if column is None or end is None or (tree := _parsed(linecache.getline(file, line), column, end)) is None:
+        return Context()
+    scope = {**vars(builtins), **frame.f_globals, **frame.f_locals}
+    return Context(_called(tree, scope), ", ".join(_described(tree, scope)))
+
+
+@lru_cache(maxsize=256)
+def _parsed(source: str, column: int, end: int) -> ast.stmt | None:
+    try:
+        return ast.parse(source.encode()[column:end].decode()).body[0]
+    except (SyntaxError, ValueError, IndexError):
+        return None
+
+
+def _called(tree: ast.stmt, scope: Mapping[str, Any]) -> str:
+    match tree.value if isinstance(tree, ast.Expr) else None:
+        case ast.Call(func=ast.Name(id=name)):
+            one = scope.get(name)
+            own = _is_own(one) and name in (getattr(one, "__name__", None), getattr(one, "name", None))
+            return name if own or one is vars(builtins).get(name) else ""
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)):
+            found = _value(owner, scope)
+            if isinstance(found, ModuleType):
+                return name if found.__name__.split(".")[0] == "tenon" and _is_own(getattr(found, name, None)) else ""
+            return name if _is_own(found) and not _is_module(found) else ""
+    return ""
+
+
+def _is_own(one: Any) -> bool:
+    """Whether it is Tenon's; an error, which users raise as well, is nobody's."""
+    if isinstance(one, type) and issubclass(one, BaseException):
+        return False
+    module = getattr(one, "__module__", None)
+    return isinstance(module, str) and module.split(".")[0] == "tenon"
+
+
+def _is_module(one: Any) -> bool:
+    return hasattr(type(one), "named_parameters")
+
+
+def _described(tree: ast.stmt, scope: Mapping[str, Any]) -> Iterator[str]:
+    told: dict[str, str] = {}
+    for path in _paths(tree):
+        words = _words(_value(path, scope))
+        if words:
+            told.setdefault(ast.unparse(path), words)
+    return (f"{name} is {words}" for name, words in list(told.items())[:MOST_NAMES])
+
+
+def _paths(tree: ast.AST) -> Iterator[ast.expr]:
+    """Names and attributes of names, as they stand in the line; of `x.shape` also `x`."""
+    if isinstance(tree, INNER_SCOPES):
+        return
+    if isinstance(tree, (ast.Name, ast.Attribute)):
+        yield tree
+    for child in ast.iter_child_nodes(tree):
+        yield from _paths(child)
+
+
+def _value(path: ast.expr, scope: Mapping[str, Any]) -> Any:
+    """What a path stands for, if it can be read without running code."""
+    match path:
+        case ast.Name(id=name):
+            return scope.get(name, MISSING)
+        case ast.Attribute(value=owner, attr=name):
+            found = _value(owner, scope)
+            return getattr(found, "__dict__", {}).get(name, MISSING)
+    return MISSING
+
+
+def _words(value: Any) -> str:
+    if value is None or type(value) in (bool, int, float):
+        words = repr(value)
+    elif _is_own(type(value)) and hasattr(type(value), "is_leaf"):
+        words = str(value.type)
+    elif _is_own(type(value)) and _is_module(value):
+        words = str(value).split("  ")[0]       # behind it is how many parameters it has
+    elif type(value).__module__ == "numpy" and hasattr(value, "strides"):
+        words = f"{value.dtype} {list(value.shape)} of NumPy"
+    else:
+        return ""
+    return words if len(words) <= MOST_LETTERS and "\n" not in words else ""
