@@ -187,7 +187,7 @@ Whether words are good ones cannot be counted so; the messages are below. `-` st
 """
 
 
-def page(tenon: list[dict[str, Any]], others: dict[str, Any]) -> str:
+def page(tenon: list[Any], others: dict[str, Any]) -> str:
     tallies = {name: {"better": 0, "same": 0, "worse": 0, "silent": 0, "none": 0} for name in ("torch", "jax")}
     rows = []
     for number, mistake in enumerate(mistakes()):
@@ -213,7 +213,8 @@ def cell(answer: dict[str, Any] | None, told: set[str] | None, judged: str) -> s
     if told is None:
         return "*no error*"
     marks = "".join(letter for word, letter in MARKS.items() if word in told) or "nothing"
-    words = [code(shortened_text(row.strip())) for row in without_the_line(answer["message"]).splitlines() if row.strip()]
+    rows = without_the_line(answer["message"]).splitlines()
+    words = [code(shortened_text(row.strip())) for row in rows if row.strip()]
     note = f" (Tenon's is {judged})" if judged in ("same", "worse") else ""
     return f"**{marks}**{note} " + "<br>".join(words[:6])
 
@@ -252,7 +253,7 @@ def main(arguments: list[str]) -> None:
     others = json.loads(OTHERS.read_text(encoding="utf-8")) if OTHERS.exists() else {}
     others |= {name: ask(name, python) for name in ("torch", "jax") if (python := getattr(asked, name))}
     OTHERS.write_text(json.dumps(others, indent=1) + "\n", encoding="utf-8")
-    PAGE.write_text(page(said("tenon"), others), encoding="utf-8")  # type: ignore[arg-type]
+    PAGE.write_text(page(said("tenon"), others), encoding="utf-8")
 
 
 if __name__ == "__main__":
