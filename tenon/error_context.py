@@ -1,6 +1,6 @@
 """Where an error was made -> what the line calls there, and what the names in it are.
 
-    context_of(frame, location)     # Context("matmul", "X is f32[2, 3], Y is f32[4, 5]"), at the line y = tn.matmul(X, Y)
+    context_of(frame, ...)      # at y = tn.matmul(X, Y): Context("matmul", "X is f32[2, 3], Y is f32[4, 5]")
 
 Nothing of the user's is run for it: attributes are read from where objects keep them, not asked for.
 """
