@@ -1,7 +1,8 @@
 """Looking at tensors, graphs, programs and derivatives: clients of the stages, never used by them."""
 
+from tenon.debug.bad_numbers import BadNumber
 from tenon.debug.bisection import Bisection, bisect
-from tenon.debug.check import BadNumber, check
+from tenon.debug.check import check
 from tenon.debug.chrome_trace import Trace, trace
 from tenon.debug.compare_models import Comparison, compare
 from tenon.debug.console import progress
@@ -9,6 +10,7 @@ from tenon.debug.evaluation_trace import EvaluationTrace, evaluation_trace
 from tenon.debug.gradcheck import gradcheck, gradgradcheck
 from tenon.debug.porting import PortingWarning, porting
 from tenon.debug.profiler import Profile, profile
+from tenon.debug.repeatability import NotRepeatable
 from tenon.debug.stopping import stop
 from tenon.debug.summary import Summary
 from tenon.debug.symbolic import Expression, expression
@@ -16,7 +18,7 @@ from tenon.debug.training_log import Log
 from tenon.debug.viewer.view import View, view
 from tenon.debug.watched_values import Watched, watch
 
-__all__ = ["BadNumber", "Bisection", "Comparison", "EvaluationTrace", "Expression", "Log", "PortingWarning",
-           "Profile", "Summary", "Trace", "View", "Watched", "bisect", "check", "compare", "evaluation_trace",
+__all__ = ["BadNumber", "Bisection", "Comparison", "EvaluationTrace", "Expression", "Log", "NotRepeatable",
+           "PortingWarning", "Profile", "Summary", "Trace", "View", "Watched", "bisect", "check", "compare", "evaluation_trace",
            "expression", "gradcheck", "gradgradcheck", "porting", "profile", "progress", "stop", "trace", "view",
            "watch"]

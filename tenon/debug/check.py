@@ -15,26 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from tenon.debug.bad_numbers import Around, BadNumber, bad_number
 from tenon.debug.looked_at import jitted_of, looked_at
-from tenon.debug.summary import summary_of
-from tenon.errors import ArgumentError, Location, TenonError
+from tenon.debug.overflow import OverflowChecker
+from tenon.debug.repeatability import RepeatChecker
+from tenon.errors import ArgumentError
 from tenon.graph.interpret import interpret, running, witnessed
-from tenon.graph.ir import Literal, Node, Value
+from tenon.graph.ir import Node, Value
 from tenon.ops.call import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep, Storage
 from tenon.records import dataclass, field
 from tenon.runtime.frame import Frame
-from tenon.runtime.looking import Halted, RunAgain, inputs_of, outputs_of
+from tenon.runtime.looking import Halted, Looker, RunAgain, body_of, inputs_of, outputs_of
 
 Array = np.ndarray[Any, Any]
-LONGEST_CHAIN = 6
-
-
-class BadNumber(TenonError, ArithmeticError):
-    """A value that `tn.debug.check` was told to look for; `operator` made it, `place` is the element's index."""
-
-    operator: str = ""
-    place: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +47,7 @@ class Wanted:
             return None
         for name, wanted, mask in (("NaN", self.nan, np.isnan), ("inf", self.inf, np.isinf)):
             if wanted and (found := np.asarray(mask(array))).any():
-                return name, found
+                return f"makes a{'n' if name == 'inf' else ''} {name}", found
         return self._outside(array)
 
     def _is_fine(self, array: Array) -> bool:
@@ -68,16 +62,19 @@ class Wanted:
             return None
         size = np.abs(array) if array.dtype.kind == "c" else array
         found = np.asarray((size < self.range[0]) | (size > self.range[1]))
-        return (f"number outside of {self.range[0]:g} to {self.range[1]:g}", found) if found.any() else None
+        return (f"makes a number outside of {self.range[0]:g} to {self.range[1]:g}", found) if found.any() else None
 
 
 @contextmanager
-def check(function: Any, nan: bool = True, inf: bool = True,
-          range: tuple[float, float] | None = None) -> Iterator[None]:
+def check(function: Any, nan: bool = True, inf: bool = True, range: tuple[float, float] | None = None,
+          overflow: bool = False, repeatable: bool = False) -> Iterator[None]:
     """Raise BadNumber where a compiled call of a jitted function first makes a NaN, an infinity, or a number out of
     `range`, forward or in the gradient; nothing is captured or compiled anew, and the call has changed nothing.
 
-    An operation makes a bad number if none of what it reads holds one: a mask of minus infinity is none.
+    An operation makes a bad number if none of what it reads holds one: a mask of minus infinity is none.  With
+    `overflow=True` integers that wrap round are bad ones, and casts to a type that has no room: 300 to int8, 1e6 to
+    float16.  With `repeatable=True` a call runs twice on the same inputs, and NotRepeatable is raised where the second
+    run makes something else; what a call prints is printed twice then.
 
     >>> @tn.jit
     ... def f(x):
@@ -92,7 +89,10 @@ def check(function: Any, nan: bool = True, inf: bool = True,
     """
     if range is not None and not range[0] <= range[1]:
         raise ArgumentError(f"check: range is (least, largest), not {range!r}")
-    with looked_at(jitted_of(function, "check"), (_Checker(Wanted(nan, inf, range)),)):
+    lookers: list[Looker] = [OverflowChecker()] if overflow else []
+    lookers += [_Checker(Wanted(nan, inf, range))] if nan or inf or range is not None else []
+    lookers += [RepeatChecker()] if repeatable else []
+    with looked_at(jitted_of(function, "check"), lookers):
         yield
 
 
@@ -135,7 +135,7 @@ class _Checker:
 
     def _within(self, step: KernelStep, frame: Frame, inputs: Sequence[Array]) -> BadNumber | None:
         """The error of the first operation in a kernel's body that makes a bad number."""
-        body = step.unit.body
+        body = body_of(step)
         values: dict[Value, Array] = dict(zip(body.params, inputs, strict=False))
         outside = dict(zip(body.params, step.node.inputs, strict=False)) if step.node.op is fused else {}
         found: list[BadNumber] = []
@@ -157,7 +157,7 @@ class _Checker:
         for array in made:
             bad = self.wanted.bad(np.asarray(array))
             if bad is not None and not any(x is not None and self.wanted.bad(np.asarray(x)) for x in given):
-                return _error(node, bad, given, values, outside)
+                return bad_number(node, bad, given, values, outside)
         return None
 
     @staticmethod
@@ -172,82 +172,3 @@ def _overwritten(step: KernelStep) -> set[int]:
     """The inputs of a kernel whose memory its outputs have."""
     outputs: set[Storage] = set(step.outputs)
     return {k for k, x in enumerate(step.inputs) if x in outputs} | {k for _, k in step.unit.facts.in_place}
-
-
-# ---------------------------------------------------------------- what is said
-
-def _error(node: Node, bad: tuple[str, Array], given: Sequence[Any], values: Mapping[Value, Array],
-           outside: Around) -> BadNumber:
-    what, mask = bad
-    place = tuple(int(k) for k in np.argwhere(np.atleast_1d(mask))[0])[:mask.ndim]
-    where = node.loc
-    gradient = where.derives if where is not None else None
-    name = f"{node.op.name}: makes a{'n' if what.startswith('inf') else ''} {what}"
-    count = f", in {int(mask.sum())} of {mask.size} elements" if mask.ndim else ""
-    part = " (in the gradient)" if gradient is not None else ""
-    rows = [f"{node.op.name} of {_described(x, a)}" for x, a in zip(node.inputs, given, strict=True) if a is not None]
-    rows = [*rows, *_chain(node, values, outside)]
-    error = BadNumber(f"{name}{count}{part}", gradient or where, why="\n       ".join(rows) or None,
-                      hint=HINTS.get(node.op.name))
-    error.operator, error.place = node.op.name, place
-    return error
-
-
-HINTS = {
-    "log": "a number that may be 0 needs a least value, as in tn.log(tn.maximum(x, 1e-8))",
-    "sqrt": "a number that may be below 0 by rounding needs tn.maximum(x, 0.0)",
-    "divide": "a divisor that may be 0 needs a least value, as in x / (y + 1e-8)",
-    "reciprocal": "a number that may be 0 needs a least value, as in 1 / (y + 1e-8)",
-    "exp": "an exponent above 88 overflows float32: subtract the largest first, or use tn.softmax, tn.logsumexp",
-    "subtract": "infinity minus infinity is NaN: look at where the infinities come from, with inf=True",
-    "multiply": "zero times infinity is NaN, and large factors overflow: scale them down",
-}
-
-
-def _described(x: Any, array: Any) -> str:
-    return repr(x.value) if isinstance(x, Literal) else str(summary_of(np.asarray(array), bins=0))
-
-
-def _chain(node: Node, values: Mapping[Value, Array], outside: Around) -> Iterator[str]:
-    """Where the inputs of an operation come from, operation by operation, back to arguments of the call.
-
-    Of what other kernels made only the place is known; `outside` says what parameters of this one are around it.
-    """
-    seen: set[Node | Value] = {node}
-    pending: list[tuple[Any, Around]] = [(x, outside) for x in node.inputs]
-    while pending and len(seen) <= LONGEST_CHAIN:
-        first, around = pending.pop(0)
-        x, around = _origin(first, around)
-        if not isinstance(x, Value) or (x.node or x) in seen:
-            continue
-        seen.add(x.node or x)
-        told = f": {summary_of(np.asarray(values[first]), bins=0)}" if first in values else ""
-        if x.node is None:
-            yield f"from {x.name or 'an argument'}, which the call is given{told}"
-            continue
-        if x.node.op.name not in SILENT:
-            yield f"from {x.node.op.name}{_at(x.node.loc)}{told}"
-        pending += [(y, around) for y in x.node.inputs]
-
-
-SILENT = ("broadcast_to", "reshape", "permute", "cast", "slice")       # which change no number
-Around = Mapping[Value, Any]        # parameters of a kernel's body -> what they are around it
-
-
-def _origin(x: Any, around: Around) -> tuple[Any, Around]:
-    """What makes a value: within a kernel, an operation of its body."""
-    while isinstance(x, Value):
-        if x.node is None and x in around:
-            x, around = around[x], {}
-        elif x.node is not None and x.node.op is fused:
-            body = x.node.attrs["body"]
-            x, around = body.results[x.index], dict(zip(body.params, x.node.inputs, strict=True))
-        else:
-            break
-    return x, around
-
-
-def _at(where: Location | None) -> str:
-    return "" if where is None else f" at {where}"
-
-

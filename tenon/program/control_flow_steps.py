@@ -134,7 +134,7 @@ def add_whole(assembler: Assembler, node: Node, given: Sequence[Storage], turns:
     types = [x.type for x in turns.carried] + [array.type for _, array in turns.stacked]
     results = tuple(Storage("arena", type) for type in types)
     unit = assembler.backend.loops.make_whole(node, given, turns)
-    assembler.steps.append(KernelStep(node, unit, turns.inputs, results))
+    assembler.steps.append(KernelStep(node, unit, turns.inputs, results, given=tuple(given)))
     assembler.set_results(node, results)
 
 

@@ -78,7 +78,7 @@ class Move:
 @dataclass(eq=False)
 class KernelStep:
     """A kernel on its inputs, outputs and temporaries, in this order.  Of some inputs it reads `pieces`, that begin so
-    many bytes further on."""
+    many bytes further on.  Where it is a whole loop, the inputs of the node lie where `given` says."""
 
     node: Node
     unit: CompiledKernel
@@ -86,6 +86,7 @@ class KernelStep:
     outputs: tuple[Storage, ...]
     temporaries: tuple[Storage, ...] = ()
     pieces: Mapping[int, int] = field(default_factory=dict)
+    given: tuple[Storage, ...] = ()
 
 
 @dataclass(eq=False)

@@ -10,14 +10,14 @@ is given copies of: a looker that raises ends the run then before anything has c
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from tenon.graph.interpret import concrete_type
-from tenon.graph.ir import Graph
+from tenon.graph.ir import Graph, Value
 from tenon.program.backend_interface import Array, Then
-from tenon.program.steps import BranchStep, HostStep, KernelStep, LookStep, LoopStep, Step
+from tenon.program.steps import BranchStep, HostStep, KernelStep, LookStep, LoopStep, Step, Storage, resolve
 from tenon.records import replace
 from tenon.runtime.arena_planning import aligned_bytes
 from tenon.runtime.buffer_pool import take
@@ -25,6 +25,7 @@ from tenon.runtime.frame import Frame
 from tenon.runtime.layout import Layout, make_layout, take_donated
 from tenon.runtime.program import Program
 from tenon.runtime.thread_pool import pool
+from tenon.types import TensorType
 
 
 class Halted(BaseException):
@@ -51,6 +52,14 @@ class Looker(Protocol):
         """Look.  A Halted that it raises ends the run, and Again begins it anew."""
 
 
+@runtime_checkable
+class Repeating(Protocol):
+    """A looker who wants to see a call twice, on the same arguments: it `keeps` them."""
+
+    def begin_turn(self, turn: int) -> None:
+        """A run begins: the first of a call, which changes nothing, is turn 0, and the one that repeats it turn 1."""
+
+
 class Looked:
     """A program, run with looks between its steps; an `Executable`."""
 
@@ -75,11 +84,23 @@ class Looked:
         accepted = self.program._accept(arrays)
         if self.given is not None:
             self.given(accepted)
+        repeating = [x for x in self.lookers if isinstance(x, Repeating)]
+        if repeating:
+            self._run_turn(0, repeating, accepted, donated, None)
+        return self._run_turn(1, repeating, accepted, donated, then)
+
+    def _run_turn(self, turn: int, repeating: Sequence[Repeating], arrays: Sequence[Array], donated: Collection[int],
+                  then: Then | None) -> list[Array]:
+        """One run of a call; where a looker wants to see more, it is begun anew."""
+        for looker in repeating:
+            looker.begin_turn(turn)
         try:
-            return self._run(accepted, donated, then)
+            return self._run(arrays, donated, then)
         except RunAgain:
             self._place_looks()
-            return self._run(accepted, donated, then)
+        for looker in repeating:
+            looker.begin_turn(turn)
+        return self._run(arrays, donated, then)
 
     def _run(self, arrays: Sequence[Array], donated: Collection[int], then: Then | None) -> list[Array]:
         keeps = any(looker.keeps for looker in self.lookers)
@@ -136,8 +157,20 @@ def copy_of(array: Array) -> Array:
     return made
 
 
+def body_of(step: KernelStep) -> Graph:
+    """What a kernel computes; a whole loop has the values that it reads as parameters."""
+    if not step.given:
+        return step.unit.body
+    params = tuple(x for x in dict.fromkeys(step.node.inputs) if isinstance(x, Value))
+    return replace(step.unit.body, params=params)
+
+
 def inputs_of(frame: Frame, step: KernelStep) -> list[Array]:
     """What a kernel reads, as the parameters of its body."""
+    if step.given:
+        places = dict(zip(step.node.inputs, step.given, strict=True))
+        return [_given(frame, resolve(places[x]), concrete_type(x.type, frame.layout.sizes))
+                for x in body_of(step).params]
     found = []
     for k, (param, storage) in enumerate(zip(step.unit.body.params, step.inputs, strict=False)):
         type, start = concrete_type(param.type, frame.layout.sizes), step.pieces.get(k, 0)
@@ -146,6 +179,13 @@ def inputs_of(frame: Frame, step: KernelStep) -> list[Array]:
         size = int(type.size) * type.dtype.itemsize
         found.append(raw[start:start + size].view(type.dtype.numpy).reshape(type.shape))
     return found
+
+
+def _given(frame: Frame, storage: Storage, type: TensorType) -> Array:
+    """What a loop is given.  Its code holds small constants itself, and what it never reads need not be there."""
+    if storage.data is not None:
+        return storage.data.view(type.dtype.numpy).reshape(type.shape)
+    return frame.view(storage, type) if storage in frame.layout.of else np.zeros(type.shape, type.dtype.numpy)
 
 
 def outputs_of(frame: Frame, step: KernelStep | HostStep) -> list[Array]:

@@ -111,14 +111,15 @@ def test_a_range_is_one_that_numbers_must_not_leave():
         pass
 
 
-def test_in_a_loop_the_turn_that_makes_it_ends_the_call():
+@pytest.mark.parametrize("size", [3, 20_000])       # a kernel of its own, and steps
+def test_in_a_loop_the_turn_that_makes_it_ends_the_call(size):
     @tn.jit
     def shrink(x):
         while x.sum() > -1e9:
             x = tn.sqrt(x - 1.0) - 1.0
         return x
     with tn.debug.check(shrink), pytest.raises(BadNumber, match="sqrt: makes a NaN"):
-        shrink(tn.full((20_000,), 9.0))
+        shrink(tn.full((size,), 9.0))
 
 
 def test_only_jitted_functions_are_compiled():
