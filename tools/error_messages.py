@@ -160,8 +160,8 @@ HEAD = """# Error messages
 <!-- written by tools/error_messages.py; do not edit -->
 
 {count} mistakes that users make, each run with Tenon, PyTorch {torch} and JAX {jax} (with Flax and Optax), and what
-each of them says. `X` is a tensor of shape [2, 3], `Y` one of [4, 5], `I` holds whole numbers, `N` is a linear layer of 3 to
-2 features, `P` and `P2` require gradients. What a message tells is looked for in the same way for all:
+each of them says. `X` is a tensor of shape [2, 3], `Y` one of [4, 5], `I` holds whole numbers, `N` is a linear layer
+of 3 to 2 features, `P` and `P2` require gradients. What a message tells is looked for in the same way for all:
 
 | mark | the message tells |
 |---|---|

@@ -19,6 +19,6 @@ from tenon.debug.viewer.view import View, view
 from tenon.debug.watched_values import Watched, watch
 
 __all__ = ["BadNumber", "Bisection", "Comparison", "EvaluationTrace", "Expression", "Log", "NotRepeatable",
-           "PortingWarning", "Profile", "Summary", "Trace", "View", "Watched", "bisect", "check", "compare", "evaluation_trace",
-           "expression", "gradcheck", "gradgradcheck", "porting", "profile", "progress", "stop", "trace", "view",
-           "watch"]
+           "PortingWarning", "Profile", "Summary", "Trace", "View", "Watched", "bisect", "check", "compare",
+           "evaluation_trace", "expression", "gradcheck", "gradgradcheck", "porting", "profile", "progress", "stop",
+           "trace", "view", "watch"]

@@ -28,7 +28,8 @@ Array = np.ndarray[Any, Any]
 COUNTS = frozenset(("add", "subtract", "multiply", "negative", "abs", "square", "power", "sum", "prod", "cumsum",
                     "cumprod", "matmul", "bitwise_left_shift"))
 WIDER = {"i": "compute in a wider type, as in x.astype(tn.int64), or in floats",
-         "u": "unsigned numbers begin again at 0: compute in a wider or a signed type, as in x.astype(tn.int64)"}
+         "u": "unsigned numbers begin again at 0: compute in a wider or a signed type, as in x.astype(tn.int64)",
+         "int64": "no integer type is wider: compute in floats, or divide before you multiply"}
 SCALED = "scale the numbers first, or cast to bfloat16 or float32, which reach further"
 
 
@@ -138,13 +139,13 @@ def overflow_of(node: Node, given: Sequence[Any], made: Sequence[Array], sizes: 
     """The error of an operation whose results do not fit."""
     to = node.outputs[0].dtype
     if node.op.name == "cast":
-        found = _cast_out_of_range(np.asarray(given[0]), np.asarray(made[0]), to)
+        found: Array | None = _cast_out_of_range(np.asarray(given[0]), np.asarray(made[0]), to)
     else:
         found = _wrapped(node, given, np.asarray(made[0]), to, sizes)
     if found is None or not found.any():
         return None
     what = f"overflows {to.name}" if to.kind not in "iu" or node.op.name != "cast" else f"leaves the range of {to.name}"
-    return bad_number(node, (what, found), given, values, outside, WIDER.get(to.kind, SCALED))
+    return bad_number(node, (what, found), given, values, outside, WIDER.get(to.name) or WIDER.get(to.kind, SCALED))
 
 
 def _cast_out_of_range(start: Array, end: Array, to: DType) -> Array:
@@ -153,20 +154,21 @@ def _cast_out_of_range(start: Array, end: Array, to: DType) -> Array:
             return np.asarray(start != end) | ((start < 0) != (end < 0))
         low, high = _limits(to)
         whole = np.trunc(start.astype(np.float64))
-        return ~((whole >= low) & (whole <= float(high) if high < 2 ** 53 else whole < float(high + 1)))
-    return np.isinf(end) & ~np.isinf(start.astype(np.complex128 if start.dtype.kind == "c" else np.float64))
+        return np.asarray(~((whole >= low) & (whole < float(high + 1))))
+    wide = start.astype(np.complex128 if start.dtype.kind == "c" else np.float64)
+    return np.asarray(np.isinf(end) & ~np.isinf(wide))
 
 
 def _wrapped(node: Node, given: Sequence[Any], made: Array, to: DType, sizes: Mapping[str, int]) -> Array | None:
     """Where integers are not what float64 says, by half of what their type can count or more."""
-    wide = [None if x is None else np.asarray(x).astype(np.float64) for x in given]
+    wide: list[Any] = [None if x is None else np.asarray(x).astype(np.float64) for x in given]
     try:
         if node.op.name == "bitwise_left_shift":
-            about = wide[0] * np.exp2(wide[1])
+            about = np.ldexp(wide[0], given[1])
         else:
             attrs = dict(concrete(node.attrs, sizes) if sizes else node.attrs)
             attrs |= {"dtype": float64} if attrs.get("dtype") is not None else {}
             about = np.asarray(evaluate_op(node.op, wide, attrs)[0])
     except (TenonError, TypeError, ValueError):     # an operator that does not count in floats
         return None
-    return ~(np.abs(about - made.astype(np.float64)) < 2.0 ** (to.itemsize * 8 - 1))
+    return np.asarray(~(np.abs(about - made.astype(np.float64)) < 2.0 ** (to.itemsize * 8 - 1)))

@@ -51,7 +51,7 @@ class RepeatChecker:
         made = outputs_of(frame, look.step)
         sum = 0
         for array in made:
-            sum = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8), sum)
+            sum = zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data, sum)
         place = len(self.seen)
         self.seen.append(sum)
         if self.known is not None and (place >= len(self.known) or self.known[place] != sum):
