@@ -151,7 +151,7 @@ def overflow_of(node: Node, given: Sequence[Any], made: Sequence[Array], sizes: 
 def _cast_out_of_range(start: Array, end: Array, to: DType) -> Array:
     if to.kind in "iu":
         if start.dtype.kind in "iu":
-            return np.asarray(start != end) | ((start < 0) != (end < 0))
+            return np.asarray((start != end) | ((start < 0) != (end < 0)))
         low, high = _limits(to)
         whole = np.trunc(start.astype(np.float64))
         return np.asarray(~((whole >= low) & (whole < float(high + 1))))
