@@ -1,7 +1,10 @@
-"""Several devices, processes and machines: meshes, collectives, and how processes are started."""
+"""Several devices, processes and machines: meshes, collectives, plans, and how processes are started."""
 
 import sys as _sys
+from importlib import import_module as _import_module
 from io import TextIOWrapper as _TextIOWrapper
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from tenon.config import config as _config
 from tenon.distributed.world import current_mesh, rank, set_mesh, size
@@ -16,8 +19,27 @@ from tenon.ops.collectives import (
 )
 from tenon.sharding.mesh import Mesh
 
-__all__ = ["Mesh", "all_gather", "all_reduce", "all_to_all", "collective_broadcast", "collective_permute",
-           "collective_place", "current_mesh", "rank", "set_mesh", "size", "reduce_scatter"]
+if _TYPE_CHECKING:
+    from tenon.planning.cluster import load_cluster
+    from tenon.planning.make_plan import plan
+    from tenon.planning.parallel_sizes import ParallelSizes
+    from tenon.planning.plan import Plan
+    from tenon.planning.training_step import estimate_step
+    from tenon.planning.transformer_model import TransformerModel
+
+__all__ = ["Mesh", "ParallelSizes", "Plan", "TransformerModel", "all_gather", "all_reduce", "all_to_all",
+           "collective_broadcast", "collective_permute", "collective_place", "current_mesh", "estimate_step",
+           "load_cluster", "plan", "rank", "reduce_scatter", "set_mesh", "size"]
+
+_LOADED_LATER = {"ParallelSizes": "parallel_sizes", "Plan": "plan", "TransformerModel": "transformer_model",
+                 "estimate_step": "training_step", "load_cluster": "cluster", "plan": "make_plan"}
+
+
+def __getattr__(name: str) -> _Any:
+    """Planning is a third of a second of imports, which who only runs a step does not need."""
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_import_module(f"tenon.planning.{_LOADED_LATER[name]}"), name)
 
 if _config().processes:
     for _stream in (_sys.stdout, _sys.stderr):

@@ -5,7 +5,7 @@ What is wrong is an ArgumentError that names the file, the key, what was found a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from math import isfinite
 from typing import Any
 
@@ -102,3 +102,10 @@ class CheckedTable:
         if self.left:
             raise ArgumentError(f"{self.where}: {sorted(self.left)[0]!r:.80} is no key here",
                                 hint=f"there is {', '.join(sorted(set(self.table_of) - self.left)) or 'nothing'}")
+
+    def among(self, key: str, known: Collection[Any]) -> Any:
+        """One of the known values."""
+        found = self.value(key)
+        if not isinstance(found, (str, int)) or isinstance(found, bool) or found not in known:
+            raise self.wrong(key, found, f"one of {', '.join(map(str, known))}")
+        return found

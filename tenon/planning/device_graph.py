@@ -60,34 +60,39 @@ def _set_apart(node: Node, inputs: tuple[Input, ...]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class TwoPhases:
-    """What a device runs forward, and backward; `kept` are the types of what lies in memory from one to the other,
-    beside parameters."""
+    """What a device runs forward, and backward, for a batch of any size, which is the symbol `batch` of the graphs;
+    `kept` are the types of what lies in memory from one to the other, beside parameters."""
 
     forward: Graph
     backward: Graph
     kept: tuple[TensorType, ...]
+    batch: str
 
 
-def two_phases(module: Callable[..., Any], *args: Tensor, parameters: Sequence[Tensor], chip: Chip) -> TwoPhases:
-    """The graphs of `module(*args)` and of its gradient, which are cut where Tenon cuts what it records.
+def two_phases(module: Callable[..., Any], arguments: Callable[[int], Sequence[Tensor]], parameters: Sequence[Tensor],
+               chip: Chip) -> TwoPhases:
+    """The graphs of `module(*arguments(batch))` and of its gradient, cut where Tenon cuts what it records.
 
     Gradients are those of the parameters, and of the arguments that require one.
     """
-    leaves = [x for x in args if x.requires_grad] + list(parameters)
-
     def both(seed: Tensor, *args: Tensor) -> tuple[Tensor, ...]:
         made = module(*args)
         made.backward(seed)
+        leaves = [*(x for x in args if x.requires_grad), *parameters]
         return (made, *(x.grad for x in leaves if x.grad is not None))
-    made = _type_of(module, args)
-    captured = Jitted(both, fullgraph=True).capture(hollow_tensor(made.shape, made.dtype), *args)
+    jitted = Jitted(both, fullgraph=True)
+    for batch in (2, 3):        # a size that changes becomes a symbol
+        args = arguments(batch)
+        made = _type_of(module, args)
+        captured = jitted.capture(hollow_tensor(made.shape, made.dtype), *args)
     seed, *others = captured.graph.params
     graph = replace(captured.graph, params=(*others, seed))
     parts = split(graph, len(others), graph.results[1:], graph.results[:1])
-    held = set(parts.early.params) - {p for p, source in zip(parts.early.params, captured.sources[1:], strict=True)
-                                      if isinstance(source, Held)}
-    kept = [x for x in parts.early.results[1:] if x in held or x not in set(parts.early.params)]
-    return TwoPhases(optimized(parts.early, chip), optimized(parts.late, chip), tuple(x.type for x in kept))
+    early = parts.early
+    held = {p for p, source in zip(early.params, captured.sources[1:], strict=True) if isinstance(source, Held)}
+    kept = tuple(x.type for x in early.results[1:] if x not in held)
+    symbols = captured.graph.symbols()
+    return TwoPhases(optimized(early, chip), optimized(parts.late, chip), kept, symbols[0] if symbols else "")
 
 
 def _type_of(module: Callable[..., Any], args: Sequence[Tensor]) -> TensorType:

@@ -19,7 +19,9 @@ from tenon.planning.tensor_parallel_gpt import RankBlock, RankEmbedding, RankHea
 from tenon.planning.timeline import ancestors, device_timeline
 from tenon.planning.transformer_model import TransformerModel
 from tenon.planning.work import WorkRules
+from tenon.program.kernel import count
 from tenon.records import dataclass, replace
+from tenon.tensor import Tensor
 from tenon.types import as_dtype
 
 UPDATED = 1 << 20       # parameters of the graph that stands for every update
@@ -60,14 +62,16 @@ def layer_costs(model: TransformerModel, split: TensorParallel, micro_batch: int
                 overlap: bool = False) -> LayerCosts:
     """The costs of a "block", the "embedding" or the "head"; the ranks of a tensor-parallel group are neighbours."""
     chip, dtype = cluster.chip, as_dtype(model.dtype)
-    phases, parameters = _phases(replace(model, layers=1, batch=1), split, micro_batch, kind, chip)
-    rules = WorkRules(chip, dtype if dtype.bits < 32 else None)
+    if kind != "block":
+        split = replace(split, recompute_attention=False, dropout=0.0)      # which they have none of
+    phases, parameters = _phases(replace(model, layers=1, batch=1), split, kind, chip)
+    rules = WorkRules(chip, dtype if dtype.bits < 32 else None, {phases.batch: micro_batch})
     group = device_group(cluster, (split.parts, 1))
     forward, backward = (device_timeline(graph, rules, lambda over: group, overlap)
                          for graph in (phases.forward, phases.backward))
     to_input = ancestors(phases.backward, phases.backward.results[:1]) if kind != "embedding" else set()
     whole, ahead = backward.seconds, backward.of(to_input)
-    kept = [float(t.size) * rules.type(t.dtype).itemsize for t in phases.kept]
+    kept = [float(count(t.size, rules.sizes)) * rules.type(t.dtype).itemsize for t in phases.kept]
     levels = len(cluster.levels)
     return LayerCosts(forward.seconds, min(ahead, whole), max(0.0, whole - ahead), sum(kept), entered(
         model, split, micro_batch), parameters, forward.sent(levels), backward.sent(levels))
@@ -79,21 +83,21 @@ def entered(model: TransformerModel, split: TensorParallel, micro_batch: int) ->
 
 
 @lru_cache(maxsize=512)
-def _phases(model: TransformerModel, split: TensorParallel, micro_batch: int, kind: str,
-            chip: Chip) -> tuple[TwoPhases, int]:
-    config, dtype = model.config, model.dtype
-    x = hollow_tensor((micro_batch, split.tokens(model.tokens), model.width), dtype)
-    x.requires_grad = True
-    ids = hollow_tensor((micro_batch, model.tokens), "int64")
+def _phases(model: TransformerModel, split: TensorParallel, kind: str, chip: Chip) -> tuple[TwoPhases, int]:
+    """The graphs of a layer on a rank, for micro-batches of any size, and how many parameters it has."""
+    config = model.config
+
+    def arguments(batch: int) -> list[Tensor]:
+        x = hollow_tensor((batch, split.tokens(model.tokens), model.width), model.dtype)
+        x.requires_grad = True
+        return {"block": [x], "embedding": [], "head": [x]}[kind] + (
+            [] if kind == "block" else [hollow_tensor((batch, model.tokens), "int64")])
     with shapes_only():
-        made: dict[str, Any] = {
-            "block": lambda: (BlockAlone(RankBlock(config, split)), [x]),
-            "embedding": lambda: (RankEmbedding(config, split), [ids]),
-            "head": lambda: (RankHead(config, split), [x, ids])}
-        module, args = made[kind]()
-        module.to(dtype)
+        module: Module = BlockAlone(RankBlock(config, split)) if kind == "block" else \
+            RankHead(config, split) if kind == "head" else RankEmbedding(config, split)
+        module.to(model.dtype)
     parameters = list(module.parameters())
-    return two_phases(module, *args, parameters=parameters, chip=chip), sum(int(p.size) for p in parameters)
+    return two_phases(module, arguments, parameters, chip), sum(int(p.size) for p in parameters)
 
 
 @lru_cache(maxsize=64)

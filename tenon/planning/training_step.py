@@ -11,7 +11,13 @@ from tenon.planning.cluster import Cluster
 from tenon.planning.collective_time import collective_seconds, send, sent_bytes
 from tenon.planning.device_group import DeviceGroup, device_group
 from tenon.planning.parallel_sizes import ParallelSizes
-from tenon.planning.pipeline_time import StageSeconds, micro_batches_kept, pipeline_seconds
+from tenon.planning.pipeline_time import (
+    StageSeconds,
+    about_micro_batches_kept,
+    about_pipeline_seconds,
+    micro_batches_kept,
+    pipeline_seconds,
+)
 from tenon.planning.rank_costs import LayerCosts, entered, layer_costs, update_seconds
 from tenon.planning.transformer_model import TransformerModel
 from tenon.records import dataclass
@@ -56,14 +62,18 @@ class Stages:
     working: float                  # bytes that one layer needs while it runs
 
 
-def estimate_step(model: TransformerModel, sizes: ParallelSizes, cluster: Cluster, exact: bool = True) -> StepEstimate:
-    """Simulate a training step with AdamW; `exact` simulates each micro-batch.
+def estimate_step(model: TransformerModel, sizes: ParallelSizes, cluster: Cluster,
+                  effort: str = "exact") -> StepEstimate:
+    """Simulate a training step with AdamW.
 
-    Raises ArgumentError where the model cannot be divided so, or the cluster has no such devices.
+    `effort` "exact" simulates each micro-batch of the pipeline, "some" as many as it takes to see how it goes on, and
+    "formula" takes the formulas of its schedule.  Raises ArgumentError where the model cannot be divided so, or the
+    cluster has no such devices.
     """
     sizes.check(model)
-    stages = stages_of(model, sizes, cluster)
-    pipeline = pipeline_seconds(sizes.pipeline(model), stages.seconds, exact)
+    stages, schedule = stages_of(model, sizes, cluster), sizes.pipeline(model)
+    pipeline = about_pipeline_seconds(schedule, stages.seconds) if effort == "formula" else \
+        pipeline_seconds(schedule, stages.seconds, effort == "exact")
     replicas, sent = _between_replicas(model, sizes, cluster, stages)
     update = max(stages.parameters) / (sizes.data if sizes.shard else 1) * update_seconds(cluster.chip, model.dtype)
     seconds = pipeline + replicas + update
@@ -71,8 +81,9 @@ def estimate_step(model: TransformerModel, sizes: ParallelSizes, cluster: Cluste
     every = sizes.micro_batches(model) * sizes.data * sizes.model
     sent = tuple(a + every * b for a, b in zip(sent, stages.sent, strict=True))
     peak = cluster.chip.operations(model.dtype) * sizes.devices
-    return StepEstimate(sizes, seconds, pipeline, replicas, update, max(0.0, 1 - busy / pipeline),
-                        memory_of(model, sizes, stages), cluster.chip.room, sent, model.operations() / seconds / peak)
+    memory = memory_of(model, sizes, stages, effort == "formula")
+    return StepEstimate(sizes, seconds, pipeline, replicas, update, max(0.0, 1 - busy / pipeline), memory,
+                        cluster.chip.room, sent, model.operations() / seconds / peak)
 
 
 def stages_of(model: TransformerModel, sizes: ParallelSizes, cluster: Cluster) -> Stages:
@@ -148,12 +159,17 @@ def _between_replicas(model: TransformerModel, sizes: ParallelSizes, cluster: Cl
         if among.size > 1:
             seconds += times * collective_seconds(kind, size, among)
             sent[among.outermost] += times * devices * sent_bytes(kind, size, among.size)
-    largest = max(stages.parameters) * width
-    mean = sum(stages.parameters) / max(1, sizes.stage * max(stages.parameters))
-    say("all_reduce", largest, group, 1.0, round(sizes.devices * mean))
-    if sizes.shard == 3:        # parameters are gathered before each use; sums are made as they are scattered
-        uses = (2 + (sizes.recompute == "layer")) * sizes.micro_batches(model)
-        say("all_gather", largest, group, uses - 1.0, sizes.devices)
+    largest, count = max(stages.parameters) * width, sizes.micro_batches(model)
+    if sizes.shard < 2:
+        mean = sum(stages.parameters) / max(1, sizes.stage * max(stages.parameters))
+        say("all_reduce", largest, group, 1.0, round(sizes.devices * mean))
+    else:                       # gradients are scattered as they are summed, after each micro-batch
+        uses = (2 + (sizes.recompute == "layer")) * count if sizes.shard == 3 else 1
+        say("reduce_scatter", largest, group, count, sizes.devices)
+        say("all_gather", largest, group, uses, sizes.devices)
+    if sizes.overlap:           # the last layers' gradients are summed while those before them are computed
+        hidden = stages.seconds.backward * (count if sizes.shard >= 2 else 1)
+        seconds = max(seconds * sizes.stage / model.layers, seconds - hidden)
     if sizes.stage > 1:
         rows = model.vocabulary * model.width // sizes.model * width
         say("all_reduce", rows, device_group(cluster, (2, (sizes.stage - 1) * sizes.model * sizes.data)), 1.0,
@@ -161,14 +177,15 @@ def _between_replicas(model: TransformerModel, sizes: ParallelSizes, cluster: Cl
     return seconds, tuple(sent)
 
 
-def memory_of(model: TransformerModel, sizes: ParallelSizes, stages: Stages) -> float:
+def memory_of(model: TransformerModel, sizes: ParallelSizes, stages: Stages, about: bool = False) -> float:
     """Bytes on the device that needs most: parameters, gradients, the optimizer's state, and what is kept."""
     width, replicas = as_dtype(model.dtype).itemsize, sizes.data
     state = STATE if width < 4 else STATE - 4
     each = (width / (replicas if sizes.shard >= 3 else 1) + width / (replicas if sizes.shard >= 2 else 1)
             + state / (replicas if sizes.shard >= 1 else 1))
     most, last = 0.0, sizes.stage * sizes.chunks
-    for device, count in enumerate(micro_batches_kept(sizes.pipeline(model))):
+    counts = (about_micro_batches_kept if about else micro_batches_kept)(sizes.pipeline(model))
+    for device, count in enumerate(counts):
         own = [stages.kept[stage] for stage in range(device, last, sizes.stage)]
         most = max(most, stages.parameters[device] * each + count * sum(own) / len(own))
     return most + stages.working + 2 * stages.passing

@@ -17,8 +17,8 @@ class TransformerModel:
 
     >>> from tenon.planning.transformer_model import TransformerModel
     >>> gpt3 = TransformerModel(layers=96, width=12288, heads=96, vocabulary=51200, batch=1536)
-    >>> f"{gpt3.parameters / 1e9:.1f} billion parameters, {gpt3.operations() / 1e18:.0f} EFLOP a step"
-    '174.6 billion parameters, 3413 EFLOP a step'
+    >>> f"{gpt3.parameters / 1e9:.1f} billion parameters, {gpt3.operations() / 1e18:.1f} EFLOP a step"
+    '174.6 billion parameters, 3.4 EFLOP a step'
     """
 
     layers: int

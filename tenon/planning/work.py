@@ -18,7 +18,7 @@ from tenon.loops.whole_operators import attended
 from tenon.ops.attention import attention, attention_gradient
 from tenon.planning.cluster import Chip
 from tenon.program.kernel import PRODUCTS, count, multiply_adds
-from tenon.records import dataclass
+from tenon.records import dataclass, field
 from tenon.types import TOKEN, DType
 
 WHOLE = (attention, attention_gradient)
@@ -28,7 +28,6 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "coll
                "collective_permute", "collective_barrier")
 FUNCTION = 10               # operations of an exponential and the like
 FUNCTIONS = ("exp", "log", "tanh", "erf", "sin", "cos", "rsqrt", "sqrt", "divide", "power", "sigmoid")
-NO_SIZES: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,12 @@ Work = KernelWork | MessageWork
 
 @dataclass(frozen=True)
 class WorkRules:
-    """What nodes cost on a chip, in graphs whose wide numbers count as `narrow` ones, where that is given."""
+    """What nodes cost on a chip, where the symbols of their graph have these `sizes`; wide numbers count as `narrow`
+    ones, where that is given."""
 
     chip: Chip
     narrow: DType | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, node: Node) -> tuple[Work, ...]:
         """What a node has a device do.
@@ -93,16 +94,16 @@ class WorkRules:
                 and (len(nodes) == 1 or not self.is_view(node))]
         if self.chip.fused_products and len(products) == 1:
             moved = self._traffic([*products, *rest], results)
-            yield KernelWork(_name(nodes), sum(map(_operations, nodes)), moved, self._dtype(products[0]),
-                             _shape(products[0]))
+            yield KernelWork(_name(nodes), sum(map(self._operations, nodes)), moved, self._dtype(products[0]),
+                             self._shape(products[0]))
             return
         for node in products:
-            yield KernelWork(node.op.name, _operations(node), self._traffic([node], node.outputs), self._dtype(node),
-                             _shape(node))
+            moved = self._traffic([node], node.outputs)
+            yield KernelWork(node.op.name, self._operations(node), moved, self._dtype(node), self._shape(node))
         wanted = {self.root(x) for node in products for x in node.inputs if isinstance(x, Value)}
         moved = self._traffic(rest, (*results, *wanted)) if rest else 0.0
         if moved:
-            yield KernelWork(_name(rest), sum(map(_operations, rest)), moved)
+            yield KernelWork(_name(rest), sum(map(self._operations, rest)), moved)
 
     def _traffic(self, nodes: Sequence[Node], stored: Sequence[Value]) -> float:
         """Bytes that a kernel of these nodes reads from outside of them, and writes for others."""
@@ -137,7 +138,7 @@ class WorkRules:
 
     def bytes(self, x: Value) -> float:
         """The bytes of a value in memory."""
-        return 0.0 if x.type == TOKEN else float(count(x.type.size, NO_SIZES)) * self.type(x.dtype).itemsize
+        return 0.0 if x.type == TOKEN else float(count(x.type.size, self.sizes)) * self.type(x.dtype).itemsize
 
     def type(self, dtype: DType) -> DType:
         """The type that elements are stored in."""
@@ -147,27 +148,25 @@ class WorkRules:
     def _dtype(self, node: Node) -> str:
         return self.type(next(x.dtype for x in node.inputs if isinstance(x, Value))).name
 
+    def _operations(self, node: Node) -> float:
+        return flops_of(node, self.sizes) * (FUNCTION if node.op.name in FUNCTIONS else 1)
 
-def _operations(node: Node) -> float:
-    return flops_of(node, NO_SIZES) * (FUNCTION if node.op.name in FUNCTIONS else 1)
+    def _shape(self, node: Node) -> ProductShape:
+        """A product as one of matrices; of a convolution, each place of the image is a row."""
+        if node.op in WHOLE:
+            q, k, *_ = attended(node)
+            return ProductShape(prod(self._sizes(q)[:-2]), self._sizes(q)[-2], self._sizes(k)[-2], self._sizes(q)[-1])
+        left, right, out = (self._sizes(x) for x in (*node.inputs[:2], node.output) if isinstance(x, Value))
+        if node.op.name == "matmul":
+            return ProductShape(prod(out[:-2]), out[-2] if len(out) > 1 else 1, out[-1], left[-1])
+        largest = max(1, *map(prod, (left, right, out)))
+        columns = max(1, min(left[1], right[0], out[1]))
+        depth = multiply_adds(node, self.sizes) // largest
+        return ProductShape(1, max(1, largest // columns), columns, max(1, depth))
+
+    def _sizes(self, x: Value) -> list[int]:
+        return [count(n, self.sizes) for n in x.shape]
 
 
 def _name(nodes: Sequence[Node]) -> str:
     return "_".join(dict.fromkeys(node.op.name for node in nodes if node.op.name not in VIEWS))[:60]
-
-
-def _shape(node: Node) -> ProductShape:
-    """A product as one of matrices; of a convolution, each place of the image is a row."""
-    if node.op in WHOLE:
-        q, k, *_ = attended(node)
-        return ProductShape(prod(_sizes(q)[:-2]), _sizes(q)[-2], _sizes(k)[-2], _sizes(q)[-1])
-    left, right, out = (_sizes(x) for x in (*node.inputs[:2], node.output) if isinstance(x, Value))
-    if node.op.name == "matmul":
-        return ProductShape(prod(out[:-2]), out[-2] if len(out) > 1 else 1, out[-1], left[-1])
-    largest = max(1, *map(prod, (left, right, out)))
-    columns = max(1, min(left[1], right[0], out[1]))
-    return ProductShape(1, max(1, largest // columns), columns, max(1, multiply_adds(node, NO_SIZES) // largest))
-
-
-def _sizes(x: Value) -> list[int]:
-    return [count(n, NO_SIZES) for n in x.shape]
