@@ -1,4 +1,4 @@
-"""The design's pages read easily: short pages, short sentences, and files that are where the pages say."""
+"""Pages read easily: short sentences, files that are where they say, and short pages for the design."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,7 @@ from statistics import median
 import pytest
 
 ROOT = Path(__file__).parent.parent
+ALL = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 PAGES = [*sorted((ROOT / "docs" / "design").glob("*.md")), ROOT / "docs" / "experiments.md"]
 MOST_LINES = 150
 MEDIAN_WORDS, MOST_WORDS = 18, 40
@@ -31,6 +32,12 @@ def test_a_page_is_short_and_so_are_its_sentences(page: Path) -> None:
     assert median(words) <= MEDIAN_WORDS and max(words) <= MOST_WORDS
 
 
+@pytest.mark.parametrize("page", ALL, ids=lambda page: page.stem)
+def test_sentences_of_all_pages_are_short(page: Path) -> None:
+    words = sentences(page)
+    assert median(words) <= MEDIAN_WORDS and max(words) <= MOST_WORDS
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_files_are_where_a_page_says(page: Path) -> None:
     named = re.findall(r"`([\w/]+(?:\.py|/))`", page.read_text(encoding="utf-8"))
@@ -44,3 +51,9 @@ def test_sources_that_a_page_names_are_in_the_glossary(page: Path) -> None:
     listed = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Sources")[2]
     named = set(re.findall(r"\b[A-Z][A-Za-z]+ (?:19|20)\d\d\b|\bOpenMP \d\.\d", page.read_text(encoding="utf-8")))
     assert sorted(x for x in named if f"| {x} |" not in listed) == []
+
+
+@pytest.mark.parametrize("page", ALL, ids=lambda page: page.stem)
+def test_paths_from_the_root_exist(page: Path) -> None:
+    named = re.findall(r"`((?:tenon|tests|docs|tools|examples|benchmarks)/[\w/.-]+)`", page.read_text(encoding="utf-8"))
+    assert sorted({name for name in named if not (ROOT / name).exists()}) == []
