@@ -172,7 +172,7 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Array], metadata: M
     target = os.path.realpath(path)
     if os.path.lexists(target) and not os.path.isfile(target):
         raise ArgumentError(f"save: {os.fspath(path)!r} is no regular file")
-    with _replacing(target) as file:
+    with replacing(target) as file:
         for part in _parts(arrays, metadata):
             file.write(part)
 
@@ -198,7 +198,7 @@ def _parts(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator
 
 
 @contextmanager
-def _replacing(target: str) -> Iterator[IO[bytes]]:
+def replacing(target: str) -> Iterator[IO[bytes]]:
     """A file that takes the place of another at the end of the block; in an error it is gone."""
     folder, name = os.path.split(target)
     _clear(folder, name)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from tenon.config import config as _config
+from tenon.distributed.run_folder import RunFolder as Checkpoint
+from tenon.distributed.sharded_files import load, save
 from tenon.distributed.world import current_mesh, rank, set_mesh, size
 from tenon.ops.collectives import (
     all_gather,
@@ -27,9 +29,29 @@ if _TYPE_CHECKING:
     from tenon.planning.training_step import estimate_step
     from tenon.planning.transformer_model import TransformerModel
 
-__all__ = ["Mesh", "ParallelSizes", "Plan", "TransformerModel", "all_gather", "all_reduce", "all_to_all",
-           "collective_broadcast", "collective_permute", "collective_place", "current_mesh", "estimate_step",
-           "load_cluster", "plan", "rank", "reduce_scatter", "set_mesh", "size"]
+__all__ = [
+    "Checkpoint",
+    "Mesh",
+    "ParallelSizes",
+    "Plan",
+    "TransformerModel",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "collective_broadcast",
+    "collective_permute",
+    "collective_place",
+    "current_mesh",
+    "estimate_step",
+    "load",
+    "load_cluster",
+    "plan",
+    "rank",
+    "reduce_scatter",
+    "save",
+    "set_mesh",
+    "size",
+]
 
 _LOADED_LATER = {"ParallelSizes": "parallel_sizes", "Plan": "plan", "TransformerModel": "transformer_model",
                  "estimate_step": "training_step", "load_cluster": "cluster", "plan": "make_plan"}

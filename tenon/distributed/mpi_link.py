@@ -27,6 +27,7 @@ PATIENCE = 0.005        # seconds of polling before a rank sleeps between polls
 NAP = 50e-6             # seconds of such a sleep
 LOOK = 0.02             # seconds between looks for notices of other ranks
 FAREWELL = 1.0          # seconds that others have to say what they know of a failure, before all are ended
+TEXTS = 2               # the tag of texts that all ranks exchange
 LAST_WORDS = 0.2        # seconds that what was printed has to reach the launcher, which drops the rest
 ASK = 0.5               # seconds after which a rank tells whom it waits for what it waits in
 FAILED, ENDED, WAITING, GOING_ON = "failed", "ended", "waiting", "going on"
@@ -152,11 +153,17 @@ class MpiLink:
     def gather_texts(self, text: str) -> list[str]:
         """The text of every rank, by rank."""
         mine = np.frombuffer(text.encode(), np.uint8)
-        sizes = np.empty(self.size, np.int64)
-        self.world.Allgather(np.asarray([mine.size], np.int64), sizes)
-        whole = np.empty(int(sizes.sum()), np.uint8)
-        self.world.Allgatherv(mine, [whole, sizes, self.mpi.BYTE])
-        return [x.tobytes().decode() for x in np.split(whole, np.cumsum(sizes)[:-1])]
+        sizes = self._from_all(np.asarray([mine.size], np.int64).view(np.uint8), [8] * self.size)
+        texts = self._from_all(mine, [int(x.view(np.int64)[0]) for x in sizes])
+        return [x.tobytes().decode() for x in texts]
+
+    def _from_all(self, mine: Array, sizes: Sequence[int]) -> list[Array]:
+        """Bytes of every rank, by rank."""
+        found = [mine if k == self.rank else np.empty(size, np.uint8) for k, size in enumerate(sizes)]
+        others = [k for k in range(self.size) if k != self.rank]
+        self.exchange([(k, mine) for k in others], [(k, found[k]) for k in others], TEXTS,
+                      lambda: "an exchange of texts")
+        return found
 
     # ------------------------------------------------------------ the end
 

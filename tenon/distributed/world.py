@@ -33,6 +33,14 @@ def size() -> int:
     return link().size
 
 
+def gather_texts(text: str) -> list[str]:
+    """The text of every process, in the order of their ranks."""
+    if not config().processes:
+        return [text]
+    from tenon.distributed.mpi_link import link  # local, as above
+    return link().gather_texts(text)
+
+
 def set_mesh(mesh: Mesh) -> None:
     """Let the processes be this mesh, for collectives that are called by hand.
 

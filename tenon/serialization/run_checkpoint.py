@@ -49,21 +49,21 @@ class Checkpoint:
 
     def save(self, **values: Any) -> None:
         """Write all parts as they are now, and these values: tensors, numbers, strings, None, in lists and dicts."""
-        save({**{name: _state(part) for name, part in self.parts.items()}, VALUES: values}, self.path)
+        self.write({**{name: _state(part) for name, part in self.parts.items()}, VALUES: values})
 
     def restore(self) -> dict[str, Any]:
         """Give all parts what the file holds, and return its values; {} where there is no file.
 
         Raises ArgumentError, and changes nothing, where the file is damaged or of another run.
         """
-        if not os.path.lexists(self.path):
+        if not self.exists():
             return {}
-        found = load(self.path)
+        before = {name: _state(part) for name, part in self.parts.items()}
+        found = self.read(before)
         if not isinstance(found, dict) or found.keys() != {*self.parts, VALUES}:
             held = ", ".join(found) if isinstance(found, dict) else type(found).__name__
             raise ArgumentError(f"Checkpoint: {os.fspath(self.path)!r} holds {held}, and this run consists of "
                                 f"{', '.join(self.parts)}")
-        before = {name: _state(part) for name, part in self.parts.items()}
         try:
             for name, part in self.parts.items():
                 _take_over(part, found[name])
@@ -73,6 +73,20 @@ class Checkpoint:
             raise
         values: dict[str, Any] = found[VALUES]
         return values
+
+    # ------------------------------------------------------------ where it is kept
+
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return os.path.lexists(self.path)
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Write a state."""
+        save(state, self.path)
+
+    def read(self, before: dict[str, Any]) -> Any:
+        """The state that was written; `before` is that of the parts now."""
+        return load(self.path)
 
 
 def _state(part: Any) -> Any:
