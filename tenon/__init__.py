@@ -24,6 +24,9 @@ try:
     from tenon.config import VERSION as __version__
     from tenon.config import read_show as _read_show
     from tenon.config import read_traceback as _read_traceback
+    from tenon.devices import Device as device
+    from tenon.devices import devices, set_devices
+    from tenon.eager import on_device as _on_device
     from tenon.eager.grad_mode import enable_grad, is_grad_enabled, no_grad
     from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
     from tenon.graph.ir import Graph
@@ -91,7 +94,7 @@ _LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.fil
            "Checkpoint": "tenon.serialization.run_checkpoint", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys((
     "BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "as_tensor", "cdouble",
-    "cfloat", "clamp_max", "clamp_min", "cuda", "device", "double", "float", "from_numpy", "get_default_dtype",
+    "cfloat", "clamp_max", "clamp_min", "cuda", "double", "float", "from_numpy", "get_default_dtype",
     "get_rng_state", "half", "inference_mode", "initial_seed", "int", "is_complex", "is_floating_point", "is_tensor",
     "long", "numel", "scalar_tensor", "set_grad_enabled", "set_rng_state", "short", "take_along_dim"),
     "tenon.pytorch_names")

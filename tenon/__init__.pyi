@@ -29,7 +29,8 @@ from tenon.pytorch_names import cuda as cuda
 from tenon.transforms.custom_gradient import custom_vjp as custom_vjp
 from tenon import data as data
 from tenon import debug as debug
-from tenon.pytorch_names import device as device
+from tenon.devices import Device as device
+from tenon.devices import devices as devices
 from tenon import distributed as distributed
 from tenon import distributions as distributions
 from tenon.random import dropout as dropout
@@ -99,6 +100,7 @@ from tenon.serialization.files import save as save
 from tenon.pytorch_names import scalar_tensor as scalar_tensor
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.capture.while_scan import scan as scan
+from tenon.devices import set_devices as set_devices
 from tenon.pytorch_names import set_grad_enabled as set_grad_enabled
 from tenon.runtime.thread_pool import set_num_threads as set_num_threads
 from tenon.pytorch_names import set_rng_state as set_rng_state

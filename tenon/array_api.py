@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tenon.devices import HOST, check_device, devices, placing
 from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.promotion import common
 from tenon.types import (
@@ -20,7 +21,6 @@ from tenon.types import (
     DType,
     as_dtype,
     bfloat16,
-    check_device,
     complex_of,
     promote_types,
     real_of,
@@ -124,11 +124,11 @@ class NamespaceInfo:
 
     def default_device(self) -> str:
         """Where tensors live unless said otherwise."""
-        return "cpu"
+        return placing() or HOST
 
     def devices(self) -> tuple[str, ...]:
-        """Every device there is."""
-        return ("cpu",)
+        """Every device on which tensors lie."""
+        return devices()[:-1]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The types that numbers get where none is given."""

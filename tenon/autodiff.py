@@ -7,6 +7,7 @@ computed at once, recorded, or differentiated again, as the innermost interprete
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 from tenon.errors import GradientError, Location
@@ -66,9 +67,11 @@ def backward(nodes: Iterable[Recorded], gradients: dict[Any, Any], wanted: Calla
             at(node)
         if follow is not None:
             follow(node, seeds)
-        for x, gradient in zip(node.inputs, pullback(node, seeds), strict=True):
-            if gradient is not None and x is not None and wanted(x):
-                _accumulate(gradients, x, gradient() if callable(gradient) else gradient)
+        device = getattr(node, "device", None)
+        with nullcontext() if device is None else device:       # where a rule's own constants lie
+            for x, gradient in zip(node.inputs, pullback(node, seeds), strict=True):
+                if gradient is not None and x is not None and wanted(x):
+                    _accumulate(gradients, x, gradient() if callable(gradient) else gradient)
     if follow is not None:
         follow(None, ())
     return gradients

@@ -4,6 +4,7 @@
 |---------------|------------------------------------------------------------------------------|------------------|
 | TENON_BACKEND | what runs the graphs: `cpu` (machine code), `reference` (NumPy), or your own | cpu              |
 | TENON_THREADS | how many threads a compiled program uses                                     | the usable cores |
+| TENON_DEVICES | how many logical devices there are: `cpu:0`, `cpu:1` ...                     | 1                |
 | TENON_VECTORS | the longest vectors that machine code uses, in bits: 128, 256 or 512         | the processor's  |
 | TENON_CACHE   | the directory that keeps machine code between processes, or `off` or `0`     | ~/.cache/tenon   |
 | TENON_SHOW    | prints, by commas: graph, loops, llvm, asm, guards, fallbacks, recompiles, time, memory | nothing |
@@ -33,6 +34,7 @@ CHECKABLE = ("bounds", "passes", "guard", "guard_before")
 VECTORS = ("128", "256", "512")
 MOST_THREADS = 1024
 WORLD_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")      # what MPICH, Open MPI and Slurm set
+MOST_DEVICES = 1024
 OFF, ON = ("off", "0", "no", "none", "false"), ("on", "1", "yes", "true")      # words that name no directory
 
 
@@ -51,6 +53,7 @@ class Config:
     traceback: str = "short"
     timeout: float = 600.0  # seconds
     processes: bool = False     # whether this is one of several that an MPI launcher started
+    devices: int = 1        # logical ones
 
 
 @cache
@@ -62,7 +65,8 @@ def config() -> Config:
 def read_config(environ: Mapping[str, str]) -> Config:
     return Config(
         backend=_backend(environ.get("TENON_BACKEND", "").strip() or "cpu"),
-        threads=_threads(environ.get("TENON_THREADS", "").strip()),
+        threads=_count("TENON_THREADS", environ, MOST_THREADS) or usable_cores(),
+        devices=_count("TENON_DEVICES", environ, MOST_DEVICES) or 1,
         vectors=int(_one_of("TENON_VECTORS", environ.get("TENON_VECTORS", "").strip() or VECTORS[-1], VECTORS)),
         cache_dir=_cache_dir(environ),
         show=read_show(environ),
@@ -112,12 +116,12 @@ def _seconds(variable: str, text: str) -> float:
     return found
 
 
-def _threads(text: str) -> int:
-    if not text:
-        return usable_cores()
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_THREADS):
-        raise ConfigError(f"TENON_THREADS: {text!r} is not a whole number from 1 to {MOST_THREADS}")
-    return int(text)
+def _count(variable: str, environ: Mapping[str, str], most: int) -> int:
+    """A number from 1 on; 0 where none is given."""
+    text = environ.get(variable, "").strip()
+    if text and not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
+        raise ConfigError(f"{variable}: {text!r} is not a whole number from 1 to {most}")
+    return int(text or 0)
 
 
 def _cache_dir(environ: Mapping[str, str]) -> Path | None:

@@ -232,6 +232,10 @@ class CommunicationError(TenonError, RuntimeError):
     """A device of a run that another one waits for in vain: it failed, has gone, or does something else."""
 
 
+class DeviceError(TenonError, RuntimeError):
+    """Tensors on several devices in one operation."""
+
+
 class GraphError(TenonError, ValueError):
     """A graph that breaks the rules of the intermediate representation."""
 

@@ -22,6 +22,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.kernels import UserKernel, add_kernel, forget_kernel, kernels_of
 from tenon.graph.op import OPS, Op
 from tenon.program.backend_interface import Backend
+from tenon.runtime.open_devices import add_devices, remove_devices
 
 DEVICES = ("cpu",)
 
@@ -125,6 +126,21 @@ def register_backend(backend: Backend) -> None:
     """Make a backend known by its name, to `compile(graph, backend=name)` and TENON_BACKEND."""
     from tenon import pipeline  # local: as above
 
-    if backend.name in pipeline.BACKENDS:
+    if backend.name in pipeline.BACKENDS or backend.name == "python":
         raise ArgumentError(f"a backend named {backend.name!r} exists already")
+    if backend.devices and backend.open is None:
+        raise ArgumentError(f"the backend {backend.name!r} has devices, and nothing that opens them",
+                            hint="open=lambda number: ..., which gives a DeviceRuntime")
     pipeline.BACKENDS[backend.name] = backend
+    add_devices(backend)
+
+
+def remove_backend(name: str) -> None:
+    """Forget a backend that `register_backend` added, and its devices."""
+    from tenon import pipeline  # local: as above
+
+    if name not in pipeline.BACKENDS or name in ("cpu", "reference"):
+        raise ArgumentError(f"remove_backend: no backend named {name!r} was registered")
+    del pipeline.BACKENDS[name]
+    remove_devices(name)
+    program_of.cache_clear()

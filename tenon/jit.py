@@ -38,6 +38,7 @@ from tenon.capture.replay import holds, run
 from tenon.capture.settle import Stopped
 from tenon.capture.symbolic_numbers import Unmoved
 from tenon.config import ConfigError
+from tenon.devices import placing
 from tenon.dims import (
     Dim,
     PinnedSize,
@@ -49,8 +50,8 @@ from tenon.dims import (
 from tenon.eager.grad_mode import modes, recording
 from tenon.errors import ArgumentError, CaptureError, CompilerDefect
 from tenon.gc_control import LARGE_PROGRAM_STEPS, give_back_soon
-from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, SIZES, UPDATES, Graph
-from tenon.graph.op import current
+from tenon.graph.ir import AUTOTUNE, DEVICES, DONATED, MEMORY_BUDGET, SIZES, UPDATES, Graph
+from tenon.graph.op import at_once, current
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span, timed
 from tenon.tensor import Tensor, asarray
@@ -109,8 +110,10 @@ class Jitted(StandsFor):
         return f"<tenon.jit {self.function!r}>"
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if current() is not None:       # within a capture, or a batch: a part of that
-            return self.function(*args, **keywords)
+        if current() is not None:
+            if not at_once():       # within a capture, or a batch: a part of that
+                return self.function(*args, **keywords)
+            return self._find_and_run(args, keywords)       # in the block of a device
         if self._as_it_is:
             self._as_it_is -= 1
             return self._plainly(*args, **keywords)
@@ -311,7 +314,7 @@ class Jitted(StandsFor):
         return self.capture(*args, **keywords).graph
 
     def _record(self, leaves: Sequence[Any], structure: Structure) -> CaptureRecord:
-        key = (structure, modes(), tuple(map(leaf_key, leaves)), aliases(leaves))
+        key = (structure, (*modes(), placing()), tuple(map(leaf_key, leaves)), aliases(leaves))
         record = self.records.get(key)
         if record is None and len(self.records) >= MOST_RECORDS:    # such as a step number: it would fill the memory
             return self._refused(Reason(
@@ -320,7 +323,7 @@ class Jitted(StandsFor):
             gone = partial(_forget, weakref.ref(self), key)
             alive = [reference(x, gone) or x for x in leaves if not isinstance(x, Tensor)]
             classes = tuple([leaf_key(x) if reference(x) is None else type(x) for x in leaves])
-            family = self.families.setdefault((structure, modes(), classes, aliases(leaves)), Family())
+            family = self.families.setdefault((structure, (*modes(), placing()), classes, aliases(leaves)), Family())
             record = self.records.setdefault(key, CaptureRecord(family, alive=alive))
         return record
 
@@ -365,7 +368,7 @@ class Jitted(StandsFor):
                 self.part.captured(len(captured.graph.nodes), structure, leaves)
             return captured, arguments
         names = argument_names(getattr(self.function, "__func__", self.function), structure)
-        why = why_anew(record.captures, self.records, leaves, structure, modes(), names)
+        why = why_anew(record.captures, self.records, leaves, structure, (*modes(), placing()), names)
         if record.family.captures >= MOST_OF_A_FAMILY:
             record.full = Reason(f"captured {MOST_OF_A_FAMILY} times for objects of the same classes")
             self._tell(record.full)
@@ -406,7 +409,7 @@ class Jitted(StandsFor):
         notes = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None,
                  DONATED: None if captured.differentiable else captured.donations or None,
                  UPDATES: None if captured.differentiable else captured.updates or None}
-        notes[SIZES] = captured.graph.notes.get(SIZES)
+        notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES)}
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
         if not self.constants:
             captured.constants = ()

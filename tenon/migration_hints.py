@@ -10,13 +10,13 @@ from typing import Any
 
 from tenon.errors import TenonError
 
-ONE_DEVICE = "there is one device, the CPU: leave it out"
+NO_GPU = "there are no GPUs, only devices of the CPU: leave it out"
 NO_SPARSE = "there are no sparse tensors"
 
 TENSOR = {
     "squeeze_": "x = x.squeeze()", "unsqueeze_": "x = x.unsqueeze(0)", "t_": "x = x.T", "transpose_": "x = x.T",
     "H": "x.mT.conj()", "mH": "x.mT.conj()", "adjoint": "x.mT.conj()",
-    "cuda": ONE_DEVICE, "xpu": ONE_DEVICE, "pin_memory": ONE_DEVICE, "share_memory_": ONE_DEVICE,
+    "cuda": NO_GPU, "xpu": NO_GPU, "pin_memory": NO_GPU, "share_memory_": NO_GPU,
     "get_device": "x.device",
     "grad_fn": "x.node", "retain_grad": "tn.grad(f)(x)", "register_hook": "tn.custom_vjp",
     "itemsize": "x.dtype.bits // 8",
@@ -35,7 +35,7 @@ TENSOR = {
     "to_sparse": NO_SPARSE, "to_dense": NO_SPARSE,
 }
 MODULE = {
-    "cuda": ONE_DEVICE, "cpu": ONE_DEVICE, "share_memory": ONE_DEVICE, "compile": "tn.jit(net)",
+    "cuda": NO_GPU, "share_memory": NO_GPU, "compile": "tn.jit(net)",
 }
 TENON = {
     "array": "tn.tensor(x)",
@@ -48,7 +48,7 @@ TENON = {
 }
 NN = {
     "LazyLinear": "nn.Linear(3, 2)", "LazyConv2d": "nn.Conv2d(3, 2, 1)", "LazyBatchNorm2d": "nn.BatchNorm2d(3)",
-    "SyncBatchNorm": "nn.BatchNorm2d(3)", "DataParallel": ONE_DEVICE, "NLLLoss2d": "nn.NLLLoss()",
+    "SyncBatchNorm": "nn.BatchNorm2d(3)", "DataParallel": NO_GPU, "NLLLoss2d": "nn.NLLLoss()",
     "UpsamplingNearest2d": "nn.Upsample(scale_factor=2)", "Buffer": "net.register_buffer('name', x)",
     "UpsamplingBilinear2d": "nn.Upsample(scale_factor=2, mode='bilinear', align_corners=True)",
 }

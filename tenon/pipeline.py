@@ -17,6 +17,7 @@ from typing import Any
 
 from tenon.backends.reference import REFERENCE
 from tenon.config import ConfigError, config
+from tenon.devices import HOST, PYTHON, Device
 from tenon.errors import ArgumentError, Location
 from tenon.gc_control import collect_young, collected_at_the_end
 from tenon.graph.ir import AUTOTUNE, CONSTANTS, MESH, Graph, Node
@@ -24,6 +25,7 @@ from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.graph.text import print_graph
 from tenon.graph.validate import PassWatch
+from tenon.graph.value_devices import speaks_of_devices
 from tenon.graph.verify import verify
 from tenon.locks import unforked
 from tenon.loops.whole_operators import is_attention
@@ -157,11 +159,32 @@ def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step
         with unforked:
             from tenon.runtime.spmd_program import SpmdProgram  # local: most graphs run on one device
         return SpmdProgram(graph, mesh, partial(compile, backend=chosen, trace=trace))
+    if speaks_of_devices(graph):
+        return _on_devices(graph, chosen, trace)
     if is_sized_by_data(graph):
         return Staged(graph, partial(compile, backend=chosen, trace=trace))
     with _compiling(graph, chosen):
         optimized = _run(graph, OPTIMIZE, chosen, trace) if trace is not None else _remembered(graph, OPTIMIZE, chosen)
         return _made(optimized, chosen)
+
+
+def _on_devices(graph: Graph, backend: Backend, trace: list[Step] | None) -> Executable:
+    """What runs a graph whose values are on several devices: a program each, for the backend of its kind."""
+    with unforked:
+        from tenon.placement.follow_devices import placed_program  # local: rarely needed
+        from tenon.runtime.launched import Launched
+        from tenon.runtime.open_devices import opened
+
+    def program(part: Graph, device: Device) -> Executable:
+        if device is PYTHON:
+            return compile(part, REFERENCE, trace)
+        if device.type != "cpu":
+            return Launched(compile(part, device.type, trace), opened(device))
+        made = compile(part, backend, trace)
+        if device is not HOST and hasattr(made, "new_arena"):
+            made.new_arena = opened(device).arena
+        return made
+    return placed_program(graph, program)
 
 
 @contextmanager

@@ -117,14 +117,15 @@ def expand_as(self: Any, other: Any) -> Any:
 
 def _new(make: Callable[..., Any]) -> Callable[..., Any]:
     def method(self: Any, *shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-        return make(*shape, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
-    method.__name__, method.__doc__ = f"new_{make.__name__}", f"`tn.{make.__name__}` in the type of this tensor."
+        return make(*shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+    method.__name__ = f"new_{make.__name__}"
+    method.__doc__ = f"`tn.{make.__name__}` in the type of this tensor, beside it."
     return method
 
 
 def new_tensor(self: Any, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-    """A tensor of data in the type of this one."""
-    return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
+    """A tensor of data in the type of this one, beside it."""
+    return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad, device=device or self.device)
 
 
 def unfold(self: Any, dimension: int, size: int, step: int = 1) -> Any:
@@ -210,7 +211,7 @@ METHODS: dict[str, Any] = {f"{name}_": _in_place(name) for name in IN_PLACE} | {
     f"new_{make.__name__}": _new(make) for make in (zeros, ones, full, empty)} | {
     "reshape_as": view_as, "ndimension": Tensor.dim, "data": property(Data, _set_data, doc=Data.__doc__)}
 METHODS |= {"is_sparse": _answer("is_sparse", False, "False: there are no sparse tensors."),
-            "is_cuda": _answer("is_cuda", False, "False: there is one device, the CPU."),
-            "is_cpu": _answer("is_cpu", True, "True: there is one device, the CPU.")}
+            "is_cuda": _answer("is_cuda", False, "False: there are no GPUs."),
+            "is_cpu": _answer("is_cpu", True, "True: all devices are the CPU's.")}
 METHODS |= {name: _to(dtype) for name, dtype in {
     "short": int16, "char": int8, "byte": uint8, "cfloat": complex64, "cdouble": complex128}.items()}

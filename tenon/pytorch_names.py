@@ -1,6 +1,6 @@
 """Names that PyTorch's users write at the top level, made of what Tenon has: `tn.device`, `tn.long`, `tn.from_numpy`.
 
-There is one device, so `tn.device("cpu")` is a word, and `tn.cuda.is_available()` is False.
+There is no GPU, so `tn.cuda.is_available()` is False.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.devices import Device
 from tenon.eager.grad_mode import enable_grad, no_grad, recording_variable
 from tenon.errors import ArgumentError
 from tenon.ops.comparison import maximum, minimum
@@ -21,7 +22,6 @@ from tenon.tensor import Tensor, asarray, tensor
 from tenon.types import (
     DType,
     bool_,
-    check_device,
     complex64,
     complex128,
     float16,
@@ -42,26 +42,8 @@ double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128
 Size = tuple[Any, ...]
 as_tensor = asarray
+device = Device
 take_along_dim = take_along_axis
-
-
-class device(str):
-    """A device by its name; there is one, the CPU.
-
-    >>> tn.zeros(2, device=tn.device("cpu"))
-    tensor([0., 0.])
-    """
-
-    __slots__ = ()
-
-    def __new__(cls, type: Any = "cpu", index: Any = None) -> device:
-        check_device(str(type).removesuffix(":0"))
-        return super().__new__(cls, "cpu")
-
-    @property
-    def type(self) -> str:
-        """The kind of the device: "cpu"."""
-        return "cpu"
 
 
 class cuda:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.devices import HOST, check_device, placing
 from tenon.errors import ArgumentError
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import current
@@ -26,6 +27,7 @@ from tenon.ops.bit_exact_math import normal_quantile, portable_log, scaled
 from tenon.ops.define import lift
 from tenon.ops.getitem import getitem
 from tenon.ops.ordering import topk
+from tenon.ops.placing import on_device
 from tenon.ops.prefetch_draws import MOST_KINDS, Sequel
 from tenon.ops.random_draws import Drawing
 from tenon.ops.shape import as_shape, cast
@@ -64,19 +66,20 @@ class Generator:
         """Go on from this state."""
         self.state.assign(state)
 
-    def draw(self, distribution: Callable[[Tensor], Tensor]) -> Tensor:
-        """What `distribution` makes of the state, which is then advanced."""
+    def draw(self, distribution: Callable[[Tensor], Tensor], device: Any = None) -> Tensor:
+        """What `distribution` makes of the state, which is then advanced; by default it lies where tensors are made."""
+        place = check_device(device) or placing()
         with self._lock:
-            drawn = distribution(self.state)
+            drawn = distribution(self.state if place is None else on_device(self.state, place))
             self.state.assign(ops.random_advance(self.state))
         return drawn
 
-    def numbers(self, kind: Drawing, shape: Any, *attrs: Any) -> Tensor:
+    def numbers(self, kind: Drawing, shape: Any, *attrs: Any, device: Any = None) -> Tensor:
         """A draw of a kind; a few numbers, drawn eagerly, are made with those of the draws before.
 
         What the operators would do is done to the arrays then: the state is advanced, and whoever counts is told.
         """
-        if current() is None and recorder_of() is None and journal_of() is None and not KERNELS:
+        if device is None and current() is None and recorder_of() is None and journal_of() is None and not KERNELS:
             with self._lock:
                 payload: Any = self.state.own.payload
                 sequel = self._sequels.get((kind, shape, attrs))
@@ -86,12 +89,13 @@ class Generator:
                     self.state.own = TensorState(np.array((seed, draw + 1 & DRAW_MASK), np.uint64))
                     changed()
                     return fresh(drawn)
-        return self._first(kind, shape, attrs)
+        return self._first(kind, shape, attrs, device)
 
-    def _first(self, kind: Drawing, shape: Any, attrs: tuple[Any, ...]) -> Tensor:
+    def _first(self, kind: Drawing, shape: Any, attrs: tuple[Any, ...], device: Any) -> Tensor:
         """A draw as operators make it; those that follow are remembered, where they can be."""
-        drawn = self.draw(lambda state: kind.draw(state, shape, *attrs))
-        if current() is None and recorder_of() is None and (key := (kind, shape, attrs)) not in self._sequels:
+        drawn = self.draw(lambda state: kind.draw(state, shape, *attrs), device)
+        plain = device is None and current() is None and recorder_of() is None
+        if plain and (key := (kind, shape, attrs)) not in self._sequels:
             if len(self._sequels) >= MOST_KINDS:
                 self._sequels.clear()
             self._sequels[key] = kind.sequel(drawn.dtype, shape, *attrs)
@@ -119,12 +123,18 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
-def _draw(generator: Generator | None, distribution: Callable[[Tensor], Tensor]) -> Tensor:
-    return (generator or default_generator).draw(distribution)
+def _draw(generator: Generator | None, distribution: Callable[[Tensor], Tensor], device: Any) -> Tensor:
+    return (generator or default_generator).draw(distribution, device)
 
 
-def _numbers(generator: Generator | None, kind: Drawing, shape: Any, *attrs: Any) -> Tensor:
-    return (generator or default_generator).numbers(kind, shape, *attrs)
+def _numbers(generator: Generator | None, kind: Drawing, shape: Any, *attrs: Any, device: Any = None) -> Tensor:
+    return (generator or default_generator).numbers(kind, shape, *attrs, device=device)
+
+
+def _beside(*tensors: Any) -> Any:
+    """The device of the first tensor among these; None where what is made lies there anyway."""
+    found = next((x.device for x in tensors if isinstance(x, Tensor)), HOST)
+    return None if found is HOST and placing() is None else found
 
 
 def _sizes(shape: tuple[Any, ...]) -> Any:
@@ -135,20 +145,23 @@ def _sizes(shape: tuple[Any, ...]) -> Any:
 
 # ---------------------------------------------------------------- numbers of a shape
 
-def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False,
+         device: Any = None) -> Tensor:
     """Numbers uniform in [0, 1)."""
-    out = (generator or default_generator).numbers(random_draws.fractions, _sizes(shape), as_dtype(dtype))
+    out = (generator or default_generator).numbers(random_draws.fractions, _sizes(shape), as_dtype(dtype),
+                                                   device=device)
     return out.requires_grad_() if requires_grad else out
 
 
-def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
+def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False,
+          device: Any = None) -> Tensor:
     """Numbers from the standard normal distribution."""
-    out = (generator or default_generator).numbers(random_draws.normals, _sizes(shape), as_dtype(dtype))
+    out = (generator or default_generator).numbers(random_draws.normals, _sizes(shape), as_dtype(dtype), device=device)
     return out.requires_grad_() if requires_grad else out
 
 
 def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
-            generator: Generator | None = None) -> Tensor:
+            generator: Generator | None = None, device: Any = None) -> Tensor:
     """Integers from low up to (not including) high, all equally likely; `randint(high, size)` starts from 0.
 
     >>> tn.randint(5, (2, 3)).shape
@@ -159,20 +172,21 @@ def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
     if not low < high:
         raise ArgumentError(f"randint: there is no integer from {low} up to {high}")
     shape = as_shape(() if size is None else size)
-    out = _numbers(generator, random_draws.integers, shape, int(low), int(high) - int(low))
+    out = _numbers(generator, random_draws.integers, shape, int(low), int(high) - int(low), device=device)
     return out if as_dtype(dtype) is int64 else cast(out, dtype=dtype)
 
 
-def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> Tensor:
+def randperm(n: int, dtype: Any = int64, generator: Generator | None = None, device: Any = None) -> Tensor:
     """0, 1, ... n - 1 in random order."""
-    order = _numbers(generator, random_draws.orders, as_shape((n,)))
+    order = _numbers(generator, random_draws.orders, as_shape((n,)), device=device)
     return order if as_dtype(dtype) is int64 else cast(order, dtype=dtype)
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float32,
             generator: Generator | None = None) -> Tensor:
     """Numbers uniform in [low, high); the ends may be tensors, which broadcast."""
-    u = _numbers(generator, random_draws.fractions, _size(size, low, high), as_dtype(dtype))
+    u = _numbers(generator, random_draws.fractions, _size(size, low, high), as_dtype(dtype),
+                 device=_beside(low, high))
     standard = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low == 0 and high == 1
     return u if standard else scaled(u, high - low, low)
 
@@ -182,19 +196,20 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float
     """Numbers from the normal distribution; mean and standard deviation may be tensors, which broadcast."""
     if isinstance(std, (int, float)) and std < 0:
         raise ArgumentError(f"normal: the standard deviation must not be negative, got {std}")
-    z = _numbers(generator, random_draws.normals, _size(size, mean, std), as_dtype(dtype))
+    z = _numbers(generator, random_draws.normals, _size(size, mean, std), as_dtype(dtype),
+                 device=_beside(mean, std))
     drawn: Tensor = z * std + mean if z.dtype.kind == "c" else scaled(z, std, mean)
     return drawn
 
 
 def exponential(rate: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None) -> Tensor:
     """Waiting times between events that come at this rate."""
-    drawn: Tensor = _waiting_times(_size(size, rate), dtype, generator) / rate
+    drawn: Tensor = _waiting_times(_size(size, rate), dtype, generator, _beside(rate)) / rate
     return drawn
 
 
-def _waiting_times(shape: Any, dtype: Any, generator: Generator | None) -> Tensor:
-    return _numbers(generator, random_draws.waiting_times, shape, as_dtype(dtype))
+def _waiting_times(shape: Any, dtype: Any, generator: Generator | None, device: Any = None) -> Tensor:
+    return _numbers(generator, random_draws.waiting_times, shape, as_dtype(dtype), device=device)
 
 
 def truncated_normal(low: float = -2.0, high: float = 2.0, size: Any = (), dtype: Any = float32,
@@ -212,18 +227,18 @@ def _normal_share(x: float) -> float:
 
 def rand_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """Numbers uniform in [0, 1) with the shape and element type of x."""
-    return rand(x.shape, dtype=dtype or x.dtype, generator=generator)
+    return rand(x.shape, dtype=dtype or x.dtype, generator=generator, device=_beside(x))
 
 
 def randn_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """Numbers from the standard normal distribution with the shape and element type of x."""
-    return randn(x.shape, dtype=dtype or x.dtype, generator=generator)
+    return randn(x.shape, dtype=dtype or x.dtype, generator=generator, device=_beside(x))
 
 
 def randint_like(x: Any, low: int, high: Any = None, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """Integers from low up to (not including) high with the shape and element type of x."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, x.shape, dtype or x.dtype, generator)
+    return randint(low, high, x.shape, dtype or x.dtype, generator, _beside(x))
 
 
 def _size(size: Any, *parameters: Any) -> Any:
@@ -239,7 +254,7 @@ def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator 
     """1 with probability p, else 0; in the element type of p unless given."""
     if isinstance(p, (int, float)) and not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p={p} is not a probability")
-    u = _numbers(generator, random_draws.fractions, _size(size, p), float32)
+    u = _numbers(generator, random_draws.fractions, _size(size, p), float32, device=_beside(p))
     drawn: Tensor = cast(u < p, dtype=dtype or (p.dtype if hasattr(p, "dtype") else float32))
     return drawn
 
@@ -249,7 +264,7 @@ def categorical(logits: Any, size: Any = (), axis: int = -1, generator: Generato
     logits = lift(logits)
     shape = (*as_shape(size), *logits.shape)
     at = axis + len(shape) if axis < 0 else axis + len(shape) - logits.ndim
-    drawn: Tensor = (logits + _gumbel(shape, generator)).argmax(axis=at)
+    drawn: Tensor = (logits + _gumbel(shape, generator, _beside(logits))).argmax(axis=at)
     return drawn
 
 
@@ -263,16 +278,16 @@ def multinomial(probabilities: Any, num_samples: int, replacement: bool = False,
     if replacement:
         wide = getitem(logits, (..., None, slice(None)))
         shape = (*logits.shape[:-1], num_samples, logits.shape[-1])
-        repeated: Tensor = (wide + _gumbel(shape, generator)).argmax(axis=-1)
+        repeated: Tensor = (wide + _gumbel(shape, generator, _beside(wide))).argmax(axis=-1)
         return repeated
     if num_samples > logits.shape[-1]:
         raise ArgumentError(f"multinomial: {num_samples} of {logits.shape[-1]} classes without replacement")
-    drawn: Tensor = topk(logits + _gumbel(logits.shape, generator), num_samples)[1]
+    drawn: Tensor = topk(logits + _gumbel(logits.shape, generator, _beside(logits)), num_samples)[1]
     return drawn
 
 
-def _gumbel(shape: Any, generator: Generator | None) -> Tensor:
-    drawn: Tensor = -portable_log(_waiting_times(shape, float32, generator))
+def _gumbel(shape: Any, generator: Generator | None, device: Any) -> Tensor:
+    drawn: Tensor = -portable_log(_waiting_times(shape, float32, generator, device))
     return drawn
 
 
@@ -286,12 +301,12 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, generator: Generat
         raise ArgumentError(f"dropout: p={p} is not a probability")
     if not training or p == 0:
         return x
-    return _draw(generator, lambda state: ops.dropout(x, state, p=float(p)))
+    return _draw(generator, lambda state: ops.dropout(x, state, p=float(p)), _beside(x))
 
 
 def shuffle(x: Any, axis: int = 0, generator: Generator | None = None) -> Tensor:
     """The slices along an axis in random order."""
-    drawn: Tensor = x.take(randperm(int(x.shape[axis]), generator=generator), axis=axis)
+    drawn: Tensor = x.take(randperm(int(x.shape[axis]), generator=generator, device=_beside(x)), axis=axis)
     return drawn
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from tenon.array_conversion import array_of, copied
 from tenon.autodiff import backward
 from tenon.buffer_ownership import adopted
+from tenon.devices import HOST, among, check_device, placing
 from tenon.dims import size_of
 from tenon.dlpack import imported
 from tenon.eager.grad_mode import differentiating, is_grad_enabled
@@ -31,9 +32,10 @@ from tenon.ops.arithmetic import copy as copy_elements
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.tensor_state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
+from tenon.ops.placing import on_device
+from tenon.tensor_state import Deferred, Elsewhere, Examples, Payload, TensorState, changed, journal, recorder
 from tenon.tensor_views import TensorViews
-from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, TensorType, among, as_dtype, check_device
+from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, TensorType, as_dtype
 
 if TYPE_CHECKING:
     from tenon.eager.tape import TapeNode
@@ -127,30 +129,41 @@ class Tensor(TensorViews):
         return size_of(self.payload.shape)
 
     @property
-    def device(self) -> str:
-        """Where the elements are: "cpu"."""
-        return "cpu"
+    def device(self) -> Any:
+        """Where the elements are: the name of a device, as `tn.device` makes it."""
+        payload = self.payload
+        if type(payload) is np.ndarray:
+            return HOST
+        if isinstance(payload, Examples):
+            return payload.inner.device
+        if isinstance(payload, Elsewhere):
+            return payload.device
+        capture = recording_capture()
+        return HOST if capture is None else capture.device_of(payload)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
-        """This tensor on a device; there is one, and no streams."""
-        check_device(device)
+        """This tensor on a device, by the name that the Array API standard has for it; there are no streams."""
         if stream is not None:
             raise ArgumentError("to_device: the CPU has no streams")
-        return self
+        there: Tensor = on_device(self, device)
+        return there
 
     def to(self, *given: Any, dtype: Any = None, device: Any = None) -> Tensor:
-        """This tensor in another element type, on a device, or both, or as another tensor is; there is one device.
+        """This tensor in another element type, on a device, or both, or as another tensor is.
+
+        Raises ArgumentError for what is neither a type nor a device.
 
         >>> tn.ones(2).to("cpu", tn.float16)
         tensor([1., 1.], dtype=float16)
         """
-        wanted = among(*(x.dtype if isinstance(x, Tensor) else x for x in given), dtype, device)
+        as_others = [y for x in given if isinstance(x, Tensor) for y in (x.dtype, x.device)]
+        wanted, where = among(*as_others, *(x for x in given if not isinstance(x, Tensor)), dtype, device)
         converted: Tensor = self if wanted is None or wanted is self.dtype else self.astype(wanted)
-        return converted
+        return converted if where is None else converted.to_device(where)
 
     def cpu(self) -> Tensor:
-        """This tensor, which is there."""
-        return self
+        """This tensor on the first device."""
+        return self.to_device(HOST)
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
         """The module whose functions take this tensor, as the Array API standard asks: tenon."""
@@ -286,7 +299,8 @@ class Tensor(TensorViews):
 
         Other tensors computed from the old elements keep theirs.
         """
-        if type(value) is Tensor and self.is_like(value):
+        if type(value) is Tensor and self.is_like(value) and (
+                type(self.own.payload) is type(value.own.payload) is np.ndarray or not self._is_apart(value)):
             self._rebind(value)
             return self
         new = interpreter().lift(value)
@@ -295,8 +309,13 @@ class Tensor(TensorViews):
             raise ShapeError(f"assign: a tensor {self.type} was given {new.type}")
         if new.dtype is not self.dtype:
             new = shape_ops.cast(new, dtype=self.dtype)
-        self._rebind(new)
+        self._rebind(new.to_device(self.device) if self._is_apart(new) else new)
         return self
+
+    def _is_apart(self, other: Tensor) -> bool:
+        """Whether another tensor lies on another device."""
+        apart: bool = self.device is not other.device
+        return apart
 
     def _rebind(self, new: Tensor) -> None:
         capture = recording_capture()
@@ -401,7 +420,7 @@ def _carries_gradient(x: Any) -> bool:
 
 # ---------------------------------------------------------------- making tensors
 
-def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device: Any = None) -> Tensor:
     """A tensor of this data (a number, nested lists, an array, another tensor), copied.
 
     Python floats become float32 and integers int64 unless `dtype` is given; arrays keep their type.
@@ -409,17 +428,28 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     >>> tn.tensor([1, 2, 3])
     tensor([1, 2, 3])
     """
-    made = asarray(data, dtype=dtype, copy=True)
+    made = asarray(data, dtype=dtype, copy=True, device=device)
     return made if made.requires_grad is requires_grad else made.requires_grad_(requires_grad)
 
 
 def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: Any = None) -> Tensor:
     """A tensor that shares the array's memory where it can (`copy=False` insists on it).
 
+    A tensor stays on its device, and all else comes to that of the `with tn.device(...)` around, if `device` names
+    none.
+
     >>> tn.asarray(np.ones(2, np.float32))
     tensor([1., 1.])
     """
-    check_device(device)
+    made, wanted = _as_array(data, dtype, copy), check_device(device)
+    if wanted is None and not isinstance(data, Tensor):
+        wanted = placing()
+    placed: Tensor = made if wanted is None else on_device(made, wanted)
+    return placed
+
+
+def _as_array(data: Any, dtype: Any, copy: bool | None) -> Tensor:
+    """The tensor where the data are."""
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(data, Tensor) and not isinstance(data.payload, (np.ndarray, Deferred)):
         if data.weak is not None:
@@ -456,5 +486,6 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     >>> tn.from_dlpack(np.arange(3))
     tensor([0, 1, 2])
     """
-    check_device(device)
-    return Tensor(imported(x, copy))
+    made, wanted = Tensor(imported(x, copy)), check_device(device) or placing()
+    placed: Tensor = made if wanted is None else on_device(made, wanted)
+    return placed

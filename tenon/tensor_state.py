@@ -20,6 +20,7 @@ from tenon.graph.ir import Value
 from tenon.types import DType, Shape
 
 if TYPE_CHECKING:
+    from tenon.eager.dispatch import TensorInterpreter
     from tenon.eager.tape import TapeNode
     from tenon.tensor import Tensor
 
@@ -119,7 +120,47 @@ class Deferred:
         yield self.holders.clear,
 
 
-Payload = np.ndarray | Value | Examples | Deferred
+class Elsewhere:
+    """The payload of a tensor whose elements are no array of plain memory: they lie on another device, or in parts.
+
+    Its element type is a `DType`, no dtype of NumPy, so that what is made for arrays leaves it alone.
+    """
+
+    __slots__ = ()
+    shape: Shape
+    dtype: DType
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements."""
+        return product(self.shape)
+
+    @property
+    def device(self) -> str:
+        """Where the elements are."""
+        raise NotImplementedError
+
+    def elements(self) -> np.ndarray:
+        """The elements in plain memory, which nobody changes."""
+        raise NotImplementedError
+
+    @property
+    def interpreter(self) -> TensorInterpreter:
+        """Who evaluates an operator that has such tensors among its inputs, this the first of them."""
+        raise NotImplementedError
+
+
+Payload = np.ndarray | Value | Examples | Deferred | Elsewhere
+
+
+def in_memory(payload: Any) -> np.ndarray:
+    """The elements of what an evaluated tensor holds, in plain memory."""
+    return payload.elements() if isinstance(payload, Elsewhere) else payload
 
 
 _last = object()        # change of a tensor, by other than the run of a compiled program
@@ -191,6 +232,9 @@ class Recorder(Protocol):
 
     def fail_if(self, condition: Any) -> None:
         """Let calls in which this bool of the graph holds run eagerly."""
+
+    def device_of(self, payload: Any) -> Any:
+        """The device where the elements of a tensor of the captured program will be."""
 
     def known(self, tensor: Any) -> np.ndarray | None:
         """The elements of a tensor that are at hand all the same."""

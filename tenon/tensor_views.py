@@ -10,7 +10,7 @@ from tenon.buffer_ownership import adopted
 from tenon.dlpack import CPU, export
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, ShapeError
 from tenon.graph.ir import Value
-from tenon.tensor_state import Deferred, Examples, recorder
+from tenon.tensor_state import Deferred, Elsewhere, Examples, recorder
 from tenon.types import DEFAULT_OF_KIND, int64
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class TensorViews(Operators):
         if isinstance(payload, np.ndarray):
             return payload
         if isinstance(payload, Deferred):
+            return payload.elements()
+        if isinstance(payload, Elsewhere):
             return payload.elements()
         if isinstance(payload, Examples):
             raise payload.needs_value(what)
@@ -111,15 +113,19 @@ class TensorViews(Operators):
     def __repr__(self) -> str:
         if isinstance(self.payload, Deferred):
             self._concrete("the text of a tensor")
-        if not isinstance(self.payload, np.ndarray):
+        if isinstance(payload := self.payload, Elsewhere):
+            payload = payload.elements()
+        if not isinstance(payload, np.ndarray):
             capture = recorder.get()
             what = "captured" if capture is None else capture.shown()
-            return f"tensor(<{what if isinstance(self.payload, Value) else 'one of a batch'} {self.type}>)"
-        body = np.array2string(self.payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
+            return f"tensor(<{what if isinstance(payload, Value) else 'one of a batch'} {self.type}>)"
+        body = np.array2string(payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
         usual = (DEFAULT_OF_KIND[self.dtype.kind], int64)
         notes = [] if self.dtype in usual else [f"dtype={self.dtype.name}"]
         if 0 in self.shape:
             notes.append(f"shape={self.shape}")
+        if isinstance(self.payload, Elsewhere):
+            notes.append(f"device={str(self.payload.device)!r}")
         if self.requires_grad:
             notes.append("requires_grad=True")
         return f"tensor({', '.join([body, *notes])})"

@@ -100,29 +100,6 @@ def as_dtype(value: Any) -> DType:
         raise DTypeError(f"no such element type: {value!r}", hint="one of " + " ".join(_BY_NAME)) from None
 
 
-def check_device(device: Any) -> None:
-    """Raise ArgumentError unless this is where tensors can live: "cpu", or None for wherever they do by default."""
-    if device is not None and str(device) != "cpu":
-        raise ArgumentError(f"there is no device {device!r}", hint='the only device is "cpu"')
-
-
-def among(*given: Any) -> DType | None:
-    """The element type among what says a type or a device, or both; raises ArgumentError for what is neither.
-
-    >>> among("cpu", "float16")
-    tenon.float16
-    """
-    found = None
-    for x in given:
-        try:
-            found = found if x is None else as_dtype(x)
-        except DTypeError:
-            if str(x) != "cpu":
-                raise ArgumentError(f"{x!r} is no element type, and no device",
-                                    hint='the only device is "cpu"') from None
-    return found
-
-
 def real_of(dtype: DType) -> DType:
     """The type of the absolute value: float32 for complex64, and so on."""
     return _FLOAT_OF_COMPLEX.get(dtype, dtype)

@@ -17,13 +17,14 @@ from tenon.capture.constant_weights import WithConstants, given
 from tenon.capture.trace import Argument
 from tenon.eager.dispatch import program_of
 from tenon.llvm.compile_pool import Workers
+from tenon.tensor_state import in_memory
 
 
 class InTheBackground:
     """The code of a capture, in the making for calls like this one."""
 
     def __init__(self, captured: Captured, leaves: Sequence[Any]) -> None:
-        arrays: list[Any] = [x.own.payload for x in captured.inputs.holders(leaves)]
+        arrays: list[Any] = [in_memory(x.own.payload) for x in captured.inputs.holders(leaves)]
         arrays = [_like(a) if isinstance(source, Argument) else a       # what a call was given is not kept
                   for a, source in zip(arrays, captured.sources, strict=True)]
         self._process = os.getpid()

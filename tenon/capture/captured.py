@@ -25,9 +25,11 @@ from tenon.capture.residuals import Halves, halves
 from tenon.capture.result_leaves import FromContainers, OneOf, ResultNest, is_decided_by_data, results_in
 from tenon.capture.sightings import Sightings
 from tenon.capture.trace import Argument, Held, Source
+from tenon.devices import Device
 from tenon.eager.dispatch import program_of
 from tenon.graph.ir import Graph, Value
 from tenon.graph.size_stages import is_sized_by_data
+from tenon.graph.value_devices import result_devices
 from tenon.locks import Lock, cached_property
 from tenon.observe import timed
 from tenon.program.backend_interface import Executable
@@ -76,7 +78,8 @@ class Captured:
     flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
     differentiable: bool
     wanted: tuple[int, ...]                     # the inputs that require a gradient
-    held: list[tuple[Tensor, bool, bool, TensorType]]   # tensors from outside: requires_grad, .grad is None, type
+    # tensors from outside: requires_grad, .grad is None, type, device
+    held: list[tuple[Tensor, bool, bool, TensorType, Device | None]]
     same: list[tuple[int, Tensor]]              # arguments that are such a tensor too: the leaf, and which tensor
     inputs: Inputs                              # the sources, as a call wants them
     outside: frozenset[int]                     # identities of the other tensors that can be reached from outside
@@ -112,6 +115,11 @@ class Captured:
                 return program_of(self.halves.forward)
             holders = self.constant_holders
             return WithConstants(self.graph, holders, self.constants_changed) if holders else program_of(self.graph)
+
+    @cached_property
+    def places(self) -> tuple[Device, ...] | None:
+        """The devices of the results; None where all is on the first."""
+        return result_devices(self.graph)
 
     @property
     def constant_holders(self) -> dict[int, Any]:
@@ -183,7 +191,8 @@ class Captured:
         Only where all that is stored is known before a run, since a run that has begun to write must not be seen; and
         none where a run is several stages.
         """
-        if is_sized_by_data(self.graph) or self.failed is not None or (self.effects and not self._known_before) or any(
+        if is_sized_by_data(self.graph) or self.places is not None or self.failed is not None or (
+                self.effects and not self._known_before) or any(
                 isinstance(position, OneOf) for _, position in self.gradients):
             return ()
         return tuple(k for k, _ in self.updates)

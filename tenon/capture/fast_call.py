@@ -55,7 +55,7 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> Call | None:
     """What makes calls like this one, which went well, or says MISS; None where there is no such way."""
-    if not object_layout.READABLE or captured.uses_containers or \
+    if not object_layout.READABLE or captured.uses_containers or captured.places is not None or \
             not hasattr(late_program(captured.program), "quick_frame"):
         return None
     prologue = captured.prologue

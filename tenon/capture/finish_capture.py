@@ -37,6 +37,7 @@ from tenon.capture.symbolic_numbers import SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.dims import SymbolicDim, is_by_data
 from tenon.graph.ir import SIZES, Graph, Value
+from tenon.graph.value_devices import result_devices
 from tenon.records import replace
 from tenon.size_assumptions import Assumptions
 from tenon.tensor import Tensor
@@ -72,15 +73,20 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         there = {source: leaves.index_of(flag) for source, flag in capture.gradients_by_data(ends).items()}
     graph, sources = capture.finish(list(leaves.values))
     if assumptions.by_data:
-        graph.notes = {SIZES: assumptions.by_data}
-    held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None, seen.start.type)
+        graph.notes = {**graph.notes, SIZES: assumptions.by_data}
+    held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None, seen.start.type,
+             capture.devices.params.get(seen.start))
             for seen in capture.seen.values() if isinstance(seen.source, Held)]
     same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
             if isinstance(seen.source, Argument) and key in reach.tensors]
     further = moving.further()
     listed = [*moving.leaves, *(x for _, x in moving.tensors)]
     outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
-    constants = () if capture.recorded or differentiable or capture.sized else _constants(sources, assigned)
+    places = result_devices(graph)
+    if places is not None and differentiable:
+        raise UnsafeCall("a gradient goes back through a graph of several devices, from outside of it",
+                         hint="call backward() in the function too")
+    constants = () if capture.recorded or differentiable or capture.sized or places else _constants(sources, assigned)
     by_data = tuple((k, there[id(source)]) for k, source in enumerate(sources) if id(source) in there)
     wanted = _wanted(capture, graph, sources, flowing)
     return Captured(graph, sources, [*types, *further.types], reach.guards(leaves.roots), assumptions, output, assigned,

@@ -18,7 +18,9 @@ import numpy as np
 
 from tenon.atomic import at_once as done_at_once
 from tenon.atomic import later
-from tenon.eager.dispatch import TensorInterpreter, eager, program_of
+from tenon.devices import HOST, placing
+from tenon.eager.dispatch import TensorInterpreter, eager, elsewhere, program_of
+from tenon.eager.on_device import placed
 from tenon.gc_control import COLLECTOR
 from tenon.graph.build import Builder
 from tenon.graph.interpret import interpret
@@ -28,6 +30,7 @@ from tenon.graph.op import Op, using
 from tenon.graph.structural_key import structure
 from tenon.locks import Lock
 from tenon.observe import emit
+from tenon.ops.placing import MOVES
 from tenon.records import replace
 from tenon.tensor import Tensor
 from tenon.tensor_state import Deferred, Payload, TensorState
@@ -102,6 +105,13 @@ class RunByPart(TensorInterpreter):
     def opens(self, op: Op) -> bool:
         """Composites stay whole in the graph."""
         return False
+
+    def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """What lies on another device is computed there at once."""
+        away, place = elsewhere(inputs), placing()
+        if away is None and place is None and op not in MOVES:
+            return super().apply(op, inputs, attrs)
+        return (placed(place or HOST) if away is None else away.interpreter).apply(op, inputs, attrs)
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """Record the call; what may fail, or is no kernel, happens at once, where eager code would do it."""

@@ -12,12 +12,15 @@ from tenon.capture.guard_places import NUMBERS
 from tenon.capture.guards import is_atom
 from tenon.graph.structural_key import exactly
 from tenon.tensor import Tensor
+from tenon.tensor_state import Elsewhere
 
 
 def leaf_key(leaf: Any) -> Any:
     """What makes calls with other values of this leaf different functions."""
     if isinstance(leaf, Tensor):
         own = leaf.own
+        if isinstance(own.payload, Elsewhere):
+            return (own.payload.dtype, own.payload.ndim, own.requires_grad, own.grad is None, own.payload.device)
         return (own.payload.dtype, own.payload.ndim, own.requires_grad, own.grad is None)
     if isinstance(leaf, slice):
         return (slice, *(exactly(x) if is_atom(x) else leaf_key(x) for x in (leaf.start, leaf.stop, leaf.step)))

@@ -258,7 +258,7 @@ class _Binding:
 
 def pattern_of(captured: Captured, leaves: Sequence[Any]) -> CapturePattern | None:
     """The pattern of a capture; None where it belongs to these arguments alone."""
-    if not roots_of(leaves):
+    if not roots_of(leaves) or captured.places is not None:
         return None
     left = captured.output.leaves
     simple = all(type(x) in SIMPLE or type(x).__module__ != FromGraph.__module__ for x in left)

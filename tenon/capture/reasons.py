@@ -46,7 +46,8 @@ def why_other_key(before: Any, now: Any, leaves: Sequence[Any], names: Sequence[
     if structure != other:
         return "the arguments are nested otherwise"
     if modes != other_modes:
-        return "gradients are recorded, or computed narrowly, where they were not, or the other way round"
+        return "gradients are recorded, or computed narrowly, where they were not, or the other way round" \
+            if modes[:2] != other_modes[:2] else f"it is called in the block of {other_modes[2] or 'no device'}"
     for k, (old, new) in enumerate(zip(keys, other_keys, strict=True)):
         if old != new:
             return f"{_name(names, k)} is {_described(new, leaves[k])}, and was {_described(old)}"
@@ -55,11 +56,12 @@ def why_other_key(before: Any, now: Any, leaves: Sequence[Any], names: Sequence[
 
 def _described(key: Any, leaf: Any = None) -> str:
     """What a part of a key says."""
-    if type(key) is tuple and len(key) == 4 and hasattr(key[0], "kind"):
-        dtype, ndim, requires_grad, without_grad = key
+    if type(key) is tuple and len(key) in (4, 5) and hasattr(key[0], "kind"):
+        dtype, ndim, requires_grad, without_grad, *place = key
         notes = [" that requires a gradient"] * requires_grad + [" with a gradient"] * (not without_grad)
         name = dtype.name if isinstance(dtype, DType) else str(dtype)
-        return f"a tensor of {name} with {ndim} axes" + "".join(notes[:1])
+        there = "".join(f" on {device}" for device in place)
+        return f"a tensor of {name} with {ndim} axes{there}" + "".join(notes[:1])
     if isinstance(key, type):
         return f"a number of type {key.__name__}"
     if leaf is not None or type(key) is not tuple:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,20 @@ from tenon.capture.captured import Captured, holder_of
 from tenon.capture.donation import are_alone, move_to_lines
 from tenon.capture.guards import same_atom
 from tenon.capture.residuals import recorded_call
-from tenon.capture.settle import OnTape, RunResults, Settlement, Stopped, fits
+from tenon.capture.settle import OnDevices, OnTape, RunResults, Settlement, Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Source
 from tenon.config import ConfigError
 from tenon.eager.grad_mode import is_grad_enabled
+from tenon.eager.on_device import at_hand
 from tenon.errors import CompilerDefect, OverBudget, TenonError
-from tenon.graph.ir import Value
+from tenon.graph.ir import DEVICES, Value
+from tenon.graph.value_devices import ANYWHERE
 from tenon.in_place import Loans
 from tenon.ops.say import hearing
 from tenon.runtime.forks import FORKING, RunPhase
 from tenon.tensor import Tensor
 from tenon.tensor_state import last_change
+from tenon.types import DType
 
 
 def holds(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> bool:
@@ -48,12 +51,13 @@ def holds(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) 
 def held_tensors_hold(captured: Captured, leaves: Sequence[Any]) -> bool:
     """Whether the tensors held have the types and flags that they had; remembered until one of any changes."""
     now = last_change()
-    for x, requires_grad, without_grad, type in captured.held:
+    for x, requires_grad, without_grad, type, device in captured.held:
         own = x.own
         if own.requires_grad is not requires_grad or (own.grad is None) is not without_grad or \
-                own.payload.dtype != type.dtype.numpy or own.payload.shape != type.shape:
+                own.payload.shape != type.shape or not _is_of(own.payload, type.dtype, device):
             return False
-    if not all(source_holds(s, p, leaves) for s, p in zip(captured.sources, captured.graph.params, strict=True)):
+    places = captured.graph.notes.get(DEVICES) or (None,) * len(captured.sources)
+    if not all(map(source_holds, captured.sources, captured.graph.params, repeat(leaves), places)):
         return False
     if not any(isinstance(s, GradientOf) or isinstance(getattr(s, "holder", None), np.ndarray)
                for s in captured.sources):
@@ -61,12 +65,19 @@ def held_tensors_hold(captured: Captured, leaves: Sequence[Any]) -> bool:
     return True
 
 
-def source_holds(source: Source, param: Value, leaves: Sequence[Any]) -> bool:
-    """Whether a tensor held by the capture still has the type it had."""
+def _is_of(payload: Any, dtype: DType, device: str | None) -> bool:
+    """Whether the elements still have the type that they had, and are where they were."""
+    if device is None or device == ANYWHERE:
+        return bool(payload.dtype == dtype.numpy)
+    return payload.dtype is dtype and payload.device == device
+
+
+def source_holds(source: Source, param: Value, leaves: Sequence[Any], device: str | None = None) -> bool:
+    """Whether a tensor held by the capture still has the type it had, and lies on this device."""
     if isinstance(source, Argument):
         return True
     array = read(source, leaves)
-    return array is not None and array.dtype == param.dtype.numpy and \
+    return array is not None and _is_of(array, param.dtype, device) and \
         (isinstance(source, GradientOf) or array.shape == param.shape)
 
 
@@ -101,7 +112,10 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
         else:
             arrays: Any = [x.own.payload for x in holders]
             given = captured.donations
-            if given and not FORKING[0] and are_alone(holders, arrays, given):
+            if captured.places is not None:
+                with hearing() as settlement.heard:
+                    results = OnDevices(captured.program.run(list(map(at_hand, arrays))), captured.places)
+            elif given and not FORKING[0] and are_alone(holders, arrays, given):
                 donated = given
                 move_to_lines(holders, arrays, given)
                 loans = Loans([holders[k].own for k in given])

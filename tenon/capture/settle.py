@@ -33,7 +33,9 @@ from tenon.capture.result_leaves import (
     Written,
 )
 from tenon.capture.trace import GradientOf, Held, Source
+from tenon.devices import Device
 from tenon.dims import Dim, evaluate
+from tenon.eager.on_device import on
 from tenon.eager.tape import RELEASED
 from tenon.errors import CaptureError
 from tenon.ops.say import Heard
@@ -91,6 +93,17 @@ class RunResults:
         return TensorState(payload, requires_grad, grad)
 
 
+class OnDevices(RunResults):
+    """The same of a graph of several devices."""
+
+    def __init__(self, arrays: Sequence[Any], devices: Sequence[Device]):
+        super().__init__(arrays)
+        self.devices = devices
+
+    def payload(self, k: int) -> Any:
+        return on(self.devices[k], self.arrays[k])
+
+
 class OnTape(RunResults):
     """The same of a call that is recorded: tensors."""
 
@@ -124,7 +137,7 @@ class Settlement:
         Raises Stopped where the graph does not hold the way of this call.
         """
         captured = self.captured
-        if captured.failed is not None and results[captured.failed].own.payload:
+        if captured.failed is not None and results.arrays[captured.failed]:
             raise Stopped(CaptureError("the call takes a way that its graph does not hold"))
         if captured.output_effects is not None and captured.output_effects.raises():
             raise Stopped(CaptureError("a warning is an error, in the middle of the call"))

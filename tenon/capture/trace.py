@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 
 from tenon.autocast import autocasting
+from tenon.capture.captured_devices import CapturedDevices
 from tenon.capture.code_monitor import CodeWatch, UnsafeCall, unwatched
 from tenon.capture.conditional_gradients import reached_by_data
 from tenon.capture.may_raise import unread
 from tenon.capture.output_effects import OutputEffect
 from tenon.capture.symbolic_numbers import Numbers, SymNumber, nest_known
+from tenon.devices import HOST, PYTHON, on_python, placing
 from tenon.dims import Dim
 from tenon.eager.dispatch import TensorInterpreter
 from tenon.eager.grad_mode import is_grad_enabled
@@ -31,9 +33,11 @@ from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op, using
 from tenon.ops.arithmetic import add
 from tenon.ops.barrier import stop_gradient
+from tenon.ops.placing import MOVES, on_device
+from tenon.ops.transfer import to_device
 from tenon.records import dataclass, replace
 from tenon.tensor import Tensor
-from tenon.tensor_state import Payload, TensorState, recorder
+from tenon.tensor_state import Elsewhere, Payload, Recorder, TensorState, in_memory, recorder
 from tenon.types import DType, TensorType, as_dtype
 
 SMALL_CONSTANT = 64     # elements; larger arrays are parameters of the graph
@@ -100,6 +104,7 @@ class Capture(TensorInterpreter):
     sized = False               # whether the data decide sizes of tensors
     numbers: Numbers | None = None      # those that change from call to call
     recorded = False            # whether a call was recorded on the tape
+    around: Recorder | None = None      # the capture within which this is one
     failed: Any = False         # or the bool of the graph that says that the call has to run eagerly after all
 
     def __init__(self, name: str):
@@ -111,6 +116,7 @@ class Capture(TensorInterpreter):
         self.flows: set[Value] = set()      # what a gradient can flow to, as far as the graph tells
         self.gradients: dict[Value, Value] = {}         # of values that a backward pass came by
         self._derives: Location | None = None           # where that was computed whose gradient is recorded now
+        self.devices = CapturedDevices(self.builder)
 
     # ------------------------------------------------------------ an operator call
 
@@ -128,6 +134,24 @@ class Capture(TensorInterpreter):
             sys.setprofile(watching)
 
     def _apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """The call as nodes; what is made from no tensor goes to the device of the block around it."""
+        if on_python() and op.is_host and op not in MOVES:
+            return self._by_python(op, inputs, attrs)
+        if (place := placing()) is None or op is to_device or any(isinstance(x, Tensor) for x in inputs):
+            return self._as_nodes(op, inputs, attrs)
+        made = self._as_nodes(op, inputs, attrs)
+        return on_device(made, place) if isinstance(made, Tensor) else tuple([on_device(x, place) for x in made])
+
+    def _by_python(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """The call on the device of Python's functions; its results lie where its inputs did."""
+        lifted = tuple(map(self.lift, inputs))
+        place = next((x.device for x in lifted if isinstance(x, Tensor)), placing() or HOST)
+        there = tuple([to_device(x, device=str(PYTHON)) if isinstance(x, Tensor) else x for x in lifted])
+        made = self._as_nodes(op, there, attrs)
+        return to_device(made, device=str(place)) if isinstance(made, Tensor) else tuple(
+            [to_device(x, device=str(place)) for x in made])
+
+    def _as_nodes(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """What `TensorInterpreter.apply` does, in a few steps where no input is cast, which is the usual case."""
         if autocasting() is not None:
             return super().apply(op, inputs, attrs)
@@ -198,6 +222,8 @@ class Capture(TensorInterpreter):
                              hint="a size that does not depend on the data can be in the graph")
         out = self.builder.emit(op, self.builder.broadcast(inputs) if op.elementwise else inputs, attrs, self._place())
         outputs: tuple[Value, ...] = out if isinstance(out, tuple) else (out,)
+        if self.devices.several or op is to_device:
+            self.devices.follow()
         if not self.flows.isdisjoint(inputs) and op is not stop_gradient:
             self.flows.update([x for x in outputs if x.dtype.is_differentiable])
         return outputs
@@ -273,7 +299,7 @@ class Capture(TensorInterpreter):
 
     def owns(self, payload: Payload) -> bool:
         """Whether a payload came into being in this capture."""
-        return not isinstance(payload, np.ndarray)
+        return not isinstance(payload, (np.ndarray, Elsewhere))
 
     def outside(self, tensor: Tensor) -> TensorState:
         """The state of an outside tensor, as it is around the capture."""
@@ -281,6 +307,7 @@ class Capture(TensorInterpreter):
 
     def _see(self, tensor: Tensor, own: TensorState, source: Argument | Held, type: TensorType, name: str) -> Seen:
         start = self._parameter(source, type, name)
+        self.devices.enter(start, own.payload, self.around)
         if own.requires_grad:
             self.flows.add(start)
             if own.node is not None and own.node.released:
@@ -288,6 +315,7 @@ class Capture(TensorInterpreter):
         grad = None
         if own.grad is not None:
             grad = Tensor(self._parameter(GradientOf(source), type, f"{start.name}_grad"))
+            self.devices.enter(grad.own.payload, own.payload, self.around)
         state = TensorState(start, own.requires_grad, grad)
         self.seen[id(tensor)] = Seen(tensor, source, start, grad, state)
         return self.seen[id(tensor)]
@@ -299,7 +327,8 @@ class Capture(TensorInterpreter):
     def array(self, array: np.ndarray, own: bool = False) -> Value:
         """The parameter that is this NumPy array, whatever it holds at each call."""
         if id(array) not in self._arrays:
-            self._arrays[id(array)] = self._parameter(Held(array, own), _type_of(TensorState(array)), "")
+            made = self._arrays[id(array)] = self._parameter(Held(array, own), _type_of(TensorState(array)), "")
+            self.devices.enter_array(made)
         return self._arrays[id(array)]
 
     def constant(self, array: np.ndarray) -> Value:
@@ -357,6 +386,10 @@ class Capture(TensorInterpreter):
         """A capture that does not convert has no such conditions."""
         raise UnsafeCall("an operation fails for some data", where=user_location(), convertible=True)
 
+    def device_of(self, payload: Payload) -> Any:
+        """Where the elements of a captured tensor will be."""
+        return self.devices.of(payload)
+
     def known(self, tensor: Tensor) -> np.ndarray | None:
         """The elements of a tensor are those of this call alone."""
         return None
@@ -398,6 +431,7 @@ class Capture(TensorInterpreter):
         kept = [(p, s) for p, s in zip(graph.params, self.sources, strict=True)
                 if p in used or isinstance(s, Argument)]
         graph.params = tuple(p for p, _ in kept)
+        self.devices.note(graph)
         return graph, [s for _, s in kept]
 
 
@@ -418,7 +452,7 @@ def _array(source: Source, leaves: Sequence[Any]) -> Any:
     holder: Any = source.source if isinstance(source, GradientOf) else source
     holder = leaves[holder.position] if isinstance(holder, Argument) else holder.holder
     holder = holder.own.grad if isinstance(source, GradientOf) else holder
-    return np.asarray(holder.own.payload if isinstance(holder, Tensor) else getattr(holder, "value", holder))
+    return np.asarray(in_memory(holder.own.payload) if isinstance(holder, Tensor) else getattr(holder, "value", holder))
 
 
 def _type_of(state: TensorState) -> TensorType:

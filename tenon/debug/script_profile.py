@@ -20,7 +20,7 @@ from tenon.debug.cost_tables import ms
 from tenon.debug.profiler import Profile, profile
 from tenon.debug.stages import blaming
 from tenon.errors import TenonError
-from tenon.graph.op import current
+from tenon.graph.op import at_once
 from tenon.jit import Jitted
 from tenon.records import dataclass
 
@@ -76,7 +76,7 @@ def recorded_calls(heard: Trace | None = None) -> Iterator[dict[int, Calls]]:
     whole = Jitted.__call__
 
     def timed_call(self: Jitted, *args: Any, **keywords: Any) -> Any:
-        if current() is not None:               # a part of a capture
+        if not at_once():                       # a part of a capture
             return whole(self, *args, **keywords)
         seen = calls.get(id(self))
         if seen is None:

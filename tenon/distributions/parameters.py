@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.array_api import finfo
 from tenon.errors import ArgumentError, DTypeError
-from tenon.graph.op import current
+from tenon.graph.op import at_once
 from tenon.graph.promotion import floating
 from tenon.ops.activations import log_softmax, softmax, softplus
 from tenon.ops.comparison import clip
@@ -45,7 +45,7 @@ def together(owner: str, checks: dict[str, Check], **given: Any) -> list[Any]:
 def check(owner: str, name: str, x: Any, rule: Check) -> None:
     """Raise ArgumentError where values that are known do not satisfy a rule."""
     test, words = rule
-    if current() is None and not bool(all_(test(x.detach()))):
+    if at_once() and not bool(all_(test(x.detach()))):
         raise ArgumentError(f"{owner}: {name} {words}, got {x.detach()}")
 
 

@@ -24,9 +24,9 @@ from tenon.eager.record_call import Remembered, remember
 from tenon.eager.tape import linked
 from tenon.errors import OF_NUMPY, TenonError
 from tenon.graph.kernels import KERNELS
-from tenon.graph.op import Full, Op
+from tenon.graph.op import Full, Op, using
 from tenon.tensor import Tensor, fresh
-from tenon.tensor_state import TensorState
+from tenon.tensor_state import Elsewhere, TensorState
 from tenon.types import DType
 
 _new: Callable[[type[Tensor]], Tensor] = object.__new__
@@ -84,7 +84,11 @@ def remembered_call(target: Any, full: Full, args: tuple[Any, ...], keywords: Ma
     key: list[Any] = [target, recording(), len(args)]       # a pair is no argument with its name
     if not (_describe(args, key, tensors, arrays)
             and (not keywords or _describe(keywords.items(), key, tensors, arrays))):
-        return full(args, keywords)
+        away = _away((args, tuple(keywords.values())))
+        if away is None:
+            return full(args, keywords)
+        with using(away.interpreter):       # a function's own constants lie beside its tensors
+            return full(args, keywords)
     known = _calls.get(call := tuple(key))
     if type(known) is not Remembered:
         return _seen(call, known, target, full, args, keywords, tensors)
@@ -135,6 +139,16 @@ def _seen(call: tuple[Any, ...], times: Any, target: Any, full: Full, args: tupl
         _calls[call] = now if now < TIMES[type(target) is Op] else \
             remember(target, full, args, keywords, tensors, result) or 0
     return result
+
+
+def _away(x: Any) -> Elsewhere | None:
+    """The payload of the first tensor among arguments that has no array, and lies elsewhere."""
+    if isinstance(x, Tensor):
+        payload = x.payload
+        return payload if isinstance(payload, Elsewhere) else None
+    if isinstance(x, (tuple, list)):
+        return next((found for y in x if (found := _away(y)) is not None), None)
+    return None
 
 
 def _describe(row: Any, key: list[Any], tensors: list[Tensor], arrays: list[Any]) -> bool:

@@ -29,10 +29,11 @@ from tenon.graph.op import Op, set_call_cache, set_default_interpreter
 from tenon.locks import unforked
 from tenon.ops import shape as shape_ops
 from tenon.ops.loops import while_gradient
+from tenon.ops.placing import MOVES
 from tenon.program.backend_interface import Executable
 from tenon.records import dataclass
 from tenon.tensor import Tensor, tensor
-from tenon.tensor_state import Payload, recorder
+from tenon.tensor_state import Elsewhere, Payload, recorder
 from tenon.types import DType, TensorType
 
 
@@ -130,6 +131,8 @@ class Eager(TensorInterpreter):
         key = None if special else _key(op, inputs, attrs, arrays)
         plan = self._plans.get(key)
         if plan is None or key is None:
+            if key is None and (away := elsewhere(inputs)) is not None:
+                return away.interpreter.apply(op, inputs, attrs)
             result = super().apply(op, inputs, attrs)       # before the plan is made, since it may raise
             if key is not None and key not in self._plans:
                 if len(self._plans) >= MOST_PLANS:
@@ -163,6 +166,13 @@ class Eager(TensorInterpreter):
         return not whole and (op.ref is None or not op.is_own or "body" in op.signature.attrs)
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
+        away = elsewhere(inputs)
+        if away is not None or op in MOVES:
+            return (_movers[-1] if away is None else away.interpreter).evaluate(op, inputs, attrs)
+        return self.on_arrays(op, inputs, attrs)
+
+    def on_arrays(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
+        """The outputs, wherever the elements of the inputs are."""
         arrays: list[Any] = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)
                   else x._concrete(op.name) for x in inputs]
         if op is call:
@@ -182,6 +192,22 @@ class Eager(TensorInterpreter):
             if (too_large := _too_large(op, types, error)) is not None:
                 raise too_large from None
             raise step_error(error, op.name) from error
+
+
+_movers: list[TensorInterpreter] = []
+
+
+def set_mover(mover: TensorInterpreter) -> None:
+    """Let `mover` evaluate what brings tensors in plain memory to other devices."""
+    _movers.append(mover)
+
+
+def elsewhere(inputs: Sequence[Any]) -> Elsewhere | None:
+    """The payload of the first tensor among the inputs that has no array."""
+    for x in inputs:
+        if isinstance(x, Tensor) and isinstance(payload := x.payload, Elsewhere):
+            return payload
+    return None
 
 
 def _key(op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], arrays: list[Any]) -> tuple[Any, ...] | None:
@@ -216,7 +242,7 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     """The plan for calls like this one, which went well; None where every call is to be made in full."""
     composite = op.expand is not None
     whole = not composite or (op.vjp is not None if record else op.is_own)
-    if op is call or op is while_gradient or op.effect or op.data_dependent or not whole:
+    if op is call or op is while_gradient or op in MOVES or op.effect or op.data_dependent or not whole:
         return None
     given = [x.dtype if isinstance(x, np.ndarray) else None for x in arrays]
     dtypes = [dtype for _, dtype in agree(op, tuple(Tensor(x) if isinstance(x, np.ndarray) else x for x in arrays))]

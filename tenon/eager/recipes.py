@@ -28,6 +28,7 @@ from tenon.graph.build import expansion, types_of
 from tenon.graph.interpret import NARROW, as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS
+from tenon.ops.placing import MOVES
 from tenon.ops.shape import spread
 from tenon.runtime.buffer_pool import UNMAPPED_BYTES as LARGE_MEMORY
 from tenon.runtime.buffer_pool import filled
@@ -187,7 +188,8 @@ class _RecipeWriter:
     def add(self, graph: Graph, places: dict[Value, int]) -> None:
         """Write the nodes of a graph; `places` of its parameters, and afterwards of all its values."""
         for node in graph.nodes:
-            if node.op.effect or node.op.data_dependent or not node.op.is_own or _holds_graphs(node):
+            if node.op.effect or node.op.data_dependent or node.op in MOVES or not node.op.is_own \
+                    or _holds_graphs(node):
                 raise CannotWrite
             inputs = [None if x is None else self._literal(x) if isinstance(x, Literal) else places[x]
                       for x in node.inputs]

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tenon.autodiff import Rule, call
+from tenon.devices import HOST, placing
 from tenon.eager.backward_arrays import descend, is_plain, ways
 from tenon.errors import GradientError, Location
 from tenon.ops.barrier import barrier
 from tenon.tensor import Tensor
-from tenon.tensor_state import Examples, Payload, TensorState, recorder
+from tenon.tensor_state import Elsewhere, Examples, Payload, TensorState, recorder
 from tenon.types import DTYPE_OF, DType, as_dtype
 
 _release = methodcaller("release")
@@ -51,6 +52,14 @@ class TapeNode:
     def released(self) -> bool:
         """Whether `release` was called."""
         return not self.payloads
+
+    @property
+    def device(self) -> Any:
+        """Where the call was computed, or a capture says that it will be; None where tensors are made there anyway."""
+        payload, capture = self.payloads[0], recorder.get()
+        found = payload.device if isinstance(payload, Elsewhere) else HOST if capture is None else \
+            capture.device_of(payload)
+        return None if found is HOST and placing() is None else found
 
     @property
     def slots(self) -> tuple[Any, ...]:

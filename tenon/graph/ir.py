@@ -135,6 +135,7 @@ AS_READ = "as_read"                 # the graph as it was read from text, to be 
 UPDATES = "updates"                 # (parameter, result): places of what takes the memory of what, if any does
 SIZES = "sizes"                     # what is known of the sizes that the data decide: (left, relation, right) -> answer
 MESH = "mesh"                       # the devices that it runs on, in a grid (tenon.sharding.mesh)
+DEVICES = "devices"                 # of each parameter its name; None is the first, "any" where it is read
 DONATED = "donated"                 # the places of the parameters whose memory results take in nearly all calls
 
 

@@ -56,6 +56,12 @@ def interpreter() -> Interpreter:
     return innermost.get() or _default[-1]
 
 
+def at_once() -> bool:
+    """Whether calls are evaluated at once: there is no interpreter, or one that only says where."""
+    inner = innermost.get()
+    return inner is None or getattr(inner, "at_once", False)
+
+
 def set_default_interpreter(default: Interpreter) -> None:
     """Let `default` decide wherever no `using` is in force."""
     _default.append(default)
@@ -77,6 +83,16 @@ def set_call_cache(shortcut: Shortcut) -> None:
     """Let `shortcut(target, full, args, keywords)` make the calls that no interpreter asks about."""
     global cached_call
     cached_call = shortcut
+
+
+@contextmanager
+def using_default() -> Iterator[None]:
+    """Let no interpreter decide in this block: calls are evaluated at once, in plain memory."""
+    token = innermost.set(None)
+    try:
+        yield
+    finally:
+        innermost.reset(token)
 
 
 @contextmanager

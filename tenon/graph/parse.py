@@ -9,15 +9,18 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping
+import tokenize
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tenon.devices import HOST
 from tenon.dims import parse_dim
 from tenon.errors import GraphError, Location, TenonError
 from tenon.graph.build import literal
-from tenon.graph.ir import AS_READ, Graph, Literal, Node, Value
+from tenon.graph.ir import AS_READ, DEVICES, Graph, Literal, Node, Value
 from tenon.graph.op import OPS, Op
 from tenon.graph.partition import extent
+from tenon.graph.value_devices import ANYWHERE, devices_of
 from tenon.records import dataclass
 from tenon.types import BY_SHORT, DType, TensorType
 
@@ -33,6 +36,7 @@ _LINE = re.compile("[0-9]{1,9}")
 
 def parse_graph(text: str) -> Graph:
     """The graph that `text` describes; raises GraphError naming the line that is not understood."""
+    text = with_devices_quoted(text) if " @ " in text else text
     tree = syntax_of(text, "the text of a graph")
     parser = Parser(text)
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
@@ -41,8 +45,10 @@ def parse_graph(text: str) -> Graph:
     nodes, held = extent(graph)
     if held > MOST_REPEATED * nodes + FEW:
         raise parser.error(tree.body[0], f"its {nodes} nodes are {held} with those of sub-graphs that are held again")
+    if parser.devices:
+        parser.set_devices(graph)
     if graph.symbols():
-        graph.notes = {AS_READ: graph}
+        graph.notes = {**graph.notes, AS_READ: graph}
     return graph
 
 
@@ -100,6 +106,22 @@ def syntax_of(text: str, what: str) -> ast.Module:
     return tree
 
 
+def with_devices_quoted(text: str) -> str:
+    """The text with `@ cpu:1` as `@ "cpu:1"`, which Python reads as an expression."""
+    lines = text.splitlines(keepends=True)
+    try:
+        tokens = list(tokenize.generate_tokens(iter(lines).__next__))
+    except (SyntaxError, tokenize.TokenError, RecursionError):
+        return text             # which is refused
+    for at, kind, colon, number in reversed(list(zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False))):
+        if (at.string, colon.string) == ("@", ":") and kind.type == tokenize.NAME and number.type == tokenize.NUMBER \
+                and kind.end == colon.start and colon.end == number.start:
+            row = kind.start[0] - 1
+            start, end = kind.start[1], number.end[1]
+            lines[row] = f'{lines[row][:start]}"{lines[row][start:end]}"{lines[row][end:]}'
+    return "".join(lines)
+
+
 def _depths(tree: ast.AST) -> Iterator[tuple[int, int]]:
     """(how deep, in which line) every part of a tree is.  Not by recursion, which may be what is too deep."""
     parts = [(tree, 0, 1)]
@@ -122,11 +144,15 @@ class Parser:
 
     def __init__(self, text: str):
         self.lines = _LINE_ENDS.split(text)
+        self.devices: dict[Value, tuple[str, ast.AST]] = {}     # as the text says them
 
     # ------------------------------------------------------------ statements
 
     def graph(self, definition: ast.FunctionDef) -> Graph:
-        params = [Value(self.types(x.annotation, x, one=True)[0], name=x.arg) for x in self.parameters(definition)]
+        listed = self.parameters(definition)
+        params = [Value(self.types(x.annotation, x, one=True)[0], name=x.arg) for x in listed]
+        for p, x in zip(params, listed, strict=True):
+            self.note_devices((p,), x.annotation)
         env: dict[str, tuple[Value, ...]] = {}
         graphs: dict[str, Graph] = {}
         for p in params:
@@ -142,6 +168,7 @@ class Parser:
                     self.claim(name, statement, env, graphs)
                     node = self.node(call, self.types(statement.annotation, statement), env, graphs)
                     env[name] = node.outputs
+                    self.note_devices(node.outputs, statement.annotation)
                     nodes.append(node)
                 case _:
                     raise self.error(statement, "expected `name: type = op(...)`, a nested def or, last, return")
@@ -283,6 +310,9 @@ class Parser:
     def types(self, node: ast.expr | None, where: ast.AST, one: bool = False) -> tuple[TensorType, ...]:
         """The types that an annotation spells; of a parameter it is `one`."""
         match node:
+            case ast.BinOp(left=(ast.Name() | ast.Subscript()) as type, op=ast.MatMult(),
+                           right=ast.Constant(value=str()) | ast.Name()):
+                return self.types(type, where, one=True)
             case ast.Name(id=short) if short in BY_SHORT:
                 return (TensorType(BY_SHORT[short], ()),)
             case ast.Subscript(value=ast.Name(id="tuple"), slice=inner) if not one:
@@ -292,6 +322,29 @@ class Parser:
                 dims = inner.elts if isinstance(inner, ast.Tuple) else [inner]
                 return (TensorType(BY_SHORT[short], tuple(map(self.size, dims))),)
         raise self.error(where, f"not a type: {ast.unparse(node) if node else 'nothing'}")
+
+    # ------------------------------------------------------------ devices
+
+    def note_devices(self, values: Sequence[Value], annotation: ast.expr | None) -> None:
+        """Remember where an annotation says that values are."""
+        tuples = isinstance(annotation, ast.Subscript) and getattr(annotation.value, "id", "") == "tuple"
+        inner: Any = annotation.slice if isinstance(annotation, ast.Subscript) and tuples else annotation
+        listed = inner.elts if tuples and isinstance(inner, ast.Tuple) else [inner]
+        for x, type in zip(values, listed, strict=True):
+            if isinstance(type, ast.BinOp):
+                name = type.right.value if isinstance(type.right, ast.Constant) else getattr(type.right, "id", "")
+                self.devices[x] = str(name), type
+
+    def set_devices(self, graph: Graph) -> None:
+        """Note the devices of the parameters, and compare what follows with what is stated."""
+        graph.notes = {DEVICES: tuple(self.devices[p][0] if p in self.devices else None for p in graph.params)}
+        try:
+            found = devices_of(graph)
+        except TenonError as error:
+            raise self.error(next(iter(self.devices.values()))[1], error.what) from None
+        for x, (stated, where) in self.devices.items():
+            if found.get(x) != stated and not (stated == ANYWHERE and found.get(x) is None):
+                raise self.error(where, f"a value is stated on {stated}, and is on {found.get(x) or HOST}")
 
     # ------------------------------------------------------------ places
 

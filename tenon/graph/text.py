@@ -5,8 +5,9 @@
         v1: tuple[f32[B, 2], i64[B, 2]] = topk(v0, k=2, axis=1)
         return v1[0], v1[1]
 
-A literal has the type of the first value among its node's inputs, unless written `f64(1.0)`.  Sub-graphs are nested
-functions, named by the attribute that holds them.  `tenon.graph.parse` reads it.
+A value on another device than the first says so: `f32[B, 10] @ cpu:1`.  A literal has the type of the first value among
+its node's inputs, unless written `f64(1.0)`.  Sub-graphs are nested functions, named by the attribute that holds them.
+`tenon.graph.parse` reads it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import keyword
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tenon.devices import HOST, Device
 from tenon.dims import SymbolicDim
-from tenon.errors import GraphError
+from tenon.errors import DeviceError, GraphError
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Literal, Node, Value, graphs_in
 from tenon.graph.parse import (
@@ -28,6 +30,7 @@ from tenon.graph.parse import (
     parse_graph,
     parse_type,
 )
+from tenon.graph.value_devices import ANYWHERE, devices_of, speaks_of_devices
 from tenon.types import DType
 
 __all__ = ["Example", "attribute_text", "key_of", "key_of_nodes", "parse_attribute", "parse_example", "parse_graph",
@@ -39,7 +42,11 @@ _WRITTEN_AS_IN_PYTHON = frozenset({int, bool, float, str, type(None)})
 
 def print_graph(graph: Graph, locations: bool = True) -> str:
     """The text of `graph`; `locations` adds the user's line to every node."""
-    return "\n".join(_lines(graph, graph.name if is_name(graph.name) else "graph", "", locations))
+    try:
+        places = devices_of(graph) if speaks_of_devices(graph) else {}
+    except DeviceError:         # which `verify` tells
+        places = {}
+    return "\n".join(_lines(graph, graph.name if is_name(graph.name) else "graph", "", locations, places))
 
 
 @once_a_graph
@@ -71,9 +78,10 @@ def _brief_lines(params: Sequence[Value], nodes: Sequence[Node], results: Sequen
     yield ",".join([names[r] for r in results])
 
 
-def _lines(graph: Graph, title: str, indent: str, locations: bool) -> Iterator[str]:
+def _lines(graph: Graph, title: str, indent: str, locations: bool,
+           places: Mapping[Value, Device | None]) -> Iterator[str]:
     names = value_names(graph)
-    params = ", ".join(f"{names[p]}: {p.type}" for p in graph.params)
+    params = ", ".join(f"{names[p]}: {_type(p, places)}" for p in graph.params)
     yield f"{indent}def {title}({params}):"
     inner, taken = indent + INDENT, set(names.values())
     for node in graph.nodes:
@@ -82,9 +90,9 @@ def _lines(graph: Graph, title: str, indent: str, locations: bool) -> Iterator[s
             for body in graphs_in(value):
                 if body not in titles:
                     titles[body] = _unused(body.name if is_name(body.name) else attribute, taken)
-                    yield from _lines(body, titles[body], inner, locations)
+                    yield from _lines(body, titles[body], inner, locations, places)
         comment = f"  # {node.loc}" if node.loc and locations else ""
-        yield f"{inner}{_left(node, names)} = {_call(node, names, titles)}{comment}"
+        yield f"{inner}{_left(node, names, places)} = {_call(node, names, titles)}{comment}"
     yield f"{inner}return {', '.join(names[r] for r in graph.results)}".rstrip()
 
 
@@ -120,12 +128,19 @@ def _unused(wanted: str, taken: set[str]) -> str:
     return name
 
 
-def _left(node: Node, names: Mapping[Value, str]) -> str:
+def _left(node: Node, names: Mapping[Value, str], places: Mapping[Value, Device | None]) -> str:
     if len(node.outputs) == 1:
         made = node.outputs[0]
-        return f"{names[made]}: {made.type}"
+        return f"{names[made]}: {_type(made, places)}"
     base = names[node.outputs[0]].partition("[")[0]
-    return f"{base}: tuple[{', '.join(str(x.type) for x in node.outputs)}]"
+    return f"{base}: tuple[{', '.join(_type(x, places) for x in node.outputs)}]"
+
+
+def _type(x: Value, places: Mapping[Value, Device | None]) -> str:
+    device = places.get(x, HOST)
+    if device is None and x.node is None:
+        return f"{x.type} @ {ANYWHERE}"
+    return str(x.type) if device is None or device is HOST else f"{x.type} @ {device}"
 
 
 def _call(node: Node, names: Mapping[Value, str], titles: Mapping[Graph, str]) -> str:

@@ -22,6 +22,7 @@ from tenon.graph.interpret import concrete, concrete_type
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.partition import extent, map_graphs
 from tenon.graph.structural_key import exactly
+from tenon.graph.value_devices import devices_of, speaks_of_devices
 from tenon.size_assumptions import told_by
 from tenon.types import TOKEN, TensorType, has_arrays
 
@@ -37,6 +38,8 @@ def verify(graph: Graph) -> Graph:
     _check_ends(graph)
     _check_symbols(graph)
     _verify(graph, set())
+    if speaks_of_devices(graph):
+        devices_of(graph)
     return graph
 
 

@@ -8,7 +8,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.nn.module import Module
 from tenon.ops.comparison import where
 from tenon.ops.creation import ones
-from tenon.random import bernoulli, dropout
+from tenon.random import dropout, rand
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
 
@@ -21,7 +21,7 @@ def dropout_channels(x: Any, p: float = 0.5, training: bool = True, count: int =
         raise ShapeError(f"dropout{count}d: the input must have {count + 1} or {count + 2} axes, it is {x.type}")
     if not training or p == 0:
         return x
-    return x * dropout(ones((*x.shape[:x.ndim - count], *(1,) * count), dtype=x.dtype), p)
+    return x * dropout(ones((*x.shape[:x.ndim - count], *(1,) * count), dtype=x.dtype, device=x.device), p)
 
 
 def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
@@ -31,7 +31,7 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     if p == 1:
         return x * 0
     a = ((1 - p) * (1 + p * SATURATION ** 2)) ** -0.5
-    return where(bernoulli(1 - p, x.shape, dtype="bool"), x, SATURATION) * a - a * SATURATION * p
+    return where(rand(x.shape, device=x.device) < 1 - p, x, SATURATION) * a - a * SATURATION * p
 
 
 class Dropout(Module):

@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tenon.devices import HOST, among
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError, DTypeError, TenonError
 from tenon.migration_hints import MODULE, Absent, present
 from tenon.nn.describe import as_html, as_text
 from tenon.nn.hooks import HookHandle, added_hook, called_with_hooks
 from tenon.tensor import Tensor, tensor
-from tenon.types import DType, among
+from tenon.types import DType
 
 M = TypeVar("M", bound="Module")
 X = TypeVar("X")
@@ -259,18 +260,24 @@ class Module:
         return self
 
     def to(self: M, *given: Any, dtype: Any = None, device: Any = None) -> M:
-        """Convert floating parameters and buffers to another type, in place; returns the module.  There is one device.
+        """Bring parameters and buffers to a device, and floating ones to another type, in place; returns the module.
+
+        Gradients come along, and what an optimizer keeps of a parameter at its next step.
         """
-        wanted = among(*given, dtype, device)
-        if wanted is None:
-            return self
+        wanted, where = among(*given, dtype, device)
         with no_grad():
             for x in [*self.parameters(), *self.buffers()]:
-                if x.dtype.is_differentiable and x.dtype is not wanted:
+                converted = None if wanted is None or not x.dtype.is_differentiable else wanted
+                new = x.detach().to(where, converted)
+                if new.dtype is not x.dtype or new.device is not x.device:
                     gradient = x.grad
-                    x._rebind(x.detach().astype(wanted))
-                    x.grad = None if gradient is None else gradient.astype(wanted)
+                    x._rebind(new)
+                    x.grad = None if gradient is None else gradient.to(where, converted)
         return self
+
+    def cpu(self: M) -> M:
+        """`to("cpu")`."""
+        return self.to(HOST)
 
     def float(self: M) -> M:
         """`to(float32)`."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, ShapeError
-from tenon.graph.op import current
+from tenon.graph.op import at_once
 from tenon.ops.comparison import where
 from tenon.ops.creation import arange, full
 from tenon.ops.indexing import take
@@ -117,7 +117,7 @@ def pack_padded_sequence(input: Any, lengths: Any, batch_first: bool = False,
     count = lengths if isinstance(lengths, Tensor) else asarray(np.asarray(lengths, np.int64))
     if count.ndim != 1 or count.shape[0] != steps.shape[1]:
         raise ShapeError(f"pack_padded_sequence: {steps.shape[1]} lengths were expected, not {count.type}")
-    if current() is None:
+    if at_once():
         _check(np.asarray(count.tolist(), np.int64), steps.shape[0], enforce_sorted)
     return PackedSequence.of(steps, count.astype(int64), not enforce_sorted)
 
@@ -139,7 +139,7 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
     steps = where(sequence.mask(sequence.padded.ndim), sequence.padded, padding_value).astype(sequence.padded.dtype)
     here = steps.shape[0]
     wanted: Any = total_length
-    if current() is None:
+    if at_once():
         longest = int(sequence._known().max(initial=0))
         if wanted is not None and wanted < longest:
             raise ArgumentError(f"pad_packed_sequence: total_length={wanted}, and a sequence has {longest} steps")

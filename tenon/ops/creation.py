@@ -15,8 +15,9 @@ from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.build import PYTHON_SCALARS, literal
 from tenon.ops.comparison import equal, where
 from tenon.ops.define import define, function, lift
+from tenon.ops.placing import made_on_device, on_device
 from tenon.ops.shape import as_shape, cast, dimension, full_op, reshape_op, size_expression
-from tenon.types import DEFAULT_OF_KIND, DType, TensorType, as_dtype, check_device, float32, float64, int64
+from tenon.types import DEFAULT_OF_KIND, DType, TensorType, as_dtype, float32, float64, int64
 
 
 def _arange_compute(s: Any, i: Any, start: Any, step: Any, size: Dim, dtype: DType) -> Any:
@@ -58,7 +59,7 @@ def _shape(sizes: tuple[Any, ...]) -> Any:
     return as_shape(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes)
 
 
-def _filled(shape: Any, value: Any, dtype: Any, requires_grad: bool = False) -> Any:
+def _filled(shape: Any, value: Any, dtype: Any, device: Any = None, requires_grad: bool = False) -> Any:
     wanted = None if dtype is None else as_dtype(dtype)
     if hasattr(type(value), "in_graph"):        # a number that changes from call to call
         value = value.in_graph(wanted)
@@ -69,8 +70,7 @@ def _filled(shape: Any, value: Any, dtype: Any, requires_grad: bool = False) -> 
         raise ArgumentError(f"full: the value must be a scalar, not {value.type}",
                             hint="tn.broadcast_to repeats a tensor")
     value = value if wanted is None or value.dtype is wanted else cast(value, dtype=wanted)
-    out = full_op(value, shape=as_shape(shape))
-    return out.requires_grad_() if requires_grad else out
+    return made_on_device(full_op(value, shape=as_shape(shape)), device, requires_grad)
 
 
 @function
@@ -81,8 +81,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, 
     tensor([[7, 7],
             [7, 7]])
     """
-    check_device(device)
-    return _filled(shape, fill_value, dtype, requires_grad)
+    return _filled(shape, fill_value, dtype, device, requires_grad)
 
 
 @function
@@ -92,30 +91,26 @@ def zeros(shape: Any, *more: Any, dtype: Any = None, device: Any = None, require
     >>> tn.zeros(2, 3).shape, tn.zeros((2,), dtype=int)
     ((2, 3), tensor([0, 0]))
     """
-    check_device(device)
-    return _filled(_shape((shape, *more)), 0, dtype or float32, requires_grad)
+    return _filled(_shape((shape, *more)), 0, dtype or float32, device, requires_grad)
 
 
 @function
 def ones(shape: Any, *more: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Ones of this shape, given as sizes or as a tuple."""
-    check_device(device)
-    return _filled(_shape((shape, *more)), 1, dtype or float32, requires_grad)
+    return _filled(_shape((shape, *more)), 1, dtype or float32, device, requires_grad)
 
 
 @function
 def empty(shape: Any, *more: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of this shape whose elements are to be overwritten; they are zeros, so that every run is the same."""
-    check_device(device)
-    return _filled(_shape((shape, *more)), 0, dtype or float32, requires_grad)
+    return _filled(_shape((shape, *more)), 0, dtype or float32, device, requires_grad)
 
 
 @function
 def full_like(x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """One value everywhere, with the shape and (unless given) the element type of x."""
-    check_device(device)
     x = lift(x)
-    return _filled(x.shape, fill_value, dtype or x.dtype)
+    return _filled(x.shape, fill_value, dtype or x.dtype, getattr(x, "device", None) if device is None else device)
 
 
 @function
@@ -148,7 +143,6 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, de
     >>> tn.arange(5), tn.arange(1, 2, 0.25)
     (tensor([0, 1, 2, 3, 4]), tensor([1.  , 1.25, 1.5 , 1.75]))
     """
-    check_device(device)
     start, stop = (0, start) if stop is None else (start, stop)
     start, stop, step = (_scalar(x) for x in (start, stop, step))
     if not isinstance(step, SymbolicDim) and step == 0:
@@ -165,8 +159,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, de
         size = maximum((stop - start + step - 1) // step, 0)
     if wanted.kind in "ui" and not whole:       # as NumPy: the element type cuts the start and the step
         start, step = int(start), int(start + step) - int(start)
-    out = arange_op(start=start, step=step, size=size, dtype=wanted)
-    return out.requires_grad_() if requires_grad else out
+    return made_on_device(arange_op(start=start, step=step, size=size, dtype=wanted), device, requires_grad)
 
 
 def _scalar(x: Any) -> Any:
@@ -189,7 +182,6 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
     >>> tn.linspace(0, 1, 5)
     tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
-    check_device(device)
     if isinstance(num, float) or not hasattr(num, "__index__"):
         raise ArgumentError(f"linspace: num must be an integer, got {num!r}")
     if isinstance(num, int) and num < 0:
@@ -201,10 +193,11 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
                    for x in (start, stop))
     at = iota(num)
     if isinstance(steps, int) and steps <= 0:
-        return cast(first + 0.0 * cast(at, dtype=wide), dtype=wanted)
+        return on_device(cast(first + 0.0 * cast(at, dtype=wide), dtype=wanted), device)
     gap = (last - first) / as_number(steps, float64)
     row = first + cast(at, dtype=wide) * gap
-    return cast(where(equal(at, as_number_int(steps)), last, row) if endpoint else row, dtype=wanted)
+    out = cast(where(equal(at, as_number_int(steps)), last, row) if endpoint else row, dtype=wanted)
+    return on_device(out, device)
 
 
 def as_number_int(size: Dim) -> Any:
@@ -235,10 +228,9 @@ def eye(n_rows: Any, n_cols: Any = None, *, k: int = 0, dtype: Any = None, devic
     tensor([[0., 1., 0.],
             [0., 0., 1.]])
     """
-    check_device(device)
     n_cols = n_rows if n_cols is None else n_cols
     hit = equal(iota(n_rows, 0, 2) + k, iota(n_cols, 1, 2))
-    return cast(hit, dtype=dtype or float32)
+    return on_device(cast(hit, dtype=dtype or float32), device)
 
 
 @function

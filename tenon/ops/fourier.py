@@ -20,6 +20,7 @@ from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import arange, as_number, iota
 from tenon.ops.define import check_kind, define, lift
 from tenon.ops.joining_and_axes import replaced
+from tenon.ops.placing import on_device
 from tenon.ops.repeating import roll
 from tenon.ops.shape import cast
 from tenon.ops.slice_pad_concat import pad_op
@@ -27,7 +28,6 @@ from tenon.ops.splitting import narrow
 from tenon.types import (
     TensorType,
     as_dtype,
-    check_device,
     complex_of,
     float32,
     floating_of,
@@ -252,14 +252,13 @@ def fftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) ->
     >>> tn.fft.fftfreq(4)
     tensor([ 0.  ,  0.25, -0.5 , -0.25])
     """
-    check_device(device)
-    return ifftshift(_steps(n, d, -(n // 2), dtype))
+    return on_device(ifftshift(_steps(n, d, -(n // 2), dtype)), device)
 
 
 def rfftfreq(n: int, d: float = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies that the elements of an `rfft` of n samples at distance d belong to."""
-    check_device(device)
-    return cast(arange(n // 2 + 1, dtype="f64") / (n * d), dtype=as_dtype(dtype) if dtype is not None else float32)
+    wanted = as_dtype(dtype) if dtype is not None else float32
+    return on_device(cast(arange(n // 2 + 1, dtype="f64") / (n * d), dtype=wanted), device)
 
 
 def _shift(x: Any, axes: Any, by: Callable[[Any], Any]) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from tenon.dims import Dim, is_by_data, product, same_sizes
 from tenon.errors import DTypeError, OutOfRange, ShapeError
 from tenon.graph.build import literal
-from tenon.graph.op import current
+from tenon.graph.op import at_once
 from tenon.ops.comparison import less, maximum, minimum, where
 from tenon.ops.define import function
 from tenon.ops.indexing import check_range, put, take, wrap_index
@@ -51,7 +51,7 @@ def getitem(x: Any, key: Any) -> Any:
             [6, 4]]), tensor([5, 6]))
     """
     mask = _mask_of(key)
-    if mask is not None and (current() is None or not isinstance(mask, np.ndarray)):
+    if mask is not None and (at_once() or not isinstance(mask, np.ndarray)):
         return _chosen(x, mask)
     selection = _read(x, key)
     part = _box(x, selection)

@@ -11,9 +11,10 @@ from typing import Any
 from tenon.dims import product, same_sizes
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import aliases, function, lift, remembering
+from tenon.ops.placing import on_device
 from tenon.ops.shape import broadcast_to, cast, permute, reshape_op, resolve_shape, sum_to
 from tenon.ops.slice_pad_concat import concat_op
-from tenon.types import as_dtype, broadcast_shapes, check_device, normalize_axes, normalize_axis
+from tenon.types import as_dtype, broadcast_shapes, normalize_axes, normalize_axis
 
 
 def listed(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -42,9 +43,9 @@ def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Any:
     >>> tn.tensor([1.9, -1.9]).astype(int)
     tensor([ 1, -1])
     """
-    check_device(device)
     x, dtype = lift(x), as_dtype(dtype)
-    return x if x.dtype is dtype else cast(x, dtype=dtype)
+    x = x if x.dtype is dtype else cast(x, dtype=dtype)
+    return x if device is None else on_device(x, device)
 
 
 @function

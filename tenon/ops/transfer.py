@@ -31,7 +31,7 @@ to_device: Op = define(
     "to_device", public=False, handles=True, type=_to_device_type, ref=lambda x, device: x, expand=lambda x, device: x,
     batch="front", vjp=lambda g, y, x, device: (to_device_of(g, x),),
     doc="The input on this device: what reads it is computed there.  The gradient goes back to where the input was.",
-    examples=['to_device(f32[2, 3], device="cpu:1") -> f32[2, 3]', 'to_device(f32[2, 3], device="") -> error'])
+    examples=['to_device(f32[2, 3], device="cpu") -> f32[2, 3]', 'to_device(f32[2, 3], device="") -> error'])
 
 to_device_of: Op = define(
     "to_device_of", public=False, handles=True, type=lambda x, other: x, ref=lambda x, other: x,

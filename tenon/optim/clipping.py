@@ -30,7 +30,7 @@ def clip_grad_norm(parameters: Any, max_norm: Any, norm_type: float = 2.0) -> An
         total = _norm([g for _, g in pairs], norm_type)
         scale = minimum(max_norm / (total + 1e-6), 1.0)
         for p, g in pairs:
-            p.grad = g * scale.astype(g.dtype)
+            p.grad = g * scale.astype(g.dtype).to_device(g.device)
         return total
 
 
@@ -56,8 +56,9 @@ def _listed(parameters: Any) -> Iterable[Tensor]:
 
 
 def _norm(gradients: list[Any], p: float) -> Any:
+    where = gradients[0].device
     if p == math.inf:
-        return stack([abs_(g).max() for g in gradients]).max()
+        return stack([abs_(g).max().to_device(where) for g in gradients]).max()
     if p == 2:
-        return sqrt(sum((g * g).sum() for g in gradients))
-    return sum((abs_(g) ** p).sum() for g in gradients) ** (1 / p)
+        return sqrt(sum((g * g).sum().to_device(where) for g in gradients))
+    return sum((abs_(g) ** p).sum().to_device(where) for g in gradients) ** (1 / p)

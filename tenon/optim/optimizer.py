@@ -18,6 +18,7 @@ import numpy as np
 
 from tenon.capture.code_monitor import unwatched_calls
 from tenon.capture.conditional_gradients import together
+from tenon.devices import HOST, Device
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError
 from tenon.nn import module
@@ -33,7 +34,8 @@ class ParameterGroup(dict[str, Any]):
 
     def __init__(self, options: Mapping[str, Any], slots: Iterable[str]):
         params = list(options["params"])
-        lr, step = tensor(float(options["lr"]), dtype=float64), tensor(0, dtype=int64)
+        lr = tensor(float(options["lr"]), dtype=float64, device=HOST)
+        step = tensor(0, dtype=int64, device=HOST)
         super().__init__(options, params=params, lr=lr, step=step)
         self.slots: dict[str, list[Tensor]] = {}
         self.make_slots(slots)
@@ -42,7 +44,7 @@ class ParameterGroup(dict[str, Any]):
         """Zeros for each parameter under these names, where there are none yet."""
         for name in slots:
             if name not in self.slots:
-                self.slots[name] = [tensor(np.zeros(p.shape, p.dtype.numpy)) for p in self["params"]]
+                self.slots[name] = [tensor(np.zeros(p.shape, p.dtype.numpy), device=p.device) for p in self["params"]]
 
     def __setitem__(self, name: str, value: Any) -> None:
         held = self.get(name)
@@ -51,6 +53,13 @@ class ParameterGroup(dict[str, Any]):
                 held.assign(value)
             return
         super().__setitem__(name, value)
+
+    def on(self, device: Device) -> ParameterGroup:
+        """The group as parameters on a device need it: its scalars are there."""
+        there = ParameterGroup.__new__(ParameterGroup)
+        dict.update(there, {name: _there(value, device) if name != "params" else value for name, value in self.items()})
+        there.slots = self.slots
+        return there
 
 
 class Optimizer:
@@ -158,14 +167,17 @@ class Optimizer:
             for group in self.param_groups:
                 group["step"].assign(group["step"] + 1)
                 shared = self.prepare(group)
-                params = group["params"]
+                params, places = group["params"], {HOST: (group, shared)}
                 for run in together(params):
                     if params[run[0]].grad is not None:
                         with unwatched_calls(self.update, [params[k] for k in run]):
                             for k in run:
                                 gradient = -params[k].grad if group.get("maximize") else params[k].grad
                                 slots = {name: slot[k] for name, slot in group.slots.items()}
-                                self.update(params[k], gradient, slots, group, shared)
+                                where = _settled(params[k], slots)
+                                if where not in places:
+                                    places[where] = group.on(where), _there(shared, where)
+                                self.update(params[k], gradient, slots, *places[where])
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
@@ -292,6 +304,24 @@ def _is_like(value: Any, held: Any) -> bool:
     if isinstance(held, bool) or held is None or isinstance(held, str):
         return type(value) is type(held)
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _there(value: Any, device: Device) -> Any:
+    """The tensors of what parameters share, on a device."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(_there(x, device) for x in value)
+    return value.to_device(device) if isinstance(value, Tensor) else value
+
+
+def _settled(p: Tensor, slots: Mapping[str, Tensor]) -> Device:
+    """The device of a parameter, to which what is kept of it has followed."""
+    if all(type(x.own.payload) is np.ndarray for x in (p, *slots.values())):    # nearly always
+        return HOST
+    device: Device = p.device
+    for kept in slots.values():
+        if kept.device is not device:
+            kept._rebind(kept.to_device(device))
+    return device
 
 
 def like(scalar: Tensor, p: Tensor) -> Any:

@@ -87,5 +87,5 @@ class MultiDevice:
         for part, arrays in zip(self.parts.values(), found, strict=True):
             for place, array in zip(part.results, arrays, strict=True):
                 if results[place] is None:
-                    results[place] = np.asarray(array)
+                    results[place] = array if hasattr(array, "nbytes") else np.asarray(array)
         return results

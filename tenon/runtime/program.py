@@ -9,7 +9,7 @@ tables) and an idle arena, writes the addresses of its arrays into it, and calls
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ class Program:
         self._layouts: dict[Any, Layout] = {}
         self._idle: dict[Layout, list[Frame]] = {}
         self._arenas: list[Array] = []
+        self.new_arena: Callable[[int], Array | None] = aligned_bytes       # of the device that it runs on
         self._changing = Lock()
         self._by_shapes: dict[Any, Layout] = {}     # (shapes, donated) -> layout
         self.looked_at: Executable | None = None    # what runs in its place while somebody looks at what it computes
@@ -214,8 +215,8 @@ class Program:
         try:
             arena = self._arenas.pop()
         except IndexError:
-            return aligned_bytes(needed)
-        return arena if arena.size >= needed else aligned_bytes(needed)
+            return self.new_arena(needed)
+        return arena if arena.size >= needed else self.new_arena(needed)
 
     def _accept(self, arrays: Sequence[Array]) -> list[Array]:
         """The arguments in the types and the memory order that kernels read; raises ArgumentError for other types."""

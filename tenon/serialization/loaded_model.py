@@ -27,7 +27,7 @@ from tenon.eager.grad_mode import is_grad_enabled, no_grad, recording
 from tenon.errors import ArgumentError, ShapeError, TenonError
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, UPDATES, Graph, Value
-from tenon.graph.op import current, interpreter
+from tenon.graph.op import at_once, interpreter
 from tenon.graph.verify import sized, verify_sizes
 from tenon.jit import MOST_SHORT_WAYS, SHORTEN_AT
 from tenon.migration_hints import MODULE
@@ -96,7 +96,7 @@ class LoadedFunction:
         return self.function.variants[0].graph
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        inside = current() is not None or recorder.get() is not None
+        inside = not at_once() or recorder.get() is not None
         if not inside:
             for recorded, call in self._short_ways:
                 if recorded is recording():
@@ -278,7 +278,7 @@ def _captured(variant: Variant, wanted: tuple[int, ...], options: Mapping[str, A
         variant.graph, list(variant.sources), list(variant.types), Guards([]), variant.assumptions,
         output, list(variant.assigned), list(variant.gradients), effects=[], flags=[],
         differentiable=bool(wanted), wanted=wanted,
-        held=[(x, x.requires_grad, x.grad is None, x.type) for x in variant.all_held()], same=[],
+        held=[(x, x.requires_grad, x.grad is None, x.type, None) for x in variant.all_held()], same=[],
         inputs=Inputs(variant.sources), outside=frozenset(), apart=frozenset(), codes=frozenset(),
         constants=constants, by_data=variant.by_data, failed=variant.failed)
     notes = {MEMORY_BUDGET: options.get("memory_budget"), AUTOTUNE: options.get("autotune"),

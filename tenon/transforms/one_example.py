@@ -36,7 +36,7 @@ from tenon.ops.joining_and_axes import stack
 from tenon.ops.shape import cast
 from tenon.records import dataclass
 from tenon.tensor import Tensor, asarray
-from tenon.tensor_state import Deferred, recorder, unnoted
+from tenon.tensor_state import Deferred, Elsewhere, recorder, unnoted
 from tenon.transforms.vmap_rules import run_graph
 
 Function = Callable[..., Any]
@@ -58,8 +58,10 @@ class OneExample(Branch):
         if self.around is not None:
             return self.around.known(tensor)
         payload = tensor.own.payload
-        return payload.elements() if isinstance(payload, Deferred) else \
-            payload if isinstance(payload, np.ndarray) else None
+        if isinstance(payload, (Deferred, Elsewhere)):
+            elements: np.ndarray = payload.elements()
+            return elements
+        return payload if isinstance(payload, np.ndarray) else None
 
     def is_data(self, x: Any) -> bool:
         return super().is_data(x) and not (isinstance(x, Tensor) and self.known(x) is not None)

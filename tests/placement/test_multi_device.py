@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -149,6 +149,14 @@ def test_runs_may_be_nested_and_made_by_several_threads() -> None:
     assert len(found) == 80 and all((y == expected).all() for y in found)
 
 
+@pytest.fixture
+def two_devices() -> Iterator[None]:
+    tn.set_devices(2)
+    yield
+    tn.set_devices(1)
+
+
+@pytest.mark.usefixtures("two_devices")
 def test_to_device_is_the_value_itself_and_so_is_its_gradient() -> None:
     x = tn.tensor([1.0, 2.0], requires_grad=True)
 

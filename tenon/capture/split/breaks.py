@@ -32,7 +32,7 @@ from tenon.capture.split.flow import ExitLiveness, blocks_of, header_of
 from tenon.capture.split.piece_cost import pays
 from tenon.errors import PACKAGE, Location
 from tenon.graph.ir import Graph
-from tenon.graph.op import current
+from tenon.graph.op import at_once
 from tenon.locks import Lock
 from tenon.records import dataclass, field
 from tenon.tensor import Tensor
@@ -264,8 +264,8 @@ class CalledFunction:
             if jitted is None:
                 return function
             if jitted.function is function:
-                return function if current() is not None else jitted
-        if current() is not None:
+                return jitted if at_once() else function
+        if not at_once():
             return function
         if len(listed) >= MOST_ALIKE:       # new ones in every call
             listed[:] = [None]
