@@ -200,11 +200,12 @@ class Filling(Scalars):
         *lead, count = self.shape_of[out]
         row, k, chosen = Index("row", product(lead)), Index("k", count), Local("chosen", int64)
         first = _index(tuple(lead), row)
-        chance = chances((*first, k)) * self.cast(k + 1, float64)
+        chance = chances((*first, k))
+        place = Binary("min", chance * self.cast(k + 1, float64), self.cast(k, float64))
 
         def at(place: Expr) -> Expr:
             return offset(self.shape_of[out], (*first, place))
-        body = (Let(chosen, Binary("max", Binary("min", self.cast(chance, int64), k), size(0))),
+        body = (Let(chosen, Select(chance > 0, self.cast(place, int64), size(0))),
                 Store(out, at(k), Load(out, at(chosen), None)), Store(out, at(chosen), k))
         self._parallel(row, (Loop(k, size(count), body),), 4 * _work(count))
 

@@ -315,7 +315,7 @@ def dealt_in_order(chances: Any) -> Any:
     """In Python, since what one place does the next one sees."""
     *before, count = chances.shape
     places = np.arange(count)
-    chosen = np.minimum(np.maximum((chances * (places + 1)).astype(np.int64), 0), places)
+    chosen = np.minimum(np.where(chances > 0, chances * (places + 1), 0), places).astype(np.int64)
     chosen = chosen.reshape(math.prod(before), count)
     if len(chosen) >= MIN_NUMPY_ORDERS:
         return _dealt_along(chosen).reshape(chances.shape)

@@ -113,7 +113,7 @@ def _unfolded(node: Node, new: dict[Value, Value]) -> tuple[list[Node], list[Val
     inputs = [new.get(x, x) for x in node.inputs if isinstance(x, Value)]
     inside = dict(zip(inner.params, inputs, strict=True))
     nodes = [_copy(x, inside) for x in inner.nodes]
-    return nodes, [inside[r] for r in inner.results]
+    return nodes, [inside.get(r, r) for r in inner.results]       # what reads nothing is not copied
 
 
 def may_take_in(node: Node, value: Value) -> bool:
