@@ -29,8 +29,8 @@ check: $(VENV)/.test  ## before every commit, under a minute: subjects, lint, ty
 	@$(BIN)/ruff check --quiet .
 	@echo "mypy: strict types of tenon/"
 	@$(BIN)/mypy --no-error-summary
-	@echo "pytest: layers and promises"
-	@$(BIN)/python -m pytest -q tests/test_layers.py $(wildcard tests/test_tiny*.py)
+	@echo "pytest: layers, names, prose and promises"
+	@$(BIN)/python -m pytest -q tests/test_layers.py tests/test_names.py tests/test_prose.py $(wildcard tests/test_tiny*.py)
 
 test-interop: $(VENV)/.interop  ## compare with PyTorch and ONNX Runtime as judges
 	@echo "pytest tests/interop"

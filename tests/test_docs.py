@@ -192,18 +192,6 @@ def test_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -
         check_page(page, tmp_path)
 
 
-def test_the_map_in_the_readme_names_what_is_there() -> None:
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## The map")[2].partition("\n## ")[0]
-    named = set()
-    for cell in re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE):
-        first, *others = cell.split()
-        folder = first[: first.rstrip("/").rfind("/") + 1]
-        named |= {(ROOT / path).resolve() for path in (first, *(folder + other for other in others))}
-    assert [path for path in named if not path.exists()] == []
-    there = {p for p in (ROOT / "tenon").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
-    assert there - named == {ROOT / "tenon" / "__init__.py"}
-
-
 def run_text(text: str, folder: Path) -> None:
     (folder / "page.md").write_text(text)
     check_page(folder / "page.md", folder)

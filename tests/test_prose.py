@@ -57,3 +57,15 @@ def test_sources_that_a_page_names_are_in_the_glossary(page: Path) -> None:
 def test_paths_from_the_root_exist(page: Path) -> None:
     named = re.findall(r"`((?:tenon|tests|docs|tools|examples|benchmarks)/[\w/.-]+)`", page.read_text(encoding="utf-8"))
     assert sorted({name for name in named if not (ROOT / name).exists()}) == []
+
+
+def test_the_map_in_the_readme_names_what_is_there() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## The map")[2].partition("\n## ")[0]
+    named = set()
+    for cell in re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE):
+        first, *others = cell.split()
+        folder = first[: first.rstrip("/").rfind("/") + 1]
+        named |= {(ROOT / path).resolve() for path in (first, *(folder + other for other in others))}
+    assert [path for path in named if not path.exists()] == []
+    there = {p for p in (ROOT / "tenon").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert there - named == {ROOT / "tenon" / "__init__.py"}
