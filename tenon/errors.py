@@ -228,6 +228,10 @@ class RecompileWarning(UserWarning):
     """A jitted function that is captured again and again, which takes longer than calling it saves."""
 
 
+class DevicePlanError(ArgumentError):
+    """What cannot be laid out over devices as it was asked to be."""
+
+
 class CommunicationError(TenonError, RuntimeError):
     """A device of a run that another one waits for in vain: it failed, has gone, or does something else."""
 

@@ -50,7 +50,7 @@ from tenon.dims import (
 from tenon.eager.grad_mode import modes, recording
 from tenon.errors import ArgumentError, CaptureError, CompilerDefect
 from tenon.gc_control import LARGE_PROGRAM_STEPS, give_back_soon
-from tenon.graph.ir import AUTOTUNE, DEVICES, DONATED, MEMORY_BUDGET, SIZES, UPDATES, Graph
+from tenon.graph.ir import AUTOTUNE, DEVICES, DONATED, MEMORY_BUDGET, PIPELINE, SIZES, UPDATES, Graph
 from tenon.graph.op import at_once, current
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span, timed
@@ -59,6 +59,7 @@ from tenon.types import DType, TensorType
 
 if TYPE_CHECKING:
     from tenon.capture.split.breaks import FunctionPart
+    from tenon.pipelining.pipelined import Pipeline
 
 F = TypeVar("F", bound=Callable[..., Any])
 Run = Callable[[Captured, Sequence[Any], Sequence[Any]], Any]
@@ -82,12 +83,14 @@ class Jitted(StandsFor):
     """A function that runs as compiled graphs."""
 
     def __init__(self, function: Callable[..., Any], fullgraph: bool = False, memory_budget: int | None = None,
-                 constants: bool = True, autotune: bool = False, background: bool = False):
+                 constants: bool = True, autotune: bool = False, background: bool = False,
+                 pipeline: Pipeline | None = None):
         functools.update_wrapper(self, function)
         name = getattr(function, "__name__", type(function).__name__)
         self.__name__: str = name if name.isidentifier() else "function"
-        self.function, self.fullgraph, self.memory_budget = function, fullgraph, memory_budget
-        self.constants, self.autotune, self.background = constants, autotune, background
+        self.function, self.fullgraph, self.memory_budget = function, fullgraph or pipeline is not None, memory_budget
+        self.constants, self.autotune, self.background = constants and pipeline is None, autotune, background
+        self.pipeline = pipeline
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, CaptureRecord] = {}
         self.families: dict[Any, Family] = {}
@@ -406,10 +409,14 @@ class Jitted(StandsFor):
         except Exception as error:      # a mistake of Tenon's, which is no reason to stop the program
             self._refuse(record, Reason(f"capturing it came to {type(error).__name__}: {error}", bug=True))
             return None, leaves
-        notes = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None,
+        notes: dict[str, Any] = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None,
                  DONATED: None if captured.differentiable else captured.donations or None,
                  UPDATES: None if captured.differentiable else captured.updates or None}
         notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES)}
+        if self.pipeline is not None:
+            with unforked:
+                from tenon.capture.note_pipeline import pipeline_note  # local: few programs are pipelines
+            notes[PIPELINE] = pipeline_note(captured, self.pipeline)
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
         if not self.constants:
             captured.constants = ()
@@ -566,16 +573,17 @@ def _innermost(function: Any) -> Any:
 
 @overload
 def jit(function: F, *, fullgraph: bool = ..., memory_budget: float | None = ..., constants: bool = ...,
-        autotune: bool = ..., background: bool = ...) -> F: ...
+        autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...) -> F: ...
 
 
 @overload
 def jit(function: None = None, *, fullgraph: bool = ..., memory_budget: float | None = ..., constants: bool = ...,
-        autotune: bool = ..., background: bool = ...) -> Callable[[F], F]: ...
+        autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...) -> Callable[[F], F]: ...
 
 
 def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float | None = None,
-        constants: bool = True, autotune: bool = False, background: bool = False) -> Any:
+        constants: bool = True, autotune: bool = False, background: bool = False,
+        pipeline: Pipeline | None = None) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
@@ -592,6 +600,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     remembered beside the code, so that later runs are the same to the bit.
     `background=True` lets another thread compile: until that is done, calls run eagerly.  What goes wrong there is told
     by the call that comes then.
+    `pipeline=tn.distributed.Pipeline(stages=2, micro_batches=8)` cuts the step in stages, each on a device of its own,
+    through which parts of the batch go one after the other; it implies `fullgraph`.
 
     >>> @tn.jit
     ... def f(x):
@@ -600,7 +610,7 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     tensor([3., 5.])
     """
     options: dict[str, Any] = {"fullgraph": fullgraph, "memory_budget": memory_budget, "constants": constants,
-                               "autotune": autotune, "background": background}
+                               "autotune": autotune, "background": background, "pipeline": pipeline}
     if isinstance(memory_budget, float) and memory_budget.is_integer():        # 8e9
         options["memory_budget"] = memory_budget = int(memory_budget)
     if memory_budget is not None and (isinstance(memory_budget, bool) or not isinstance(memory_budget, int)

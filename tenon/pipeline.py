@@ -20,7 +20,7 @@ from tenon.config import ConfigError, config
 from tenon.devices import HOST, PYTHON, Device
 from tenon.errors import ArgumentError, Location
 from tenon.gc_control import collect_young, collected_at_the_end
-from tenon.graph.ir import AUTOTUNE, CONSTANTS, MESH, Graph, Node
+from tenon.graph.ir import AUTOTUNE, CONSTANTS, MESH, PIPELINE, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.graph.text import print_graph
@@ -155,6 +155,10 @@ def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step
     """The program for `graph` on this backend (TENON_BACKEND where none is named)."""
     chosen = choose(backend)
     emit("graph", name=graph.name, captured=graph)
+    if PIPELINE in graph.notes:
+        with unforked:
+            from tenon.pipelining.pipelined import Pipelined  # local: few programs are pipelines
+        return Pipelined(graph, graph.notes[PIPELINE], partial(compile, backend=chosen, trace=trace))
     if (mesh := graph.notes.get(MESH)) is not None:
         with unforked:
             from tenon.runtime.spmd_program import SpmdProgram  # local: most graphs run on one device

@@ -20,7 +20,7 @@ from tenon.capture.trace import Argument, GradientOf, Source
 from tenon.config import ConfigError
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.on_device import at_hand
-from tenon.errors import CompilerDefect, OverBudget, TenonError
+from tenon.errors import CommunicationError, CompilerDefect, DevicePlanError, OverBudget, TenonError
 from tenon.graph.ir import DEVICES, Value
 from tenon.graph.value_devices import ANYWHERE
 from tenon.in_place import Loans
@@ -96,7 +96,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     settlement = Settlement(captured, leaves, captured.changes, containers)
     try:
         captured.program        # noqa: B018    is compiled now, if it was not
-    except (ConfigError, CompilerDefect):         # which have nothing to do with the function
+    except (ConfigError, CompilerDefect, DevicePlanError):      # which have nothing to do with the function
         raise
     except Exception as error:
         raise Stopped(error, broken=True) from error
@@ -124,7 +124,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
             else:
                 with hearing() as settlement.heard:
                     results = RunResults(captured.program.run(arrays))
-    except (ConfigError, CompilerDefect, OverBudget, Stopped):
+    except (ConfigError, CompilerDefect, DevicePlanError, CommunicationError, OverBudget, Stopped):
         raise
     except Exception as error:
         if donated and not isinstance(error, TenonError):
@@ -138,7 +138,10 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     return settlement.value()
 
 
-def _stores(settlement: Settlement, loans: Loans, made: list[np.ndarray], phase: RunPhase) -> Iterator[Any]:
+def _stores(settlement: Settlement, loans: Loans, made: list[np.ndarray],
+            phase: RunPhase | None) -> Iterator[Any]:
     """What is done where a run ends that updates tensors in their memory; until then others see loans of them."""
     stores = settlement.stores(RunResults(made)) or ()
+    if phase is None:       # it has written nowhere but in memory of its own
+        return iter(stores)
     return chain(loans.begin(phase), stores)

@@ -19,6 +19,7 @@ from tenon.ops.collectives import (
     collective_place,
     reduce_scatter,
 )
+from tenon.pipelining.pipelined import Pipeline
 from tenon.sharding.mesh import Mesh
 
 if _TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "Checkpoint",
     "Mesh",
     "ParallelSizes",
+    "Pipeline",
     "Plan",
     "TransformerModel",
     "all_gather",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenon.atomic import at_once
-from tenon.errors import ArgumentError
+from tenon.errors import DevicePlanError
 from tenon.graph.ir import Graph, Value
 from tenon.ops.communicator import Communicator, communicator
 from tenon.pipelining.device_steps import Add, Divide, Drop, Finish, Instruction, Receive, Run, Send
@@ -24,11 +24,12 @@ COMBINE: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
 @dataclass(frozen=True)
 class Moment:
-    """When an instruction was done, in seconds of `time.perf_counter`."""
+    """When an instruction was done, in seconds of `time.perf_counter`, and the processor time that it took."""
 
     instruction: Instruction
     start: float
     end: float
+    processor: float
 
 
 class DeviceProgram:
@@ -58,9 +59,9 @@ class DeviceProgram:
         if self.watch:
             self.moments = []
             for x in self.instructions:
-                start = time.perf_counter()
+                start, before = time.perf_counter(), time.thread_time()
                 state.do(x)
-                self.moments.append(Moment(x, start, time.perf_counter()))
+                self.moments.append(Moment(x, start, time.perf_counter(), time.thread_time() - before))
         else:
             for x in self.instructions:
                 state.do(x)
@@ -150,7 +151,7 @@ class _State:
     def _only(self, total: Accumulated) -> Array:
         rows: list[Array] = self.rows.pop(total)        # type: ignore[assignment]
         if len(rows) > 1:
-            raise ArgumentError(f"pipeline: micro-batches of a result {total.value.type} cannot be joined")
+            raise DevicePlanError(f"pipeline: micro-batches of a result {total.value.type} cannot be joined")
         return rows[0]
 
     def finished(self, results: Sequence[Value]) -> list[Array]:

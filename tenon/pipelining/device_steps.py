@@ -27,6 +27,7 @@ BEFORE = BEHIND = None      # in the place of a micro-batch: once
 class Run:
     segment: Segment
     micro: int | None
+    action: Action | None = None
 
     def __str__(self) -> str:
         return f"run {self.segment.graph.name}" + ("" if self.micro is None else f" on micro-batch {self.micro}")
@@ -158,7 +159,7 @@ class _Writer:
                     assert source is not None
                     there.add((x, action.micro))
                     yield Receive(x, source, action.micro, self._tag(x, action.micro))
-            yield Run(segment, action.micro)
+            yield Run(segment, action.micro, action)
             for x in segment.makes:
                 for other in sorted(self.micro_readers.get(x, set()) - {device}):
                     yield Send(x, other, action.micro, self._tag(x, action.micro))

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from tenon.errors import ArgumentError
 from tenon.pipelining.schedules import (
@@ -51,6 +52,18 @@ def _at(seconds: Seconds, stage: int) -> float:
 
 
 @dataclass(frozen=True)
+class ActionCosts:
+    """Seconds of each action, as they were measured."""
+
+    seconds: Mapping[Action, float]
+    transfer: Seconds = 0.0
+
+    def of(self, action: Action) -> float:
+        """Seconds of an action."""
+        return self.seconds[action]
+
+
+@dataclass(frozen=True)
 class PipelineTimes:
     """When each action begins and ends."""
 
@@ -72,7 +85,15 @@ class PipelineTimes:
         return 1 - sum(map(self.busy, range(self.schedule.devices))) / whole if whole else 0.0
 
 
-def simulate(schedule: PipelineSchedule, costs: StageCosts) -> PipelineTimes:
+class Timing(Protocol):
+    """What is asked of costs."""
+
+    @property
+    def transfer(self) -> Seconds: ...
+    def of(self, action: Action) -> float: ...
+
+
+def simulate(schedule: PipelineSchedule, costs: Timing) -> PipelineTimes:
     """When each action begins and ends, if devices do theirs in order and transfers beside them."""
     free = [0.0] * schedule.devices
     times: dict[Action, tuple[float, float]] = {}

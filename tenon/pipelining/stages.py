@@ -1,26 +1,31 @@
 """The nodes of a step -> the stage of each: balanced, and cut where few bytes cross.
 
 Forward nodes keep their order; dynamic programming over the places between them finds those where the slowest stage,
-its transfers included, is the quickest.  A node of a gradient belongs where the values that it reads are, no later
-stage than the gradients that it reads; what is behind all micro-batches belongs where the most of what it reads is.
+its backward part and transfers included, is the quickest, and of these where the fewest bytes cross.  A node of a
+gradient belongs where the values that it reads are, no later stage than the gradients that it reads; what is behind all
+micro-batches belongs where the most of what it reads is.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from tenon.dims import evaluate
-from tenon.errors import ArgumentError
+from tenon.errors import DevicePlanError
 from tenon.graph.ir import Node, Value
 from tenon.pipelining.step_parts import StepParts, is_meeting, sources
 from tenon.program.kernel import node_work
 from tenon.records import dataclass
 
+AS_GOOD = 0.01              # how much slower the slowest stage may be where fewer bytes cross
 BYTES_IN_TRANSFER = 0.25    # what it costs to move a byte to another device, in elements that are gone through
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +34,7 @@ class Stages:
 
     count: int
     of: Mapping[Node, int]
-    work: tuple[float, ...]         # of the forward nodes of each stage
+    work: tuple[float, ...]         # of each stage, for a micro-batch, forward and backward
     crossing: tuple[int, ...]       # bytes of a micro-batch that go from each stage to those behind it
 
 
@@ -37,14 +42,14 @@ def stages_of_step(parts: StepParts, count: int, begins: Sequence[int] | None = 
     """The stages of a step.  `begins` names, for each stage but the first, a parameter of the graph: the stage begins
     with the first node that reads it.
 
-    Raises ArgumentError where there are fewer nodes than stages, or the named parameters are not read in that order.
+    Raises DevicePlanError where there are fewer nodes than stages, or the named parameters are not read in that order.
     """
     graph, forward = parts.graph, parts.forward
     if len(forward) < count:
-        raise ArgumentError(f"pipeline: {graph.name} has {len(forward)} operations on its batch, too few for {count} "
+        raise DevicePlanError(f"pipeline: {graph.name} has {len(forward)} operations on its batch, too few for {count} "
                             "stages", hint="use fewer stages")
     crossing = _crossing(parts, forward)
-    work = [node_work(node, {}) for node in forward]
+    work = _work_of_both_ways(parts)
     cuts = _balanced(work, crossing, count) if begins is None else _at_parameters(parts, forward, begins)
     bounds = [0, *cuts, len(forward)]
     of = {node: k for k in range(count) for node in forward[bounds[k]:bounds[k + 1]]}
@@ -52,6 +57,16 @@ def stages_of_step(parts: StepParts, count: int, begins: Sequence[int] | None = 
     _place_late(parts, of)
     return Stages(count, of, tuple(float(sum(work[a:b])) for a, b in itertools.pairwise(bounds)),
                   tuple(int(crossing[k]) for k in cuts))
+
+
+def _work_of_both_ways(parts: StepParts) -> list[float]:
+    """The work of each forward node, and of the backward nodes that would be with it if it were a stage."""
+    of = {node: k for k, node in enumerate(parts.forward)}
+    _place_backward(parts, of, len(parts.forward))
+    found = [0.0] * len(parts.forward)
+    for node, k in of.items():
+        found[k] += node_work(node, {})
+    return found
 
 
 def size_in_bytes(x: Value) -> int:
@@ -74,30 +89,39 @@ def _crossing(parts: StepParts, forward: Sequence[Node]) -> list[int]:
 
 
 def _balanced(work: Sequence[float], crossing: Sequence[int], count: int) -> list[int]:
-    """Where the stages but the first begin, so that the slowest is the quickest; of those with as few bytes as may be.
-
-    best[j]: the time of the slowest of so many stages over the first j nodes.
-    """
-    n = len(work)
+    """Where the stages but the first begin: the slowest is about the quickest that it can be, and the fewest bytes
+    cross."""
     until = np.concatenate([[0.0], np.cumsum(work)])
     move = np.asarray(crossing, float) * BYTES_IN_TRANSFER
-    best = until + move
-    best[0] = np.inf
-    chosen = []
-    for _ in range(count - 1):
+
+    def times(j: int) -> Array:
+        """Of a stage that ends before node j, for each node that it may begin with."""
+        found: Array = until[j] - until[:j] + move[:j] + move[j]
+        return found
+    slowest, _ = _cuts(len(work), count, lambda best, j: np.maximum(best, times(j)))
+    limit = slowest * (1 + AS_GOOD)
+    _, cuts = _cuts(len(work), count, lambda best, j: np.where(times(j) <= limit, best + move[:j], np.inf))
+    return cuts
+
+
+def _cuts(n: int, count: int, cost: Callable[[Array, int], Array]) -> tuple[float, list[int]]:
+    """(the least cost, where the stages but the first begin); `cost(best, j)`: of one more stage, that ends before node
+    j, for each node that it may begin with, where `best` is the cost of the stages before it."""
+    best, chosen = np.full(n + 1, np.inf), []
+    best[0] = 0.0
+    for _ in range(count):
         longer, place = np.full(n + 1, np.inf), np.zeros(n + 1, int)
         for j in range(1, n + 1):
-            time = np.maximum(best[:j], until[j] - until[:j] + move[:j] + move[j])
-            k = int(np.argmin(time + 1e-9 * move[:j]))
-            longer[j], place[j] = time[k], k
+            found = cost(best[:j], j)
+            place[j] = k = int(np.argmin(found))
+            longer[j] = found[k]
         best = longer
         chosen.append(place)
-    cuts: list[int] = []
-    j = n
+    cuts, j = list[int](), n
     for place in reversed(chosen):
         j = int(place[j])
         cuts.insert(0, j)
-    return cuts
+    return float(best[n]), cuts[1:]
 
 
 def _at_parameters(parts: StepParts, forward: Sequence[Node], begins: Sequence[int]) -> list[int]:
@@ -107,7 +131,7 @@ def _at_parameters(parts: StepParts, forward: Sequence[Node], begins: Sequence[i
         x = parts.graph.params[p]
         k = next((k for k, node in enumerate(forward) if x in _all_sources(parts, node)), None)
         if k is None or k <= (cuts[-1] if cuts else 0):
-            raise ArgumentError(f"pipeline: no stage can begin where {x.name}: {x.type} is first read",
+            raise DevicePlanError(f"pipeline: no stage can begin where {x.name}: {x.type} is first read",
                                 hint="name what stages begin with in the order in which the step reads it")
         cuts.append(k)
     return cuts

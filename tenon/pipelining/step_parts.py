@@ -16,14 +16,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from tenon.errors import ArgumentError
+from tenon.errors import DevicePlanError
 from tenon.graph.ir import UPDATES, Graph, Node, Value
 from tenon.graph.partition import has_effect
 from tenon.ops.collectives import COLLECTIVES, all_gather_op, all_reduce_op
 from tenon.records import dataclass
+from tenon.sharding.mesh import TURNS
 from tenon.types import TOKEN
 
-MICRO_AXIS = "micro"
+MICRO_AXIS = TURNS
 # What is done again wherever it is read, since its input is no larger than its output.
 REPEATED = frozenset({"broadcast_to", "reshape", "permute", "full_op", "constant", "arange", "dimension"})
 
@@ -83,7 +84,7 @@ def parts_of_step(graph: Graph, batch: Collection[int],
     """Sort the nodes of a graph of which the parameters at `batch` hold a part of the batch, and `rows` a part of
     other values.
 
-    Raises ArgumentError, with the user's line, where micro-batches need what only all of them together have.
+    Raises DevicePlanError, with the user's line, where micro-batches need what only all of them together have.
     """
     rows = rows or {}
     micro: set[Value] = {*(graph.params[k] for k in batch), *rows}
@@ -100,7 +101,7 @@ def parts_of_step(graph: Graph, batch: Collection[int],
         if any(x in micro for x in uses if x.type != TOKEN):
             micro.update(node.outputs)
             if has_effect(node) and node.op not in COLLECTIVES:
-                raise ArgumentError(f"pipeline: {node.op.name} would be done once for each micro-batch",
+                raise DevicePlanError(f"pipeline: {node.op.name} would be done once for each micro-batch",
                                     where=node.loc, hint="do it outside of the step, with what the step returns")
         if any(x in behind for x in uses if x.type != TOKEN):
             behind.update(node.outputs)
@@ -124,7 +125,7 @@ def _accumulated(node: Node) -> Accumulated:
         return Accumulated(node.output, part, node.attrs["op"], 0, over, node)
     if node.op is all_gather_op and not over:
         return Accumulated(node.output, part, "concat", node.attrs["axis"], (), node)
-    raise ArgumentError(f"pipeline: the step needs {node.op.name} between micro-batches", where=node.loc,
+    raise DevicePlanError(f"pipeline: the step needs {node.op.name} between micro-batches", where=node.loc,
                         hint="what is computed for an example may not depend on others of the batch")
 
 
@@ -140,7 +141,7 @@ def _needed_first(graph: Graph, micro: set[Value], behind: set[Value],
     changed = _depending_on_weights(graph, rows)
     for x in first:
         if x.part in changed or x.part in behind or x.over:
-            raise ArgumentError(
+            raise DevicePlanError(
                 "pipeline: this couples the examples of a batch, and depends on weights: a micro-batch cannot be "
                 "computed before all others are", where=None if x.node is None else x.node.loc,
                 hint="nn.LayerNorm or nn.GroupNorm in the place of batch norm, net.eval() for its layers, or a step "

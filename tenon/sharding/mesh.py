@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from tenon.errors import ArgumentError
 from tenon.records import dataclass
 
+TURNS = "micro"     # an axis whose places are turns of one device, which has the sums of all (`tenon.pipelining`)
+
 
 @dataclass(frozen=True)
 class Mesh:

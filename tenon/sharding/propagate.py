@@ -31,7 +31,7 @@ from tenon.sharding.axis_layout import (
     reshaped,
 )
 from tenon.sharding.localize import fits
-from tenon.sharding.mesh import Mesh
+from tenon.sharding.mesh import TURNS, Mesh
 from tenon.sharding.reshard import cost_of, elements_sent, stages_between
 from tenon.sharding.rules import rule_of, whole_rule
 from tenon.sharding.sharding import Axes, Sharding
@@ -320,7 +320,8 @@ class _Propagation:
         for name in self.mesh.axes:
             inputs = {k for k, x in enumerate(node.inputs) if isinstance(x, Value) and any(
                 name in have.partial and have.combine == "add" for have in self.have[x])}
-            if inputs and name not in used and (together := _linear(rule, inputs, node)) is not None:
+            if inputs and name not in used and (together := _linear(rule, inputs, node)) is not None and (
+                    name != TURNS or inputs.issuperset(together)):      # a turn takes part in sums of all of them only
                 ways[name] = together
         for chosen in itertools.product((False, True), repeat=len(ways)):
             yield {name: inputs for (name, inputs), kept in zip(ways.items(), chosen, strict=True) if kept}

@@ -18,13 +18,14 @@ from functools import lru_cache
 from typing import Any
 
 from tenon.graph.build import Builder, literal
-from tenon.graph.ir import Value
+from tenon.graph.ir import Literal, Value
 from tenon.graph.op import OPS
 from tenon.records import dataclass
 from tenon.sharding.axis_layout import Digit, Layout, ValueSharding, local_shape, numbers_of
-from tenon.sharding.mesh import Mesh
+from tenon.sharding.mesh import TURNS, Mesh
 from tenon.sharding.sharding import Axes, part_bounds
 
+ACROSS_TURNS = 10**6        # times as dear as between devices: a turn would have to wait for all others
 REDUCTION = {"add": "sum", "max": "max", "min": "min"}
 
 
@@ -189,8 +190,8 @@ def elements_sent(stage: ReshardStage, mesh: Mesh, rank: int = 0) -> list[tuple[
 @lru_cache(maxsize=8192)
 def cost_of(source: ValueSharding, target: ValueSharding, shape: tuple[int, ...], mesh: Mesh) -> int:
     """The elements that a rank sends for a value of this shape to change its sharding."""
-    return sum(count for stage in stages_between(source, target, shape, mesh)
-               for _, count in elements_sent(stage, mesh))
+    return sum(count * (ACROSS_TURNS if TURNS in move.over and move.kind != "reduce" else 1)
+               for stage in stages_between(source, target, shape, mesh) for move, count in elements_sent(stage, mesh))
 
 
 # ---------------------------------------------------------------- the nodes
@@ -219,7 +220,7 @@ def _emit(builder: Builder, x: Value, move: ReshardMove, sizes: Sequence[int], n
         return _slice(builder, x, move.axis, part_bounds(numbers_of(x)[move.axis], mesh.parts(move.over),
                                                          mesh.place(rank, move.over)))
     if move.kind == "mask":
-        if mesh.place(rank, move.over) == 0:
+        if mesh.place(rank, move.over) == 0 or _is_zero(x):
             return x
         found: Value = builder.emit(OPS["full_op"], (literal(0, x.dtype),), {"shape": x.shape})
         return found
@@ -233,6 +234,12 @@ def _emit(builder: Builder, x: Value, move: ReshardMove, sizes: Sequence[int], n
     whole = _size(sizes[move.other], now[move.other], mesh, rank)
     return _first(builder, "all_to_all", x, {**attrs, "split": move.axis, "concat": move.other, "split_size": size,
                                              "concat_size": whole})
+
+
+def _is_zero(x: Value) -> bool:
+    """Whether every element is known to be zero."""
+    fill = x.node.inputs[0] if x.node is not None and x.node.op.name == "full_op" else None
+    return isinstance(fill, Literal) and fill.value == 0
 
 
 def _first(builder: Builder, name: str, x: Value, attrs: dict[str, Any]) -> Value:

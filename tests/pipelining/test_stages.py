@@ -7,7 +7,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.errors import ArgumentError
+from tenon.errors import DevicePlanError
 from tenon.ops.collectives import all_reduce
 from tenon.pipeline import compile
 from tenon.pipelining.device_program import DeviceProgram
@@ -73,7 +73,8 @@ def test_stages_of_a_gpt_are_balanced_and_cut_between_blocks() -> None:
     graph, _ = captured(gpt(), BATCH, 4)
     stages = stages_of_step(parts_of_step(graph, [0, 1]), 4)
     assert max(stages.work) < 1.3 * min(stages.work)
-    assert stages.crossing == (4 * 5 * 8 * 8,) * 3          # the residual stream alone
+    stream = 4 * 5 * 8 * 8          # bytes of the residual stream of a micro-batch, beside which at most one more goes
+    assert stages.crossing[0] == stream and max(stages.crossing) <= 2 * stream
 
 
 def test_stages_begin_where_they_are_told_to() -> None:
@@ -83,13 +84,13 @@ def test_stages_begin_where_they_are_told_to() -> None:
     stages = stages_of_step(parts_of_step(graph, [0, 1]), 2, begins=[second])
     first = [node for node, stage in stages.of.items() if stage == 1 and node.op.name == "matmul"]
     assert 3 in {node.output.shape[-1] for node in first}
-    with pytest.raises(ArgumentError, match="no stage can begin"):
+    with pytest.raises(DevicePlanError, match="no stage can begin"):
         stages_of_step(parts_of_step(graph, [0, 1]), 3, begins=[second, second])
 
 
 def test_more_stages_than_operations_are_refused() -> None:
     graph, _ = captured(mlp(), BATCH, 4)
-    with pytest.raises(ArgumentError, match="too few for 999 stages"):
+    with pytest.raises(DevicePlanError, match="too few for 999 stages"):
         stages_of_step(parts_of_step(graph, [0, 1]), 999)
 
 
@@ -107,7 +108,7 @@ def test_what_couples_a_batch_is_refused_with_its_line() -> None:
             p.grad = all_reduce(p.grad, over=("micro",))
         optimizer.step()
         return all_reduce(loss.detach(), over=("micro",))
-    with pytest.raises(ArgumentError, match="couples the examples of a batch") as caught:
+    with pytest.raises(DevicePlanError, match="couples the examples of a batch") as caught:
         parts_of_step(step.graph(tn.ones((2, 3))), [0])
     assert "what a batch norm does" in str(caught.value) and "LayerNorm" in str(caught.value)
 
