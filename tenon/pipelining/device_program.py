@@ -98,8 +98,12 @@ class _State:
     def do(self, x: Instruction) -> None:
         match x:
             case Run(segment, micro):
-                found = self.program.programs[segment].run([self.get(value, micro) for value in segment.reads])
-                self.store(micro).update(zip(segment.makes, found, strict=True))
+                before = [self.sum_so_far(total) for total in segment.sums]
+                given = [self.get(value, micro) for value in segment.reads]
+                found = self.program.programs[segment].run([*given, *before],
+                                                           range(len(given), len(given) + len(before)))
+                self.store(micro).update(zip(segment.makes, found, strict=False))
+                self.sums.update(zip(segment.sums, found[len(segment.makes):], strict=True))
             case Send(value, to, micro, tag):
                 self.speaker.send(self.get(value, micro), self.rank(to), tag)
             case Receive(value, source, micro, tag):
@@ -126,6 +130,14 @@ class _State:
         if micro is not None and value in self.micro[micro]:
             return self.micro[micro][value]
         return self.once[value]
+
+    def sum_so_far(self, total: Accumulated) -> Array:
+        """What micro-batches have given so far, in memory that may be written to."""
+        found = self.sums.get(total)
+        if found is None:
+            shape: Any = total.part.shape
+            found = np.zeros(shape, total.part.dtype.numpy)
+        return found
 
     def add(self, total: Accumulated, micro: int, part: Array) -> None:
         """Take in what one micro-batch gives."""

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tenon.graph.ir import Value
+from tenon.pipelining.add_in_place import adding_in_place
 from tenon.pipelining.schedules import Action, PipelineSchedule
 from tenon.pipelining.segments import Segment, Segments
 from tenon.pipelining.step_parts import Accumulated
-from tenon.records import dataclass
+from tenon.records import dataclass, replace
 
 BEFORE = BEHIND = None      # in the place of a micro-batch: once
 
@@ -106,9 +107,13 @@ def device_steps(segments: Segments, schedule: PipelineSchedule) -> tuple[tuple[
 
 class _Writer:
     def __init__(self, segments: Segments, schedule: PipelineSchedule):
+        read = {x for segment in segments.actions.values() for x in segment.reads}
+        sums = {x.part: x for x in segments.sums}
+        segments = replace(segments, actions={key: adding_in_place(segment, sums, read)
+                                              for key, segment in segments.actions.items()})
         self.segments, self.schedule = segments, schedule
         self.numbers = {x: k for k, x in enumerate(segments.home)}
-        self.sums = {x.part: x for x in segments.sums}
+        self.sums = sums
         micro, late = dict[Value, set[int]](), dict[Value, set[int]]()      # the devices that read a value
         for (_, stage), segment in segments.actions.items():
             for x in segment.reads:
@@ -163,7 +168,7 @@ class _Writer:
             for x in segment.makes:
                 for other in sorted(self.micro_readers.get(x, set()) - {device}):
                     yield Send(x, other, action.micro, self._tag(x, action.micro))
-                if x in self.sums:
+                if x in self.sums and self.sums[x] not in segment.sums:
                     yield Add(self.sums[x], action.micro)
             gone = [x for x in dict.fromkeys((*segment.reads, *segment.makes))
                     if last.get((x, action.micro), k) == k and x in self.numbers and x in self.segments.parts.micro]

@@ -23,11 +23,15 @@ from tenon.records import dataclass
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """A graph that computes `makes` of `reads`, both values of the graph of the step."""
+    """A graph that computes `makes` of `reads`, both values of the graph of the step.
+
+    Behind these it takes and returns `sums` so far, if it adds to any (`tenon.pipelining.add_in_place`).
+    """
 
     graph: Graph
     reads: tuple[Value, ...]
     makes: tuple[Value, ...]
+    sums: tuple[Accumulated, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
