@@ -158,7 +158,8 @@ def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step
     if PIPELINE in graph.notes:
         with unforked:
             from tenon.pipelining.pipelined import Pipelined  # local: few programs are pipelines
-        return Pipelined(graph, graph.notes[PIPELINE], partial(compile, backend=chosen, trace=trace))
+        return Pipelined(graph, graph.notes[PIPELINE], partial(compile, backend=chosen, trace=trace),
+                         graph.notes.get(MESH))
     if (mesh := graph.notes.get(MESH)) is not None:
         with unforked:
             from tenon.runtime.spmd_program import SpmdProgram  # local: most graphs run on one device

@@ -14,10 +14,9 @@ from tenon.graph.ir import Graph, Value
 from tenon.ops.communicator import Communicator, communicator
 from tenon.pipelining.device_steps import Add, Divide, Drop, Finish, Instruction, Receive, Run, Send
 from tenon.pipelining.segments import Segment
-from tenon.pipelining.step_parts import MICRO_AXIS, Accumulated
+from tenon.pipelining.step_parts import Accumulated
 from tenon.program.backend_interface import Array, Executable, Then
 from tenon.records import dataclass
-from tenon.sharding.sharding import Sharding, entry_axes
 
 COMBINE: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
@@ -33,19 +32,20 @@ class Moment:
 
 
 class DeviceProgram:
-    """What one device does in a step.  It takes all arguments of the step, whole, and returns the values in `results`.
+    """What one device does in a step.
 
-    `shardings` says how parameters are split: over the mesh axis "micro", whose places are the micro-batches, and over
-    others, along which this device has the place `coordinates`.  With `watch`, the next run notes when each instruction
-    was done, in `moments`.
+    `graph` is the step on a micro-batch.  The program takes those of its parameters that are at `arguments`, each as
+    this device has it for the whole batch: those in `batch` are divided along an axis.  It returns `results`.  With
+    `watch`, the next run notes when each instruction was done, in `moments`.
     """
 
     def __init__(self, graph: Graph, instructions: Sequence[Instruction], results: Sequence[Value],
-                 shardings: Mapping[int, Sharding], micro_batches: int, compile: Callable[[Graph], Executable],
-                 coordinates: Mapping[str, int] | None = None, ranks: Sequence[int] | None = None):
+                 batch: Mapping[int, int], micro_batches: int, compile: Callable[[Graph], Executable],
+                 ranks: Sequence[int] | None = None):
         self.graph, self.instructions, self.results = graph, tuple(instructions), tuple(results)
-        self.shardings, self.micro_batches, self.coordinates = shardings, micro_batches, dict(coordinates or {})
+        self.batch, self.micro_batches = dict(batch), micro_batches
         self.ranks = ranks              # of the devices that the instructions number
+        self.arguments = _read(graph, self.instructions, self.results)
         self.programs: dict[Segment, Executable] = {}
         for x in instructions:
             if isinstance(x, Run) and x.segment not in self.programs:
@@ -79,21 +79,17 @@ class _State:
         count = program.micro_batches
         self.once: dict[Value, Array] = {}
         self.micro: list[dict[Value, Array]] = [{} for _ in range(count)]
-        self.given = dict(zip(program.graph.params, arrays, strict=True))
-        for k, (value, array) in enumerate(self.given.items()):
-            sharding = program.shardings.get(k)
-            if sharding is not None and is_of_batch(sharding):
-                for micro, store in enumerate(self.micro):
-                    store[value] = self._part(array, sharding, micro)
+        self.given: dict[Value, Array] = {}
+        for k, array in zip(program.arguments, arrays, strict=True):
+            value = program.graph.params[k]
+            self.given[value] = array
+            if k in program.batch:
+                for store, part in zip(self.micro, np.split(array, count, program.batch[k]), strict=True):
+                    store[value] = np.ascontiguousarray(part)
             else:
-                self.once[value] = array if sharding is None else self._part(array, sharding, 0)
+                self.once[value] = array
         self.sums: dict[Accumulated, Array] = {}
         self.rows: dict[Accumulated, list[Array | None]] = {}
-
-    def _part(self, array: Array, sharding: Sharding, micro: int) -> Array:
-        """What this device has of an argument in one of its turns."""
-        place = {**self.program.coordinates, **({MICRO_AXIS: micro} if MICRO_AXIS in sharding.mesh.axes else {})}
-        return np.ascontiguousarray(array[sharding.slices(array.shape, sharding.mesh.rank_at(place))])
 
     def do(self, x: Instruction) -> None:
         match x:
@@ -107,13 +103,16 @@ class _State:
             case Send(value, to, micro, tag):
                 self.speaker.send(self.get(value, micro), self.rank(to), tag)
             case Receive(value, source, micro, tag):
-                shape: Any = value.shape
-                self.store(micro)[value] = self.speaker.recv(shape, value.dtype.numpy, self.rank(source), tag)
+                size: Any = value.shape
+                self.store(micro)[value] = self.speaker.recv(size, value.dtype.numpy, self.rank(source), tag)
             case Add(total, micro):
                 self.add(total, micro, self.get(total.part, micro))
-            case Divide(value, whole, axis):
-                for store, rows in zip(self.micro, np.split(self.once[whole], len(self.micro), axis), strict=True):
-                    store[value] = np.ascontiguousarray(rows)
+            case Divide(value, rows):
+                for micro, store in enumerate(self.micro):
+                    shape: Any = value.shape
+                    begin = [a + micro * shape[k] * (k == rows.axis) for k, a in enumerate(rows.start)]
+                    store[value] = np.ascontiguousarray(self.once[rows.whole][tuple(
+                        slice(a, a + n) for a, n in zip(begin, shape, strict=True))])
             case Finish(total):
                 self.once[total.value] = self.finish(total)
             case Drop(values, micro):
@@ -177,6 +176,20 @@ class _State:
         return found
 
 
-def is_of_batch(sharding: Sharding) -> bool:
-    """Whether each micro-batch has its own part."""
-    return any(MICRO_AXIS in entry_axes(entry) for entry in sharding.spec)
+def _read(graph: Graph, instructions: Sequence[Instruction], results: Sequence[Value]) -> tuple[int, ...]:
+    """The places of the parameters that some instructions need, but for those that they receive."""
+    found = set(results)
+    received = set()
+    for x in instructions:
+        match x:
+            case Run(segment, _):
+                found.update(segment.reads)
+            case Send(value, _, _, _):
+                found.add(value)
+            case Divide(_, rows):
+                found.add(rows.whole)
+            case Receive(value, _, _, _):
+                received.add(value)
+            case Add(total, _) | Finish(total):
+                found.add(total.part)
+    return tuple(k for k, p in enumerate(graph.params) if p in found and p not in received)

@@ -4,7 +4,7 @@
     Run(segment, micro)         compute
     Send(x, to, micro)          hand a value on, without waiting
     Add(sum, micro)             take a micro-batch's part into a sum over all; Finish(sum): it is complete
-    Divide(x, whole, axis)      give each micro-batch its rows
+    Divide(x, rows)             give each micro-batch its rows
     Drop(values, micro)         nobody here reads them any more
 
 Every device does its instructions in order; a value is sent once to each device that reads it.
@@ -14,14 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tenon.graph.ir import Value
+from tenon.graph.ir import UPDATES, Value
 from tenon.pipelining.add_in_place import adding_in_place
 from tenon.pipelining.schedules import Action, PipelineSchedule
 from tenon.pipelining.segments import Segment, Segments
-from tenon.pipelining.step_parts import Accumulated
+from tenon.pipelining.step_parts import Accumulated, Rows
 from tenon.records import dataclass, replace
 
 BEFORE = BEHIND = None      # in the place of a micro-batch: once
+
+
+def owners(segments: Segments, schedule: PipelineSchedule) -> dict[Value, int]:
+    """For each parameter that one device updates, which that is."""
+    graph = segments.parts.graph
+    found = {}
+    for p, result in graph.notes.get(UPDATES) or ():
+        stage = segments.results[result][1]
+        if stage is not None:
+            found[graph.params[p]] = schedule.device_of(stage)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +81,10 @@ class Divide:
     """Each micro-batch gets its rows of a value that is there once."""
 
     value: Value
-    whole: Value
-    axis: int
+    rows: Rows
 
     def __str__(self) -> str:
-        return f"divide {self.whole.type} along axis {self.axis}"
+        return f"divide {self.rows.whole.type} along axis {self.rows.axis}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +109,19 @@ class Drop:
 Instruction = Run | Send | Receive | Add | Divide | Finish | Drop
 
 
-def device_steps(segments: Segments, schedule: PipelineSchedule) -> tuple[tuple[Instruction, ...], ...]:
-    """For each device of the schedule, what it does in a step."""
-    writer = _Writer(segments, schedule)
+def device_steps(segments: Segments, schedule: PipelineSchedule,
+                 apart: bool = False) -> tuple[tuple[Instruction, ...], ...]:
+    """For each device of the schedule, what it does in a step.
+
+    Where devices are `apart`, as processes are, each has of what the step updates only what its stages do: others that
+    read it get it first; and all get the results that update nothing.
+    """
+    writer = _Writer(segments, schedule, apart)
     return tuple(tuple(writer.of_device(d)) for d in range(schedule.devices))
 
 
 class _Writer:
-    def __init__(self, segments: Segments, schedule: PipelineSchedule):
+    def __init__(self, segments: Segments, schedule: PipelineSchedule, apart: bool):
         read = {x for segment in segments.actions.values() for x in segment.reads}
         sums = {x.part: x for x in segments.sums}
         segments = replace(segments, actions={key: adding_in_place(segment, sums, read)
@@ -122,12 +137,50 @@ class _Writer:
             for x in segment.reads:
                 late.setdefault(x, set()).add(schedule.device_of(stage))
         self.micro_readers, self.late_readers = micro, late
+        self.apart, self.owner = apart, owners(segments, schedule)
+        self.numbers.update((p, len(self.numbers) + k) for k, p in enumerate(self.owner))
 
     def of_device(self, device: int) -> Iterator[Instruction]:
         mine = [s for s in range(self.schedule.stages) if self.schedule.device_of(s) == device]
+        if self.apart:
+            yield from self._shared(device)
         yield from self._before(mine)
         yield from self._micro_batches(device)
         yield from self._behind(device, mine)
+        if self.apart:
+            yield from self._told(device)
+
+    # ------------------------------------------------------------ between processes
+
+    def _shared(self, device: int) -> Iterator[Instruction]:
+        """What is updated by one device and read by others goes there."""
+        segments = self.segments
+        readers: dict[Value, set[int]] = {}
+        for key, segment in [*((s, x) for s, x in segments.first.items()), *((s, x) for s, x in segments.setup.items()),
+                             *((s, x) for (_, s), x in segments.actions.items()),
+                             *((s, x) for (s, _), x in segments.late.items())]:
+            for x in segment.reads:
+                readers.setdefault(x, set()).add(self.schedule.device_of(key))
+        for p, owner in self.owner.items():
+            for other in sorted(readers.get(p, set()) - {owner}):
+                if device == owner:
+                    yield Send(p, other, BEFORE, self._tag(p, BEFORE))
+                if device == other:
+                    yield Receive(p, owner, BEFORE, self._tag(p, BEFORE))
+
+    def _told(self, device: int) -> Iterator[Instruction]:
+        """What a step returns goes to all."""
+        updates = {result for _, result in self.segments.parts.graph.notes.get(UPDATES) or ()}
+        told = {x: self.schedule.device_of(stage) for k, (x, stage) in enumerate(self.segments.results)
+                if k not in updates and stage is not None}
+        for x, owner in told.items():
+            number = len(self.numbers) + list(told).index(x)
+            for other in range(self.schedule.devices):
+                tag = number * (self.schedule.micro_batches + 1)
+                if device == owner and other != owner:
+                    yield Send(x, other, BEHIND, tag)
+                if device == other and other != owner:
+                    yield Receive(x, owner, BEHIND, tag)
 
     # ------------------------------------------------------------ before
 
@@ -148,7 +201,7 @@ class _Writer:
             if stage in segments.setup:
                 yield Run(segments.setup[stage], BEFORE)
         read = {x for (_, stage), segment in segments.actions.items() if stage in mine for x in segment.reads}
-        yield from (Divide(x, *segments.parts.rows[x]) for x in segments.parts.rows if x in read)
+        yield from (Divide(x, rows) for x, rows in segments.parts.rows.items() if x in read)
 
     # ------------------------------------------------------------ each micro-batch
 

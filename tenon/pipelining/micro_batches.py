@@ -7,78 +7,66 @@ drawn for the batch): such slices are told apart from the graph, which is then t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tenon.errors import DevicePlanError
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Input, Node, Value
-from tenon.pipelining.step_parts import MICRO_AXIS
+from tenon.pipelining.step_parts import MICRO_AXIS, Rows
 from tenon.records import dataclass
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.propagate import ShardingPlan, propagate
-from tenon.sharding.sharding import Sharding
+from tenon.sharding.sharding import Axes, Sharding
 from tenon.sharding.spmd_partition import local_graph
 
 
 @dataclass(frozen=True, eq=False)
 class MicroStep:
-    """The graph of a step on one micro-batch.
-
-    `batch`: the parameters that hold a part of the batch, and where each is split; `rows`: values that are a part of
-    others, (the whole value, the axis).
-    """
+    """The graph of a step on one micro-batch, and its values of which each has its part."""
 
     graph: Graph
-    mesh: Mesh                              # of turns, and of what else splits values
-    batch: Mapping[int, Sharding]
-    rows: Mapping[Value, tuple[Value, int]]
+    rows: Mapping[Value, Rows]
 
 
 def plan_micro_batches(graph: Graph, batch: Mapping[int, int], micro_batches: int, mesh: Mesh,
-                       shardings: Mapping[int, Sharding] | None = None, over: tuple[str, ...] = ()) -> ShardingPlan:
-    """How a step runs on micro-batches, and on the other devices of a mesh.
+                       shardings: Mapping[int, Sharding], results: Sequence[Sharding | None]) -> ShardingPlan:
+    """How a step runs on micro-batches, and on the devices of a mesh, over which parameters and results are split.
 
-    `batch` gives the axis along which each parameter holds examples; these are split over the axes `over` of the mesh
-    first.  Results are whole.  Raises DevicePlanError where an axis does not divide.
+    `batch` gives the axis along which each parameter holds examples.  Raises DevicePlanError where it does not divide.
     """
     turns = Mesh({**dict(zip(mesh.axes, mesh.shape, strict=True)), MICRO_AXIS: micro_batches})
-    parts = micro_batches * mesh.parts(over)
     given: list[Sharding | None] = [None] * len(graph.params)
-    for k, sharding in (shardings or {}).items():
-        given[k] = Sharding(turns, sharding.spec)
-    for k, axis in batch.items():
-        size = graph.params[k].shape[axis]
-        if not isinstance(size, int) or size % parts or not size:
-            x = graph.params[k]
-            raise DevicePlanError(f"pipeline: axis {axis} of {x.name}: {x.type} does not divide in {parts} equal parts",
-                                hint=f"choose micro_batches so that the batch is a multiple of {parts}, or drop the "
-                                     "last examples (drop_last=True of the loader)")
-        given[k] = of_batch(turns, axis, over)
-    return propagate(graph, given, turns, [None] * len(graph.results))
+    for k, p in enumerate(graph.params):
+        axes: list[Axes] = list(shardings[k].axes(p.ndim)) if k in shardings else [()] * p.ndim
+        if k in batch:
+            axes[batch[k]] += (MICRO_AXIS,)
+            _check_divides(p, batch[k], turns.parts(axes[batch[k]]))
+        given[k] = Sharding(turns, axes)
+    return propagate(graph, given, turns, [None if x is None else Sharding(turns, x.spec) for x in results])
 
 
-def micro_step(plan: ShardingPlan, batch: Mapping[int, int], coordinates: Mapping[str, int],
-               over: tuple[str, ...] = ()) -> MicroStep:
-    """What a device at these coordinates of the mesh does with a micro-batch; `batch` and `over` as in the plan."""
+def _check_divides(p: Value, axis: int, parts: int) -> None:
+    size = p.shape[axis]
+    if not isinstance(size, int) or size % parts or not size:
+        raise DevicePlanError(f"pipeline: axis {axis} of {p.name}: {p.type} does not divide in {parts} equal parts",
+                              hint=f"choose micro_batches so that the batch is a multiple of {parts}, or drop the last "
+                                   "examples (drop_last=True of the loader)")
+
+
+def micro_step(plan: ShardingPlan, coordinates: Mapping[str, int]) -> MicroStep:
+    """What a device at these coordinates of the mesh does with a micro-batch."""
     turns = plan.mesh
     count = turns.axis_size(MICRO_AXIS)
     first = local_graph(plan, turns.rank_at({**coordinates, MICRO_AXIS: 0}))
     last = local_graph(plan, turns.rank_at({**coordinates, MICRO_AXIS: count - 1}))
-    shardings = {k: of_batch(turns, axis, over) for k, axis in batch.items()}
-    graph, rows = _without_turns(first, last, count)
-    return MicroStep(graph, turns, shardings, rows)
+    return MicroStep(*_without_turns(first, last, count))
 
 
-def of_batch(turns: Mesh, axis: int, over: tuple[str, ...]) -> Sharding:
-    """How a parameter is split that holds examples along an axis: among devices, then among their turns."""
-    return Sharding(turns, (None,) * axis + ((*over, MICRO_AXIS),))
-
-
-def _without_turns(first: Graph, last: Graph, count: int) -> tuple[Graph, dict[Value, tuple[Value, int]]]:
+def _without_turns(first: Graph, last: Graph, count: int) -> tuple[Graph, dict[Value, Rows]]:
     """The graph of all turns, given those of the first and the last; and the values of which each has its own rows."""
     builder = Builder(first.name, rewriting=True)
     values: dict[Value, Input] = {p: builder.parameter(p.type, p.name) for p in first.params}
-    rows: dict[Value, tuple[Value, int]] = {}
+    rows: dict[Value, Rows] = {}
     for node, other in zip(first.nodes, last.nodes, strict=True):
         inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
         attrs, loc = node.attrs, node.loc
@@ -92,7 +80,7 @@ def _without_turns(first: Graph, last: Graph, count: int) -> tuple[Graph, dict[V
         if axis is not None:
             whole = inputs[0]
             assert isinstance(whole, Value)
-            rows[listed[0]] = whole, axis
+            rows[listed[0]] = Rows(whole, axis, node.attrs["start"])
     found = builder.finish([x for x in (values[r] for r in first.results) if isinstance(x, Value)])
     found.notes = first.notes
     return found, rows
@@ -110,7 +98,8 @@ def _axis_of_turns(node: Node, other: Node, count: int) -> int | None:
     if node.op.name == "slice" and len(moved) == 1:
         axis = moved[0]
         size = node.output.shape[axis]
-        if isinstance(size, int) and starts[axis] == (0, size * (count - 1)):
+        begin, end = starts[axis]
+        if isinstance(size, int) and end - begin == size * (count - 1) and set(node.attrs["step"]) == {1}:
             return axis
     raise DevicePlanError(f"pipeline: micro-batches differ in {node.op.name}", where=node.loc,
                         hint="what is computed for an example may not depend on its place in the batch")

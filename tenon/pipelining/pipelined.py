@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
+from tenon.atomic import at_once
 from tenon.errors import ArgumentError, DevicePlanError
-from tenon.graph.interpret import learn_shape
-from tenon.graph.ir import Graph
+from tenon.graph.interpret import bind_sizes
+from tenon.graph.ir import UPDATES, Graph
 from tenon.graph.size_stages import of_sizes
 from tenon.locks import Lock
+from tenon.ops.communicator import Communicator
 from tenon.pipelining.device_program import DeviceProgram
 from tenon.pipelining.device_steps import Instruction, device_steps
 from tenon.pipelining.micro_batches import MicroStep, micro_step, plan_micro_batches
@@ -28,10 +28,12 @@ from tenon.pipelining.simulate_schedule import StageCosts, gantt, simulate
 from tenon.pipelining.stages import Stages, stages_of_step
 from tenon.pipelining.step_parts import parts_of_step
 from tenon.program.backend_interface import Array, Executable, Then
-from tenon.records import dataclass
+from tenon.records import dataclass, replace
 from tenon.runtime.multi_device import DevicePart, MultiDevice
 from tenon.runtime.transports import Transport, transport_for
 from tenon.sharding.mesh import Mesh
+from tenon.sharding.sharded_array import ShardedArray, part_for
+from tenon.sharding.sharding import Sharding, entry_axes
 
 PIPE_AXIS = "pipe"
 
@@ -40,34 +42,61 @@ PIPE_AXIS = "pipe"
 class Pipeline:
     """How a step runs as a pipeline: on so many devices, each with `chunks` stages, in so many micro-batches.
 
-    `schedule`: "gpipe", "1f1b", "interleaved" (which takes `chunks` > 1) or "zero_bubble".  `batch` names arguments
-    and the axis along which each holds examples, None for none; without it, these are the rows of all arguments that
-    have as many as the first.  `begins` are parameters (or modules) that stages but the first begin with; without it,
-    stages are balanced by their work.  Raises ArgumentError for what is none of this.
+    Without `stages`, the axis "pipe" of the mesh says them.  `schedule`: "gpipe", "1f1b", "interleaved" (which takes
+    `chunks` > 1) or "zero_bubble".  `batch` names arguments and the axis along which each holds examples, None for
+    none; without it, these are the rows of all arguments that have as many as the first.  `begins` are parameters (or
+    modules) that stages but the first begin with; without it, stages are balanced by their work.  Raises ArgumentError
+    for what is none of this.
 
     >>> from tenon.pipelining.pipelined import Pipeline
     >>> Pipeline(stages=2, micro_batches=8).schedule
     '1f1b'
     """
 
-    stages: int
+    stages: int | None
     micro_batches: int
     schedule: str = "1f1b"
     chunks: int = 1
     batch: Mapping[str, int | None] | None = None
     begins: tuple[Any, ...] = ()
 
-    def __init__(self, stages: int, micro_batches: int, schedule: str = "1f1b", chunks: int = 1,
+    def __init__(self, stages: int | None = None, micro_batches: int = 1, schedule: str = "1f1b", chunks: int = 1,
                  batch: Mapping[str, int | None] | None = None, begins: Sequence[Any] = ()):
         if schedule not in SCHEDULES:
             raise ArgumentError(f"Pipeline: no schedule is named {schedule!r}", hint=f"one of {', '.join(SCHEDULES)}")
-        made = pipeline_schedule(schedule, stages, micro_batches, chunks)       # raises for bad counts
-        if begins and len(begins) != made.stages - 1:
+        made = pipeline_schedule(schedule, 2 if stages is None else stages, micro_batches, chunks)      # raises
+        if begins and stages is not None and len(begins) != made.stages - 1:
             raise ArgumentError(f"Pipeline: {len(begins)} in begins, and {made.stages} stages, of which all but the "
                                 "first begin with one")
         for name, value in (("stages", stages), ("micro_batches", micro_batches), ("schedule", schedule),
                             ("chunks", chunks), ("batch", batch), ("begins", tuple(begins))):
             object.__setattr__(self, name, value)
+
+    def schedule_on(self, devices: int) -> PipelineSchedule:
+        """The schedule for so many devices."""
+        made = pipeline_schedule(self.schedule, devices, self.micro_batches, self.chunks)
+        if self.begins and len(self.begins) != made.stages - 1:
+            raise DevicePlanError(f"Pipeline: {len(self.begins)} in begins, and {made.stages} stages, of which all but "
+                                  "the first begin with one")
+        return made
+
+
+def mesh_for(pipeline: Pipeline, mesh: Mesh | None) -> Mesh:
+    """The mesh that a pipeline runs on: the one that is given, or one of its stages alone.
+
+    Raises DevicePlanError where the mesh has no axis "pipe", or not of as many places as there are to be stages.
+    """
+    if mesh is None:
+        if pipeline.stages is None:
+            raise DevicePlanError("Pipeline: on how many devices is not said",
+                                  hint="Pipeline(stages=2, ...), or a mesh with an axis 'pipe'")
+        return Mesh({PIPE_AXIS: pipeline.stages})
+    if PIPE_AXIS not in mesh.axes:
+        raise DevicePlanError(f"Pipeline: {mesh!r} has no axis {PIPE_AXIS!r}", hint='Mesh({"data": 2, "pipe": 2})')
+    if pipeline.stages not in (None, mesh.axis_size(PIPE_AXIS)):
+        raise DevicePlanError(f"Pipeline: stages={pipeline.stages} is not what {mesh!r} has along {PIPE_AXIS!r}",
+                              hint="leave out stages=, the mesh says them")
+    return mesh
 
 
 @dataclass(frozen=True)
@@ -81,12 +110,16 @@ class PipelineNote:
 
 @dataclass(frozen=True, eq=False)
 class PipelinePlan:
-    """A step in stages, for certain sizes."""
+    """A step in stages, for certain sizes, and arguments that are split in a certain way."""
 
+    graph: Graph
     stages: Stages
     schedule: PipelineSchedule
     program: MultiDevice
-    devices: Mapping[int, DeviceProgram]        # of this process, by rank
+    devices: Mapping[int, DeviceProgram]            # of this process, by rank
+    shardings: Mapping[int, Sharding]               # of arguments that are split
+    wanted: tuple[Sharding | None, ...]             # of the results
+    made: Mapping[int, tuple[int, ...]]             # the results that each of these devices has
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,67 +132,128 @@ class DeviceGraphs:
     instructions: tuple[tuple[Instruction, ...], ...]
 
 
+@dataclass(frozen=True)
+class Agreed:
+    """A transport for devices whose graphs differ; what these are made of was compared."""
+
+    transport: Transport
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return self.transport.ranks
+
+    def agree(self, graph: Graph) -> None:
+        """Nothing is left to compare."""
+
+    def begin(self) -> Mapping[int, Communicator]:
+        return self.transport.begin()
+
+
 class Pipelined:
-    """What runs such a graph."""
+    """What runs such a graph; an `Executable`, whose arguments may be in parts, and whose results may be."""
 
     def __init__(self, graph: Graph, note: PipelineNote, compile: Callable[[Graph], Executable],
-                 mesh: Mesh | None = None, transport: Transport | None = None):
+                 mesh: Mesh | None = None):
         self.graph, self.note, self.compile = graph, note, compile
-        self.mesh = mesh or Mesh({PIPE_AXIS: note.pipeline.stages})
-        self.transport: Transport = transport or transport_for(self.mesh)
+        self.mesh = mesh_for(note.pipeline, mesh)
+        self.transport = transport_for(self.mesh)
         self.plans: dict[Any, PipelinePlan] = {}
         self._lock = Lock()
-        if not graph.symbols():
-            self.plan({})
+        self._agreed = False
 
-    def run(self, arrays: Sequence[Array], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
-        """The results, in memory of their own; what `then` says is stored when all devices have come to their end."""
-        sizes: dict[str, int] = {}
-        for value, array in zip(self.graph.params, arrays, strict=True):
-            learn_shape(value, np.asarray(array), sizes)
-        return self.plan(sizes).program.run(arrays, donated, then)
+    def run(self, arrays: Sequence[Any], donated: Collection[int] = (), then: Then | None = None) -> list[Any]:
+        """The results; what `then` says is stored when all devices have come to their end.
 
-    def plan(self, sizes: Mapping[str, int]) -> PipelinePlan:
-        """The plan for these sizes, made once."""
-        key = tuple(sorted(sizes.items()))
+        Nothing is written in donated memory: another device may fail later, and state is then as it was before.
+        """
+        if not self._agreed:
+            self.transport.agree(self.graph)
+            self._agreed = True
+        plan = self.plan(arrays)
+        found = plan.program.run(arrays)
+        results = self._joined(plan, found)
+        if then is not None:
+            at_once(then(results, None) or ())
+        return results
+
+    def plan(self, arrays: Sequence[Any]) -> PipelinePlan:
+        """The plan for arguments of these shapes that are split so, made once."""
+        key = tuple((x.shape, x.sharding if isinstance(x, ShardedArray) else None) for x in arrays)
         if key not in self.plans:
             with self._lock:
                 if key not in self.plans:
-                    self.plans[key] = self._plan(of_sizes(self.graph, sizes) if sizes else self.graph)
+                    shardings = {k: x.sharding for k, x in enumerate(arrays) if isinstance(x, ShardedArray)}
+                    self._check(shardings)
+                    graph = self.graph
+                    if graph.symbols():
+                        graph = of_sizes(graph, bind_sizes(graph, [x.shape for x in arrays]))
+                    self.plans[key] = self._plan(graph, shardings)
         return self.plans[key]
 
-    def _plan(self, graph: Graph) -> PipelinePlan:
+    def _check(self, shardings: Mapping[int, Sharding]) -> None:
+        for k, sharding in shardings.items():
+            name = self.graph.params[k].name
+            if sharding.mesh != self.mesh:
+                raise DevicePlanError(f"{self.graph.name} runs on {self.mesh!r}, and {name} is split over "
+                                      f"{sharding.mesh!r}", hint="shard it over the mesh that the function has")
+            if PIPE_AXIS in axes_of(sharding.spec):
+                raise DevicePlanError(f"{self.graph.name}: {name} is split over {PIPE_AXIS!r}, along which stages are",
+                                      hint="split it over another axis of the mesh")
+
+    def _plan(self, graph: Graph, shardings: Mapping[int, Sharding]) -> PipelinePlan:
         settings = self.note.pipeline
-        schedule = pipeline_schedule(settings.schedule, settings.stages, settings.micro_batches, settings.chunks)
+        schedule = settings.schedule_on(self.mesh.axis_size(PIPE_AXIS))
         others = Mesh({name: n for name, n in zip(self.mesh.axes, self.mesh.shape, strict=True) if name != PIPE_AXIS})
-        over = tuple(name for name in others.axes if name == "data")
         batch = batch_axes(graph, self.note)
-        plan = plan_micro_batches(graph, batch, settings.micro_batches, others, None, over)
-        found: dict[tuple[int, ...], DeviceGraphs] = {}      # by the place along the other axes
-        programs, parts = {}, {}
+        updates = {result: param for param, result in graph.notes.get(UPDATES) or ()}
+        wanted = tuple(shardings.get(updates.get(k, -1)) for k in range(len(graph.results)))
+        plan = plan_micro_batches(graph, batch, settings.micro_batches, others, shardings, wanted)
+        apart = len(self.transport.ranks) < self.mesh.size
+        graphs: dict[tuple[int, ...], DeviceGraphs] = {}    # by the place along the other axes
+        devices, made, parts, total = {}, {}, {}, 0
         for rank in self.transport.ranks:
             here = self.mesh.coordinates(rank)
             device = here.pop(PIPE_AXIS)
             place = tuple(here.values())
-            if place not in found:
-                found[place] = self._graphs(micro_step(plan, batch, here, over), schedule)
-            graphs = found[place]
-            mine = [(k, r) for k, (r, stage) in enumerate(graphs.segments.results)
-                    if stage is None or schedule.device_of(stage) == device]
+            if place not in graphs:
+                graphs[place] = self._graphs(micro_step(plan, here), batch, schedule, apart)
+            found = graphs[place]
+            mine = [(k, r) for k, (r, stage) in enumerate(found.segments.results) if stage is None
+                    or schedule.device_of(stage) == device or (apart and k not in updates)]
             ranks = [self.mesh.rank_at({**here, PIPE_AXIS: d}) for d in range(schedule.devices)]
-            programs[rank] = DeviceProgram(
-                graphs.step.graph, graphs.instructions[device], [r for _, r in mine], graphs.step.batch,
-                settings.micro_batches, self.compile, here, ranks)
-            parts[rank] = DevicePart(programs[rank], tuple(range(len(graph.params))), tuple(k for k, _ in mine))
-        stages = next(iter(found.values())).stages
-        return PipelinePlan(stages, schedule, MultiDevice(graph, parts, self.transport), programs)
+            devices[rank] = program = DeviceProgram(found.step.graph, found.instructions[device], [r for _, r in mine],
+                                                    batch, settings.micro_batches, self.compile, ranks)
+            made[rank] = tuple(k for k, _ in mine)
+            parts[rank] = DevicePart(OfParts(program, rank, [shardings.get(k) for k in program.arguments]),
+                                     program.arguments, tuple(range(total, total + len(mine))))
+            total += len(mine)
+        together = replace(graph, results=tuple(graph.results[k] for rank in made for k in made[rank]))
+        runs = MultiDevice(together, parts, Agreed(self.transport))
+        return PipelinePlan(graph, next(iter(graphs.values())).stages, schedule, runs, devices, shardings, wanted, made)
 
-    def _graphs(self, step: MicroStep, schedule: PipelineSchedule) -> DeviceGraphs:
+    def _graphs(self, step: MicroStep, batch: Mapping[int, int], schedule: PipelineSchedule,
+                apart: bool) -> DeviceGraphs:
         """A step on a micro-batch in stages, and what each device does."""
-        parts = parts_of_step(step.graph, list(step.batch), step.rows)
+        parts = parts_of_step(step.graph, list(batch), step.rows)
         stages = stages_of_step(parts, schedule.stages, self.note.begins or None)
         segments = segments_of(parts, stages, schedule.splits_backward)
-        return DeviceGraphs(step, stages, segments, device_steps(segments, schedule))
+        return DeviceGraphs(step, stages, segments, device_steps(segments, schedule, apart))
+
+    def _joined(self, plan: PipelinePlan, found: Sequence[Array]) -> list[Any]:
+        """The results: an array where this process has it whole, else an array in parts."""
+        shards: list[dict[int, Array]] = [{} for _ in plan.wanted]
+        arrays = iter(found)
+        for rank, places in plan.made.items():
+            for k in places:
+                shards[k][rank] = next(arrays)
+        results: list[Any] = []
+        for value, parts, sharding in zip(plan.graph.results, shards, plan.wanted, strict=True):
+            if sharding is None and parts:
+                results.append(next(iter(parts.values())))
+            else:
+                shape: Any = tuple(value.shape)
+                results.append(ShardedArray(shape, value.dtype, sharding or Sharding(self.mesh), parts))
+        return results
 
     def describe(self, width: int = 100) -> str:
         """The stages of the last plan, and its schedule as a picture, by the work that stages are said to have."""
@@ -172,6 +266,29 @@ class Pipelined:
                 f", then {plan.stages.crossing[k]:,} bytes a micro-batch" if k < len(plan.stages.crossing) else ""))
         costs = [work / whole for work in plan.stages.work]
         return "\n".join([*rows, gantt(simulate(plan.schedule, StageCosts(costs, costs, costs)), width)])
+
+
+@dataclass(frozen=True, eq=False)
+class OfParts:
+    """A device's program, given arguments that are whole or in parts."""
+
+    program: DeviceProgram
+    rank: int
+    shardings: Sequence[Sharding | None]
+
+    @property
+    def graph(self) -> Graph:
+        return self.program.graph
+
+    def run(self, arrays: Sequence[Any], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
+        """The results of the device."""
+        return self.program.run([part_for(x, sharding, self.rank) for x, sharding in zip(
+            arrays, self.shardings, strict=True)])
+
+
+def axes_of(spec: Sequence[Any]) -> set[str]:
+    """The mesh axes that a spec names."""
+    return {name for entry in spec for name in entry_axes(entry)}
 
 
 def batch_axes(graph: Graph, note: PipelineNote) -> dict[int, int]:

@@ -96,7 +96,7 @@ class _Cutter:
         setup, first = {}, {}
         for stage in range(count):
             reads = {x for (_, s), segment in actions.items() if s == stage for x in segment.reads}
-            reads |= {parts.rows[x][0] for x in reads if x in parts.rows}
+            reads |= {parts.rows[x].whole for x in reads if x in parts.rows}
             made = [x for x in self._ordered(reads) if x.node is not None and x.node in self.early]
             if made:
                 setup[stage] = self._segment(f"setup{stage}", [], wanted, repeated, made)

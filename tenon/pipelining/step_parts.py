@@ -42,6 +42,15 @@ class Accumulated:
     node: Node | None = None
 
 
+@dataclass(frozen=True)
+class Rows:
+    """A part of a value that is there once: it begins at `start`, and further on along `axis` in each micro-batch."""
+
+    whole: Value
+    axis: int
+    start: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False)
 class StepParts:
     """Which nodes of a graph are done when."""
@@ -54,7 +63,7 @@ class StepParts:
     forward: tuple[Node, ...]           # the nodes for each micro-batch, but those that are repeated
     backward: tuple[Node, ...]          # those of them that are part of a gradient, or read one
     repeated: frozenset[Node]
-    rows: Mapping[Value, tuple[Value, int]]     # of which a micro-batch has its part: of what, along which axis
+    rows: Mapping[Value, Rows]          # values of which a micro-batch has its part
 
     def reads(self, node: Node) -> list[Value]:
         """What a node reads, seen through the nodes that are repeated."""
@@ -80,7 +89,7 @@ def is_meeting(node: Node) -> bool:
 
 
 def parts_of_step(graph: Graph, batch: Collection[int],
-                  rows: Mapping[Value, tuple[Value, int]] | None = None) -> StepParts:
+                  rows: Mapping[Value, Rows] | None = None) -> StepParts:
     """Sort the nodes of a graph of which the parameters at `batch` hold a part of the batch, and `rows` a part of
     other values.
 
@@ -140,7 +149,7 @@ def _needed_first(graph: Graph, micro: set[Value], behind: set[Value],
     first = [x for x in sums if x.value in wanted]
     changed = _depending_on_weights(graph, rows)
     for x in first:
-        if x.part in changed or x.part in behind or x.over:
+        if x.part in changed or x.part in behind:
             raise DevicePlanError(
                 "pipeline: this couples the examples of a batch, and depends on weights: a micro-batch cannot be "
                 "computed before all others are", where=None if x.node is None else x.node.loc,

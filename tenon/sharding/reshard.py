@@ -238,7 +238,11 @@ def _emit(builder: Builder, x: Value, move: ReshardMove, sizes: Sequence[int], n
 
 def _is_zero(x: Value) -> bool:
     """Whether every element is known to be zero."""
-    fill = x.node.inputs[0] if x.node is not None and x.node.op.name == "full_op" else None
+    node = x.node
+    while node is not None and node.op.name in ("slice", "reshape", "permute", "broadcast_to"):
+        source = node.inputs[0]
+        node = source.node if isinstance(source, Value) else None
+    fill = node.inputs[0] if node is not None and node.op.name == "full_op" else None
     return isinstance(fill, Literal) and fill.value == 0
 
 

@@ -60,6 +60,11 @@ def gpt() -> Any:
     return SmallGPT().to(tn.float64)
 
 
+def shallow_gpt() -> Any:
+    tn.manual_seed(0)
+    return SmallGPT(layers=2).to(tn.float64)
+
+
 def data_for(net: Any, batch: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     if isinstance(net, SmallGPT):
@@ -113,6 +118,26 @@ def whole_step(net: Any, batch: int) -> tuple[Graph, list[np.ndarray]]:
     return found.graph, [np.asarray(h.payload) for h in holders]
 
 
+def mean_step(net: Any, batch: int) -> tuple[Graph, list[np.ndarray]]:
+    """A step as one writes it, with the mean over all targets, and its arguments."""
+    optimizer = optim.AdamW(net.parameters(), lr=0.01)
+
+    @tn.jit
+    def step(x: Any, y: Any) -> Any:
+        scores = net(x)
+        loss = nn.functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), y.reshape(-1))
+        loss.backward()
+        optim.clip_grad_norm(net.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    x, y = (tn.tensor(a) for a in data_for(net, batch))
+    found = step.capture(x, y)
+    holders: Any = found.inputs.holders([x, y])
+    return found.graph, [np.asarray(h.payload) for h in holders]
+
+
 def run_all(programs: Sequence[DeviceProgram], arrays: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
     """What each device returns."""
     speakers = LocalTransport(Mesh({"pipe": len(programs)})).begin()
@@ -122,7 +147,7 @@ def run_all(programs: Sequence[DeviceProgram], arrays: Sequence[np.ndarray]) -> 
     def work(device: int) -> None:
         try:
             with speaking(speakers[device]):
-                found[device] = programs[device].run(arrays)
+                found[device] = programs[device].run([arrays[k] for k in programs[device].arguments])
         except Exception as error:
             errors.append(error)
             speakers[device].abort(error)

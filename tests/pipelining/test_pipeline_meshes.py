@@ -1,0 +1,80 @@
+"""Pipelines on meshes: beside data and tensor parallel axes, and between processes."""
+
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tenon.errors import DevicePlanError
+from tenon.pipeline import compile
+from tenon.pipelining.pipelined import Pipeline, Pipelined, PipelineNote
+from tenon.sharding.mesh import Mesh
+from tenon.sharding.sharded_array import ShardedArray, split_array
+from tenon.sharding.sharding import Sharding
+from tests.pipelining.steps_by_hand import mean_step, mlp, shallow_gpt
+
+ROOT = Path(__file__).parents[2]
+MPIEXEC = Path(sys.executable).parent / "mpiexec"
+interpreted = partial(compile, backend="reference")
+
+
+def whole(x: Any) -> np.ndarray:
+    return x.full() if isinstance(x, ShardedArray) else x
+
+
+def run_on(mesh: Mesh, make: Any, pipeline: Pipeline, data: bool, model: bool) -> None:
+    """A step whose batch is split over "data", and whose even matrices over "model", against one device."""
+    graph, arrays = mean_step(make(), 16)
+    given: list[Any] = list(arrays)
+    for k, p in enumerate(graph.params):
+        if data and k < 2:
+            given[k] = split_array(arrays[k], Sharding(mesh, ("data",)), range(mesh.size))
+        if model and k >= 2 and p.ndim == 2 and p.shape[0] % 2 == 0:
+            given[k] = split_array(arrays[k], Sharding(mesh, ("model",)), range(mesh.size))
+    found = Pipelined(graph, PipelineNote(pipeline, (0, 1)), interpreted, mesh).run(given)
+    assert any(isinstance(x, ShardedArray) for x in found) is model
+    for x, want in zip(found, interpreted(graph).run(arrays), strict=True):
+        np.testing.assert_allclose(whole(x), want, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("sizes", "schedule"), [
+    ({"data": 2, "pipe": 2}, "1f1b"), ({"pipe": 2, "model": 2}, "zero_bubble"), ({"pipe": 3, "data": 2}, "gpipe"),
+    ({"data": 2, "pipe": 2, "model": 2}, "1f1b")], ids=str)
+def test_an_mlp_on_a_mesh(sizes: dict[str, int], schedule: str) -> None:
+    run_on(Mesh(sizes), mlp, Pipeline(micro_batches=4, schedule=schedule), "data" in sizes, "model" in sizes)
+
+
+def test_a_gpt_on_a_mesh_of_three_axes() -> None:
+    run_on(Mesh({"data": 2, "pipe": 2, "model": 2}), shallow_gpt, Pipeline(micro_batches=4), True, True)
+
+
+def test_meshes_that_do_not_fit_are_refused() -> None:
+    graph, arrays = mean_step(mlp(), 16)
+    note = PipelineNote(Pipeline(2, 4), (0, 1))
+    with pytest.raises(DevicePlanError, match="has no axis 'pipe'"):
+        Pipelined(graph, note, interpreted, Mesh({"data": 2}))
+    with pytest.raises(DevicePlanError, match="stages=2 is not what"):
+        Pipelined(graph, note, interpreted, Mesh({"pipe": 3}))
+    with pytest.raises(DevicePlanError, match="on how many devices is not said"):
+        Pipelined(graph, PipelineNote(Pipeline(micro_batches=4), (0, 1)), interpreted)
+    mesh = Mesh({"pipe": 2})
+    along = split_array(arrays[0], Sharding(mesh, ("pipe",)), range(2))
+    with pytest.raises(DevicePlanError, match="along which stages are"):
+        Pipelined(graph, note, interpreted, mesh).run([along, *arrays[1:]])
+    other = split_array(arrays[0], Sharding(Mesh({"data": 2}), ("data",)), range(2))
+    with pytest.raises(DevicePlanError, match="is split over Mesh"):
+        Pipelined(graph, note, interpreted, mesh).run([other, *arrays[1:]])
+
+
+def test_processes_have_the_weights_of_their_stages_and_compute_the_same() -> None:
+    pytest.importorskip("mpi4py")
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}", "TENON_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    ran = subprocess.run([str(MPIEXEC), "-n", "2", sys.executable, str(Path(__file__).with_name("pipeline_ranks.py"))],
+                         capture_output=True, text=True, timeout=100, env=environment)
+    assert ran.returncode == 0, ran.stderr
+    assert sorted(ran.stdout.split()) == ["ok"] * 4, ran.stdout
