@@ -71,3 +71,9 @@ def test_diffusion() -> None:
     noise = np.clip(np.random.default_rng(0).normal(0.5, 0.5, (10, 64)), 0, 1)
     from_digits = [((pictures.reshape(10, 1, 64) - real)**2).sum(2).min(1).mean() for pictures in (drawn, noise)]
     assert from_digits[0] < 0.5 * from_digits[1]
+
+
+def test_pipeline_gpt(capsys: pytest.CaptureFixture[str]) -> None:
+    one, found = example("pipeline_gpt").main(micro_batches=2, steps=3, batch=4, context=8, width=16, layers=1)
+    np.testing.assert_allclose(found, one, rtol=1e-5)
+    assert "in 2 stages, 2 micro-batches, 1f1b" in capsys.readouterr().out

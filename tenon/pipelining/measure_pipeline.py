@@ -33,9 +33,7 @@ def measure(program: Pipelined, run: Callable[[], Any]) -> MeasuredPipeline:
 
     Raises ArgumentError where no run has made a plan, or another process runs some of the devices.
     """
-    if not program.plans:
-        raise ArgumentError("measure: the pipeline has not run yet", hint="call the step once before")
-    plan = list(program.plans.values())[-1]
+    plan = program.last_plan
     if len(plan.devices) < plan.schedule.devices:
         raise ArgumentError("measure: this process runs some of the devices only")
     devices = [plan.devices[rank] for rank in sorted(plan.devices)[:plan.schedule.devices]]

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tenon.atomic import at_once
 from tenon.errors import ArgumentError, DevicePlanError
 from tenon.graph.interpret import bind_sizes
@@ -190,6 +192,18 @@ class Pipelined:
                     self.plans[key] = self._plan(graph, shardings)
         return self.plans[key]
 
+    @property
+    def last_plan(self) -> PipelinePlan:
+        """The plan of the last sizes; raises ArgumentError where these are not known yet."""
+        if not self.plans:
+            if self.graph.symbols():
+                raise ArgumentError(f"{self.graph.name} has not run yet, so the sizes of its batch are not known",
+                                    hint="call the step once before")
+            shapes: Any = [tuple(p.shape) for p in self.graph.params]
+            self.plan([np.broadcast_to(np.zeros((), p.dtype.numpy), shape)
+                       for p, shape in zip(self.graph.params, shapes, strict=True)])
+        return list(self.plans.values())[-1]
+
     def _check(self, shardings: Mapping[int, Sharding]) -> None:
         for k, sharding in shardings.items():
             name = self.graph.params[k].name
@@ -256,8 +270,11 @@ class Pipelined:
         return results
 
     def describe(self, width: int = 100) -> str:
-        """The stages of the last plan, and its schedule as a picture, by the work that stages are said to have."""
-        plan = list(self.plans.values())[-1]
+        """The stages of the last plan, and its schedule as a picture, by the work that stages are said to have.
+
+        Raises ArgumentError where no run has told sizes that are symbols.
+        """
+        plan = self.last_plan
         whole = sum(plan.stages.work) or 1.0
         rows = [f"{self.graph.name} in {plan.stages.count} stages, {self.note.pipeline.micro_batches} micro-batches, "
                 f"{plan.schedule.name}"]
