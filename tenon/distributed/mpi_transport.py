@@ -21,9 +21,10 @@ from tenon.errors import ArgumentError, CommunicationError
 from tenon.graph.ir import Graph
 from tenon.ops.communicator import Array, Over, Ranks, along, check_part, check_split, combine, part
 from tenon.records import dataclass
-from tenon.types import TensorType, as_dtype
+from tenon.types import TensorType, as_dtype, bfloat16
 
 SMALL = 1 << 14         # bytes that everybody sends to everybody
+BFLOAT16 = bfloat16.numpy      # whose memory Python does not know how to show
 PIECE = 1 << 19         # bytes of a large array that one rank adds up at a time
 
 
@@ -208,12 +209,13 @@ class MpiCommunicator:
 
     def send(self, x: Array, to: int, tag: int) -> None:
         """Send a copy to another rank; it does not wait."""
-        self._link.keep(self._link.letters.Isend(_bytes(np.array(x, order="C")), to, tag))
+        self._link.keep(self._link.letters.Isend(x.tobytes(), to, tag))
 
     def recv(self, shape: Sequence[int], dtype: Any, source: int, tag: int, out: Array | None = None) -> Array:
         """What another rank sends."""
         found = np.empty(shape, dtype) if out is None or not out.flags.c_contiguous else out
-        request = self._link.letters.Irecv(_bytes(found), source, tag)
+        buffer = _bytes(found) if dtype == BFLOAT16 else [found, self._link.mpi.BYTE]
+        request = self._link.letters.Irecv(buffer, source, tag)
 
         def what() -> str:
             return f"recv(source={source}, tag={tag}) of {TensorType(as_dtype(dtype), tuple(shape))}"

@@ -191,6 +191,7 @@ class Op(CallStart):
     compute: Callable[..., Any] | None = None
     expand: Callable[..., Any] | None = None
     fill: Callable[..., Any] | None = None
+    into: Callable[..., Any] | None = None              # (outputs, *inputs, **attrs): a host step, into given memory
     canonical: Callable[..., Mapping[str, Any]] | None = None  # (*types, **attrs) -> attributes in their one IR form
     promote: Callable[..., Any] | None = None           # how inputs agree on an element type (tenon.graph.promotion)
     autocast: str = ""                                  # "narrow" or "wide": its inputs under tn.autocast
@@ -274,7 +275,7 @@ class Op(CallStart):
 
 @cache      # and no attribute, which would appear on an operator that a capture found among a user's values
 def _is_own(op: Op) -> bool:
-    rules = (op.type, op.ref, op.compute, op.expand, op.fill, op.canonical, op.promote)
+    rules = (op.type, op.ref, op.compute, op.expand, op.fill, op.into, op.canonical, op.promote)
     return all(_is_known(rule) is not False for rule in rules if rule is not None)
 
 

@@ -56,8 +56,14 @@ def _collective(name: str, type: Callable[..., Types], ref: Callable[..., Any], 
                 examples: list[str]) -> Op:
     """One operator: its result, and the token that keeps effects in order."""
     return define(name, public=False, handles=True, effect=True, type=type, canonical=_canonical, doc=doc,
-                  ref=lambda x, **attrs: (ref(communicator(name), x, **attrs), _DONE),
+                  ref=lambda x, **attrs: (ref(communicator(name), x, None, **attrs), _DONE),
+                  into=lambda outputs, x, **attrs: ref(communicator(name), _apart(x, outputs[0]), outputs[0], **attrs),
                   vjp=lambda g, y, x, **attrs: (vjp(g[0], y[0], x, **attrs),), batch=_on_a_batch, examples=examples)
+
+
+def _apart(x: Any, out: Any) -> Any:
+    """The input, in other memory than the result: others may read it while this rank writes."""
+    return x.copy() if np.may_share_memory(x, out) else x
 
 
 def _on_a_batch(operator: Op, a: Any, /, **attrs: Any) -> Any:
@@ -84,14 +90,14 @@ def _all_reduce_vjp(g: Any, y: Any, x: Any, over: Over, op: str) -> Any:
 all_reduce_op = _collective(
     "all_reduce",
     type=lambda x, *, over=("data",), op="sum": _result("all_reduce", x, x.shape, op),
-    ref=lambda speaker, x, over, op: speaker.all_reduce(x, over, op), vjp=_all_reduce_vjp,
+    ref=lambda speaker, x, out, over, op: speaker.all_reduce(x, over, op, out), vjp=_all_reduce_vjp,
     doc="The sum (or max, min) of the ranks' inputs, element by element, on every rank.",
     examples=['all_reduce(f32[2, 3], over=("data",), op="sum") -> (f32[2, 3], token)'])
 
 all_gather_op = _collective(
     "all_gather",
     type=lambda x, *, axis, over, size: _result("all_gather", x, _with(x.shape, axis, size)),
-    ref=lambda speaker, x, axis, over, size: speaker.all_gather(x, axis, over, size),
+    ref=lambda speaker, x, out, axis, over, size: speaker.all_gather(x, axis, over, size, out),
     vjp=lambda g, y, x, axis, over, size: reduce_scatter(g, axis=axis, over=over, size=x.shape[axis]),
     doc="The ranks' parts of an axis, joined to the whole one of `size` elements, on every rank.",
     examples=['all_gather(f32[2, 3], axis=0, over=("data",), size=4) -> (f32[4, 3], token)'])
@@ -108,7 +114,7 @@ def _reduce_scatter_vjp(g: Any, y: Any, x: Any, axis: int, over: Over, op: str, 
 reduce_scatter_op = _collective(
     "reduce_scatter",
     type=lambda x, *, axis, over, size, op="sum": _result("reduce_scatter", x, _with(x.shape, axis, size), op),
-    ref=lambda speaker, x, axis, over, size, op: speaker.reduce_scatter(x, axis, over, op, size),
+    ref=lambda speaker, x, out, axis, over, size, op: speaker.reduce_scatter(x, axis, over, op, size, out),
     vjp=_reduce_scatter_vjp,
     doc="A part of `size` elements, along an axis, of the sum (or max, min) of the ranks' inputs: each has its own.",
     examples=['reduce_scatter(f32[4, 3], axis=0, over=("data",), size=2, op="sum") -> (f32[2, 3], token)'])
@@ -125,8 +131,8 @@ def _all_to_all_type(x: TensorType, *, split: int, concat: int, over: Any, split
 
 all_to_all_op = _collective(
     "all_to_all", type=_all_to_all_type,
-    ref=lambda speaker, x, split, concat, over, split_size, concat_size:
-        speaker.all_to_all(x, split, concat, over, split_size, concat_size),
+    ref=lambda speaker, x, out, split, concat, over, split_size, concat_size:
+        speaker.all_to_all(x, split, concat, over, split_size, concat_size, out),
     vjp=lambda g, y, x, split, concat, over, split_size, concat_size: all_to_all(
         g, split=concat, concat=split, over=over, split_size=x.shape[concat],
         concat_size=x.shape[split]) if split != concat else all_to_all(
@@ -139,7 +145,7 @@ all_to_all_op = _collective(
 collective_broadcast_op = _collective(
     "collective_broadcast",
     type=lambda x, *, over, root=0: _result("collective_broadcast", x, x.shape),
-    ref=lambda speaker, x, over, root: speaker.broadcast(x, over, root),
+    ref=lambda speaker, x, out, over, root: speaker.broadcast(x, over, root, out),
     vjp=lambda g, y, x, over, root: all_reduce(g, over=over) * cast(equal(collective_place(over=over), root),
                                                                    dtype=g.dtype),
     doc="The input of the rank at place `root` of its group, on every rank.",
@@ -148,7 +154,7 @@ collective_broadcast_op = _collective(
 collective_permute_op = _collective(
     "collective_permute",
     type=lambda x, *, over, shift=1: _result("collective_permute", x, x.shape),
-    ref=lambda speaker, x, over, shift: speaker.permute(x, over, shift),
+    ref=lambda speaker, x, out, over, shift: speaker.permute(x, over, shift, out),
     vjp=lambda g, y, x, over, shift: collective_permute(g, over=over, shift=-shift),
     doc="The input of the rank `shift` places before, round the ring of the group.",
     examples=['collective_permute(f32[2, 3], over=("data",), shift=1) -> (f32[2, 3], token)'])

@@ -73,9 +73,12 @@ def _recv(source: int, tag: int, shape: tuple[int, ...], dtype: DType) -> Any:
 
 send: Op = define(
     "send", public=False, handles=True, type=_send_type, ref=_send, effect=True,
+    into=lambda outputs, x, to, tag: communicator("send").send(x, to, tag),
     doc="Give the input to the device of this rank, under this number; whoever sends goes on at once, and may write "
         "where the input lies.")
 
 recv: Op = define(
     "recv", public=False, type=_recv_type, ref=_recv, effect=True,
+    into=lambda outputs, source, tag, shape, dtype:
+        communicator("recv").recv(shape, dtype.numpy, source, tag, outputs[0]),
     doc="What the device of this rank sends under this number, when it is there; what is sent first comes first.")

@@ -13,9 +13,8 @@ import numpy as np
 
 from tenon.atomic import Store, at_once, ignored, later
 from tenon.errors import TenonError, failed_check, step_error
-from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
+from tenon.graph.interpret import concrete_type, running
 from tenon.graph.ir import Input, Literal, Value
-from tenon.graph.kernels import kernel_for
 from tenon.llvm.safepoints import interrupts
 from tenon.ops.gradient_stacks import not_pushed
 from tenon.program import step_executor as native
@@ -26,6 +25,7 @@ from tenon.runtime.arena_planning import aligned_bytes
 from tenon.runtime.buffer_pool import take
 from tenon.runtime.forks import RunPhase
 from tenon.runtime.guard_pages import guarded_copy, guarding
+from tenon.runtime.host_call import HostCall
 from tenon.runtime.layout import QUICK_WORK, Layout
 from tenon.runtime.stack_region import Cells
 from tenon.runtime.step_table import STATUS_WORDS
@@ -65,6 +65,7 @@ class Frame:
         self.results: list[Array] = []
         self.error: BaseException | None = None
         self.cells = Cells(layout.most_cells)
+        self.host_calls: dict[HostStep, HostCall] = {}
         for word, value in (
                 (native.STEPS, layout.steps.ctypes.data), (native.POINTERS, self.pointers.ctypes.data),
                 (native.SIZES, layout.size_words.ctypes.data), (native.SCRATCH_STRIDE, layout.scratch),
@@ -172,7 +173,9 @@ class Frame:
         """Let NumPy do a step; 1 where it raises."""
         step = self.layout.host[number]
         try:
-            if isinstance(step, AllocateStep):
+            if type(step) is HostStep:
+                self.evaluate(step)
+            elif isinstance(step, AllocateStep):
                 size, end = count(step.bytes, self.layout.sizes), int(self.context[native.CELL_END])
                 self.use_cells(self.cells.grow(size, end))
             elif isinstance(step, FollowStep):
@@ -195,18 +198,13 @@ class Frame:
         self.context[native.CELL_NEXT], self.context[native.CELL_END] = start, start + size
 
     def evaluate(self, step: HostStep) -> None:
-        sizes, node = self.layout.sizes, step.node
-        inputs = [self.argument(x, place) for x, place in zip(node.inputs, step.arguments, strict=True)]
-        types = [concrete_type(x.type, sizes) for x in node.outputs]
-        with np.errstate(all="ignore"):
-            attrs = concrete(node.attrs, sizes)
-            given = [None if x is None else concrete_type(x.type, sizes) for x in node.inputs]
-            values = evaluate_op(node.op, inputs, attrs, types, kernel_for(node.op, given, attrs))
-        for value, type, storage in zip(values, types, step.outputs, strict=True):
-            assert value.shape == type.shape, node
-            np.copyto(self.view(storage, type), value)
+        call = self.host_calls.get(step)
+        if call is None:
+            call = self.host_calls[step] = HostCall(self, step)
+        call.run(self)
 
     def argument(self, x: Input, place: Storage | Literal | None) -> Array | None:
+        """The array that a step is given."""
         if isinstance(place, Literal):
             return np.asarray(place.value, place.dtype.numpy)
         if place is None:

@@ -1,0 +1,165 @@
+"""What one rank of `benchmarks.distributed` measures."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tenon as tn
+from benchmarks.distributed import MEGABYTE, ROUNDS, SIZE
+from benchmarks.models import WORKLOADS, inputs, torch_net, weights
+from tenon import distributed as dist
+from tenon import nn, optim
+from tenon.graph.build import trace
+from tenon.ops.communicator import speaking
+from tenon.pipeline import compile
+from tenon.types import TensorType, float32, float64
+
+
+def main(part: str, *arguments: str) -> None:
+    PARTS[part](*arguments)
+
+
+def measured(steps: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
+    """The shortest time of each on the slowest rank; in turns, three times."""
+    from mpi4py import MPI
+    world, found = MPI.COMM_WORLD, dict.fromkeys(steps, float("inf"))
+    for _ in range(3):
+        for name, step in steps.items():
+            shortest = float("inf")
+            for _ in range(max(3, int(seconds * 5))):
+                world.Barrier()
+                shortest = min(shortest, timed(step))
+            found[name] = min(found[name], world.allreduce(shortest, MPI.MAX))
+    return found
+
+
+def timed(step: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    step()
+    return time.perf_counter() - started
+
+
+# ---------------------------------------------------------------- sums
+
+def sums(length: str) -> None:
+    """A sum of 64 MiB over two processes: MPI's, whole and in pieces, the transport's, that of a graph."""
+    from mpi4py import MPI
+    world = MPI.COMM_WORLD
+    x, y = np.ones(SIZE // 4, np.float32), np.empty(SIZE // 4, np.float32)
+    speaker = dist.world.speaker_of(dist.current_mesh())
+    program = compile(trace(lambda x: dist.all_reduce(x), TensorType(float32, x.shape)))
+    piece = MEGABYTE // 4
+
+    def pieces() -> None:
+        for k in range(0, x.size, piece):
+            world.Allreduce(x[k:k + piece], y[k:k + piece])
+    steps: dict[str, Callable[[], object]] = {
+        "MPI, whole": lambda: world.Allreduce(x, y), "MPI, pieces of 1 MiB": pieces,
+        "transport": lambda: speaker.all_reduce(x, ("data",), "sum", y), "graph": lambda: program.run([x])}
+    found = measured(steps, float(length))
+    if world.rank == 0:
+        for name, seconds in found.items():
+            print(f"all_reduce of 64 MiB   {name:22} {seconds * 1e3:7.1f} ms  {SIZE / seconds / 1e9:5.2f} GB/s  "
+                  f"{found['MPI, pieces of 1 MiB'] / seconds:.2f} of MPI in pieces", flush=True)
+
+
+# ---------------------------------------------------------------- messages
+
+def messages(length: str) -> None:
+    """8 bytes there and back: MPI's own, and Send and Recv in a graph."""
+    from mpi4py import MPI
+
+    from tenon.ops.transfer import recv, send
+    world, x, y = MPI.COMM_WORLD, np.ones(1), np.empty(1)
+    rank, speaker = world.rank, dist.world.speaker_of(dist.current_mesh())
+
+    def raw() -> None:
+        for _ in range(ROUNDS):
+            if rank == 0:
+                world.Send(x, 1)
+                world.Recv(y, 1)
+            else:
+                world.Recv(y, 0)
+                world.Send(y, 0)
+
+    def there_and_back(x: Any) -> Any:
+        for _ in range(ROUNDS):
+            if rank == 0:
+                send(x, to=1, tag=0)
+            x = recv(source=1 - rank, tag=0, shape=(1,), dtype=float64)[0]
+            if rank:
+                send(x, to=0, tag=0)
+        return x
+    program = compile(trace(there_and_back, TensorType(float64, (1,))))
+
+    def graph() -> None:
+        with speaking(speaker):
+            program.run([x])
+        speaker.close()
+    found = measured({"MPI": raw, "graph": graph}, float(length))
+    if rank == 0:
+        for name, seconds in found.items():
+            print(f"message of 8 bytes     {name:22} {seconds * 1e6 / (2 * ROUNDS):7.2f} us", flush=True)
+
+
+# ---------------------------------------------------------------- data-parallel training
+
+def tenon(model: str, seconds: str) -> None:
+    """A step of the whole batch, shared out among the processes; gradients are summed by calls in the step."""
+    rank, size, workload = dist.rank(), dist.size(), WORKLOADS[model]
+    net = workload.network(nn)
+    net.load_state_dict(weights(workload))
+    assert workload.optimizer is not None
+    optimizer = workload.optimizer(optim, net.parameters())
+
+    @tn.jit
+    def step(x: Any, y: Any) -> Any:
+        scores = net(x)
+        loss = nn.functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), y.reshape(-1))
+        loss.backward()
+        if size > 1:
+            for p in net.parameters():
+                p.grad = dist.all_reduce(p.grad) / size
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+    x, y = (tn.asarray(np.array_split(a, size)[rank]) for a in inputs(workload))
+    steps = [timed(lambda: float(step(x, y))) for _ in range(max(6, int(4 * float(seconds))))]
+    if rank == 0:
+        print(min(steps), flush=True)
+
+
+def torch(model: str, count: str, rank: str, rendezvous: str, seconds: str) -> None:
+    """The same by DistributedDataParallel over gloo."""
+    import torch as pt
+    import torch.distributed as group
+
+    pt.set_num_threads(1)
+    workload, size = WORKLOADS[model], int(count)
+    net = torch_net(workload)
+    if size > 1:
+        group.init_process_group("gloo", init_method=rendezvous, rank=int(rank), world_size=size)
+        net = pt.nn.parallel.DistributedDataParallel(net)
+    assert workload.optimizer is not None
+    optimizer = workload.optimizer(pt.optim, net.parameters())
+    x, y = (pt.from_numpy(np.array_split(a, size)[int(rank)]) for a in inputs(workload))
+
+    def step() -> float:
+        scores = net(x)
+        loss = pt.nn.functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), y.reshape(-1))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return float(loss)
+    steps = [timed(step) for _ in range(max(6, int(4 * float(seconds))))]
+    if rank == "0":
+        print(min(steps), flush=True)
+
+
+PARTS: dict[str, Callable[..., None]] = {"sums": sums, "messages": messages, "tenon": tenon, "torch": torch}
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
