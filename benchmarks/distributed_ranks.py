@@ -153,7 +153,7 @@ def torch(model: str, count: str, rank: str, rendezvous: str, seconds: str) -> N
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        return float(loss)
+        return float(loss.detach())
     steps = [timed(step) for _ in range(max(6, int(4 * float(seconds))))]
     if rank == "0":
         print(min(steps), flush=True)

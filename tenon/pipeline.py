@@ -30,6 +30,7 @@ from tenon.graph.verify import verify
 from tenon.locks import unforked
 from tenon.loops.whole_operators import is_attention
 from tenon.observe import Event, emit, span, subscribe
+from tenon.ops.collectives import all_reduce_op
 from tenon.passes.fusion.kernel_bodies import forget_lowered
 from tenon.program.backend_interface import Backend, Executable
 from tenon.records import dataclass, replace
@@ -48,6 +49,7 @@ def later(name: str) -> Pass:
 
 
 PASSES: dict[str, Pass] = {name: later(name) for name in (
+    "bucket_collectives",
     "expand", "decompose_strided_gradients", "unroll_small_linalg", "simplify", "fold", "specialize",
     "transpose_products", "hoist", "merge_duplicates", "find_attention", "place_heads_last", "merge_control_flow",
     "unroll", "drop_dead", "batch_scan_products", "absorb_scales", "use_channels_last", "drop_barriers",
@@ -61,6 +63,7 @@ OPTIMIZE = ["expand", "decompose_strided_gradients", "simplify", "fold", "specia
             "merge_duplicates", "drop_dead", "find_attention", "place_heads_last", "merge_control_flow", "hoist",
             "unroll", "drop_dead", "batch_scan_products", "drop_barriers", "unroll_small_linalg",
             "lower_bf16_convolutions", "fuse", "schedule_nodes", "recompute"]
+BETWEEN_DEVICES = ("bucket_collectives",)
 # Before fuse, where some parameters are constants.
 ON_CONSTANTS = ("absorb_scales", "use_channels_last", "lower_bf16_convolutions", "drop_dead")
 ON_KERNELS = ("fuse", "schedule_nodes", "recompute")
@@ -148,7 +151,12 @@ def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | s
     if is_sized_by_data(graph):
         raise ArgumentError(f"optimize: the data decide sizes in {graph.name}, which is run in stages",
                             hint="tenon.graph.size_stages.stages_of gives their graphs")
-    return _run(graph, OPTIMIZE, choose(backend), trace)
+    return _run(graph, passes_of(graph), choose(backend), trace)
+
+
+def passes_of(graph: Graph) -> list[str]:
+    """The passes, in order, that a graph goes through; what it says to other devices is looked at first."""
+    return [*BETWEEN_DEVICES, *OPTIMIZE] if any(node.op is all_reduce_op for node in graph.nodes) else OPTIMIZE
 
 
 def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step] | None = None) -> Executable:
@@ -169,7 +177,8 @@ def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step
     if is_sized_by_data(graph):
         return Staged(graph, partial(compile, backend=chosen, trace=trace))
     with _compiling(graph, chosen):
-        optimized = _run(graph, OPTIMIZE, chosen, trace) if trace is not None else _remembered(graph, OPTIMIZE, chosen)
+        names = passes_of(graph)
+        optimized = _run(graph, names, chosen, trace) if trace is not None else _remembered(graph, names, chosen)
         return _made(optimized, chosen)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.errors import ArgumentError, ShapeError
+from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.communicator import REDUCTIONS, communicator, place
 from tenon.ops.comparison import equal
@@ -93,6 +93,37 @@ all_reduce_op = _collective(
     ref=lambda speaker, x, out, over, op: speaker.all_reduce(x, over, op, out), vjp=_all_reduce_vjp,
     doc="The sum (or max, min) of the ranks' inputs, element by element, on every rank.",
     examples=['all_reduce(f32[2, 3], over=("data",), op="sum") -> (f32[2, 3], token)'])
+
+def _together_type(*xs: TensorType, over: Over, op: str = "sum") -> tuple[TensorType, ...]:
+    for x in xs:
+        if x.dtype != xs[0].dtype:
+            raise DTypeError(f"all_reduce_together: elements of one type are reduced together, not {xs[0]} and {x}")
+    return (*(_result("all_reduce", x, x.shape, op)[0] for x in xs), TOKEN)
+
+
+def _together_into(outputs: Any, *xs: Any, over: Over, op: str) -> None:
+    flat = np.concatenate([x.reshape(-1) for x in xs])
+    total, end = communicator("all_reduce_together").all_reduce(flat, over, op, np.empty_like(flat)), 0
+    for x, out in zip(xs, outputs, strict=False):
+        np.copyto(out, total[end:end + x.size].reshape(x.shape))
+        end += x.size
+
+
+def _together_ref(*xs: Any, over: Over, op: str) -> tuple[Any, ...]:
+    outputs = tuple(map(np.empty_like, xs))
+    _together_into(outputs, *xs, over=over, op=op)
+    return (*outputs, _DONE)
+
+
+def _together_vjp(g: Any, y: Any, *xs: Any, over: Over, op: str) -> tuple[Any, ...]:
+    return tuple(_all_reduce_vjp(*one, over, op) for one in zip(g[:-1], y[:-1], xs, strict=True))
+
+
+all_reduce_together = define(
+    "all_reduce_together", public=False, handles=True, effect=True, type=_together_type, ref=_together_ref,
+    into=_together_into, vjp=_together_vjp, canonical=lambda *xs, over, op: _canonical(TOKEN, over=over, op=op),
+    doc="Several `all_reduce`s in one message: what the pass `bucket_collectives` makes of small ones.",
+    examples=['all_reduce_together(f32[2, 3], f32[4], over=("data",), op="sum") -> (f32[2, 3], f32[4], token)'])
 
 all_gather_op = _collective(
     "all_gather",
