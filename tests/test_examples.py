@@ -77,3 +77,12 @@ def test_pipeline_gpt(capsys: pytest.CaptureFixture[str]) -> None:
     one, found = example("pipeline_gpt").main(micro_batches=2, steps=3, batch=4, context=8, width=16, layers=1)
     np.testing.assert_allclose(found, one, rtol=1e-5)
     assert "in 2 stages, 2 micro-batches, 1f1b" in capsys.readouterr().out
+
+
+def test_data_parallel_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn")
+    losses = example("data_parallel_digits").main(epochs=2)
+    assert losses[-1] < 0.8 * losses[0]
+    folder = str(tmp_path / "run")
+    example("data_parallel_digits").main(epochs=1, folder=folder)
+    assert example("data_parallel_digits").main(epochs=2, folder=folder) == losses      # it went on, to the bit
