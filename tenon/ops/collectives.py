@@ -58,18 +58,12 @@ def _collective(name: str, type: Callable[..., Types], ref: Callable[..., Any], 
     return define(name, public=False, handles=True, effect=True, type=type, canonical=_canonical, doc=doc,
                   ref=lambda x, **attrs: (ref(communicator(name), x, None, **attrs), _DONE),
                   into=lambda outputs, x, **attrs: ref(communicator(name), _apart(x, outputs[0]), outputs[0], **attrs),
-                  vjp=lambda g, y, x, **attrs: (vjp(g[0], y[0], x, **attrs),), batch=_on_a_batch, examples=examples)
+                  vjp=lambda g, y, x, **attrs: (vjp(g[0], y[0], x, **attrs),), examples=examples)
 
 
 def _apart(x: Any, out: Any) -> Any:
     """The input, in other memory than the result: others may read it while this rank writes."""
     return x.copy() if np.may_share_memory(x, out) else x
-
-
-def _on_a_batch(operator: Op, a: Any, /, **attrs: Any) -> Any:
-    """All examples at once: the axes of each are one further back."""
-    shifted = {k: v + 1 for k, v in attrs.items() if k in ("axis", "split", "concat")}
-    return operator(a.inputs[0], **{**attrs, **shifted})
 
 
 _DONE = np.zeros((), np.bool_)

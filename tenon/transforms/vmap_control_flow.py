@@ -41,7 +41,7 @@ def batched_graph(graph: Graph, a: Arguments, flags: Sequence[bool],
     The results are batches where `wanted`; by default where they differ between examples.
     """
     branch = Branch(graph.name)
-    level = type(a.level)(branch, a.size)
+    level = type(a.level)(branch, a.size, a.level.mesh_axis)
     with no_grad(), capturing(branch):
         given = [branch.parameter(whole(p.type, a.size) if flag else p.type, p.name)
                  for p, flag in zip(graph.params, flags, strict=True)]

@@ -25,6 +25,7 @@ from tenon.ops.shape import broadcast_to, permute
 from tenon.tensor import Tensor, asarray
 from tenon.tensor_state import Changes, Examples, Payload
 from tenon.transforms.vmap_calls import run_batched
+from tenon.transforms.vmap_collectives import COLLECTIVE
 from tenon.transforms.vmap_control_flow import CONTROL
 from tenon.transforms.vmap_rules import Arguments, rule_of
 from tenon.types import normalize_axis
@@ -59,8 +60,8 @@ class Batched(Examples):
 class Batching(TensorInterpreter):
     """Operator calls on examples -> operator calls on batches, for `outer` to decide about."""
 
-    def __init__(self, outer: TensorInterpreter, size: Dim):
-        self.outer, self.size = outer, size
+    def __init__(self, outer: TensorInterpreter, size: Dim, mesh_axis: str | None = None):
+        self.outer, self.size, self.mesh_axis = outer, size, mesh_axis
 
     def opens(self, op: Op) -> bool:
         """Composites stay whole where a rule says what they are on a batch."""
@@ -69,7 +70,7 @@ class Batching(TensorInterpreter):
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """The operator on the whole batch; as it is where no input differs between examples."""
         batched = tuple(map(self.holds, inputs))
-        if not any(batched):
+        if not any(batched) and (self.mesh_axis is None or self.mesh_axis not in attrs.get("over", ())):
             with using(self.outer):
                 return self.outer.evaluate(op, inputs, attrs)
         if op.data_dependent:
@@ -78,7 +79,7 @@ class Batching(TensorInterpreter):
         given = tuple(x.payload.inner if b else x for x, b in zip(inputs, batched, strict=True))
         arguments = Arguments(self.size, given, batched, self)
         with using(self.outer):
-            rule = CONTROL.get(op) or rule_of(op)
+            rule = CONTROL.get(op) or COLLECTIVE.get(op) or rule_of(op)
             out = rule(op, arguments, **attrs) if rule is not None else NotImplemented
         if out is NotImplemented and op.expand is not None:
             with using(self):
@@ -142,18 +143,22 @@ def from_front(x: Tensor, axis: int) -> Tensor:
 
 # ---------------------------------------------------------------- the public function
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
+         mesh_axis: str | None = None) -> Callable[..., Any]:
     """The function that runs `f`, written for one example, on a batch of examples.
 
     `in_axes` says along which axis an argument holds the examples, None that all share it: one number for all
     arguments, or a tuple with an entry an argument, which may itself be a nest that begins as the argument does.
     `out_axes` says the same of the results.  Arguments by keyword are batched along their first axis.  Python's control
     flow may decide by the elements of an example, each its own way.  Random numbers drawn inside are the same for all
-    examples.  Raises ShapeError when the sizes of the batch differ.
+    examples.  With a name as `mesh_axis`, the examples are ranks along that axis of a mesh for the collectives of
+    `tn.distributed` inside.  Raises ShapeError when the sizes of the batch differ.
 
     >>> dot = lambda x, y: (x * y).sum()
     >>> tn.vmap(dot, in_axes=(0, None))(tn.ones((3, 2)), tn.tensor([1.0, 2.0]))
     tensor([3., 3., 3.])
+    >>> tn.vmap(lambda x: tn.distributed.all_reduce(x, over="data"), mesh_axis="data")(tn.arange(3))
+    tensor([3, 3, 3])
     """
     if not callable(f):
         raise ArgumentError(f"vmap takes a function, not {type(f).__name__}")
@@ -167,7 +172,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         axes = argument_axes(in_axes, args, structure)
         axes = [None if axis is None or not is_data(x) else checked_axis(x, axis)
                 for x, axis in zip(leaves, axes, strict=True)]
-        level = Batching(outer, batch_size(leaves, axes))
+        level = Batching(outer, batch_size(leaves, axes), mesh_axis)
         examples = [x if axis is None else level.enter(x, axis) for x, axis in zip(leaves, axes, strict=True)]
         changes = Changes()
         result = run_batched(f, examples, structure, level, changes)

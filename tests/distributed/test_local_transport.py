@@ -15,6 +15,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.verify import verify
 from tenon.ops import collectives as c
+from tenon.ops import communicator as ops_communicator
 from tenon.ops.communicator import Communicator, part, part_size, speaking
 from tenon.pipeline import compile
 from tenon.runtime.local_transport import LocalTransport
@@ -194,7 +195,8 @@ def test_parts_that_do_not_fit_are_refused() -> None:
     assert all("of 7 elements has" in text or "another rank failed" in text for text in messages(on_ranks(2, run)))
 
 
-def test_no_communicator_is_an_error() -> None:
+def test_no_communicator_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops_communicator, "_default", [])       # which tenon.distributed sets, where it was imported
     with pytest.raises(CommunicationError, match="nobody to speak to"):
         compile(graph_of(lambda x: c.all_reduce(x), TensorType(float32, (2,)))).run([np.ones(2, np.float32)])
 
