@@ -49,7 +49,7 @@ def later(name: str) -> Pass:
 
 
 PASSES: dict[str, Pass] = {name: later(name) for name in (
-    "bucket_collectives",
+    "merge_collectives",
     "expand", "decompose_strided_gradients", "unroll_small_linalg", "simplify", "fold", "specialize",
     "transpose_products", "hoist", "merge_duplicates", "find_attention", "place_heads_last", "merge_control_flow",
     "unroll", "drop_dead", "batch_scan_products", "absorb_scales", "use_channels_last", "drop_barriers",
@@ -63,7 +63,7 @@ OPTIMIZE = ["expand", "decompose_strided_gradients", "simplify", "fold", "specia
             "merge_duplicates", "drop_dead", "find_attention", "place_heads_last", "merge_control_flow", "hoist",
             "unroll", "drop_dead", "batch_scan_products", "drop_barriers", "unroll_small_linalg",
             "lower_bf16_convolutions", "fuse", "schedule_nodes", "recompute"]
-BETWEEN_DEVICES = ("bucket_collectives",)
+BETWEEN_DEVICES = ("merge_collectives",)
 # Before fuse, where some parameters are constants.
 ON_CONSTANTS = ("absorb_scales", "use_channels_last", "lower_bf16_convolutions", "drop_dead")
 ON_KERNELS = ("fuse", "schedule_nodes", "recompute")

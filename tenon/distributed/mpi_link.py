@@ -27,6 +27,7 @@ PATIENCE = 0.005        # seconds of polling before a rank sleeps between polls
 NAP = 50e-6             # seconds of such a sleep
 LOOK = 0.02             # seconds between looks for notices of other ranks
 FAREWELL = 1.0          # seconds that others have to say what they know of a failure, before all are ended
+KEPT = 64               # sends, after which it is asked which of them are done
 TEXTS = 2               # the tag of texts that all ranks exchange
 LAST_WORDS = 0.2        # seconds that what was printed has to reach the launcher, which drops the rest
 ASK = 0.5               # seconds after which a rank tells whom it waits for what it waits in
@@ -48,6 +49,7 @@ class MpiLink:
         self.gone: dict[int, tuple[str, str]] = {}      # rank -> how it ended, and what it said
         self.waiting: dict[int, str] = {}               # rank -> the call in which it has waited for long
         self.kept: list[Any] = []                       # requests of sends, and of waits that were broken off
+        self.most_kept = KEPT
         self.said = False                               # whether this rank has said how it ended
         atexit.register(self.end)
         previous = sys.excepthook
@@ -137,9 +139,10 @@ class MpiLink:
 
     def keep(self, request: Any) -> None:
         """Let a send go on by itself."""
-        if len(self.kept) > 64:
-            self.kept = [x for x in self.kept if not x.Test()]
         self.kept.append(request)
+        if len(self.kept) > self.most_kept:
+            self.kept = [x for x in self.kept if not x.Test()]
+            self.most_kept = max(KEPT, 2 * len(self.kept))
 
     def settle(self) -> None:
         """Until all sends are taken."""
@@ -198,8 +201,10 @@ class MpiLink:
                 self.gone[source] = how, text
 
     def end(self) -> None:
-        """At the end of the process."""
+        """At the end of the process, when what it sent is taken."""
         with suppress(Exception):
+            if not self.said:
+                self.settle()
             self.tell(ENDED)
 
     def fail(self, error: BaseException) -> None:

@@ -9,6 +9,7 @@ then all get the pieces.  So the bits are those of the local transport.  Large a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from math import prod
 from typing import Any
 from zlib import crc32
@@ -54,7 +55,13 @@ class MpiTransport:
 
     def begin(self) -> dict[int, MpiCommunicator]:
         """What the rank of this process speaks through."""
-        return {link().rank: MpiCommunicator(self.mesh, link())}
+        return {link().rank: communicator_on(self.mesh)}
+
+
+@cache
+def communicator_on(mesh: Ranks) -> MpiCommunicator:
+    """The one of this process; it remembers groups and calls from run to run."""
+    return MpiCommunicator(mesh, link())
 
 
 class MpiCommunicator:
@@ -230,9 +237,7 @@ class MpiCommunicator:
         self._link.tell("failed", summary(error))
 
     def close(self) -> None:
-        """Wait until what this rank has sent is taken."""
-        if not self._link.said:
-            self._link.settle()
+        """This rank has ended a run; what it sent goes on by itself."""
 
 
 @dataclass(frozen=True)

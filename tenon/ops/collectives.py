@@ -116,7 +116,7 @@ def _together_vjp(g: Any, y: Any, *xs: Any, over: Over, op: str) -> tuple[Any, .
 all_reduce_together = define(
     "all_reduce_together", public=False, handles=True, effect=True, type=_together_type, ref=_together_ref,
     into=_together_into, vjp=_together_vjp, canonical=lambda *xs, over, op: _canonical(TOKEN, over=over, op=op),
-    doc="Several `all_reduce`s in one message: what the pass `bucket_collectives` makes of small ones.",
+    doc="Several `all_reduce`s in one message: what the pass `merge_collectives` makes of small ones.",
     examples=['all_reduce_together(f32[2, 3], f32[4], over=("data",), op="sum") -> (f32[2, 3], f32[4], token)'])
 
 all_gather_op = _collective(

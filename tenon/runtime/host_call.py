@@ -19,7 +19,7 @@ from tenon.types import TensorType
 
 
 @dataclass(frozen=True, eq=False)
-class Operand:
+class HostOperand:
     """Memory that a step reads or writes: whether it lies at one place as long as the arena is the same."""
 
     storage: Storage
@@ -36,7 +36,7 @@ class HostCall:
         self.given = [None if x is None else concrete_type(x.type, sizes) for x in node.inputs]
         self.types = [concrete_type(x.type, sizes) for x in node.outputs]
         self.fixed: list[Any] = []
-        self.inputs: list[Operand | None] = []
+        self.inputs: list[HostOperand | None] = []
         for x, place, type in zip(node.inputs, step.arguments, self.given, strict=True):
             lies = isinstance(x, Value) and isinstance(place, Storage)
             self.inputs.append(_operand(frame, place, type) if lies else None)
@@ -75,5 +75,5 @@ class HostCall:
         self.given_arrays, self.result_arrays = inputs, outputs
 
 
-def _operand(frame: Any, storage: Any, type: Any) -> Operand:
-    return Operand(storage, type, frame.layout.of[storage].kind not in ("object", "moving"))
+def _operand(frame: Any, storage: Any, type: Any) -> HostOperand:
+    return HostOperand(storage, type, frame.layout.of[storage].kind not in ("object", "moving"))

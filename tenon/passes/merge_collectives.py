@@ -24,7 +24,7 @@ from tenon.records import dataclass, field, replace
 BUCKET_BYTES = 1 << 20      # one message: larger ones gain nothing, and keep the first gradients waiting
 
 
-def bucket_collectives(graph: Graph) -> Graph:
+def merge_collectives(graph: Graph) -> Graph:
     """Sum small gradients together, and early."""
     if sum(node.op is all_reduce_op for node in graph.nodes) < 2:
         return graph

@@ -12,8 +12,8 @@ from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.verify import verify
 from tenon.ops.collectives import all_gather, all_reduce, all_reduce_op, all_reduce_together
-from tenon.passes import bucket_collectives as pass_file
-from tenon.passes.bucket_collectives import bucket_collectives
+from tenon.passes import merge_collectives as pass_file
+from tenon.passes.merge_collectives import merge_collectives
 from tenon.pipeline import compile
 from tenon.types import TensorType, float32, float64
 
@@ -28,7 +28,7 @@ def test_small_sums_travel_together_as_soon_as_their_inputs_are_there() -> None:
         g2 = tn.cos(w)
         late = tn.exp(g2)
         return all_reduce(g1) * 2.0, all_reduce(g2), late
-    graph = verify(bucket_collectives(trace(step, TensorType(float32, (3,)), TensorType(float32, (2, 2)))))
+    graph = verify(merge_collectives(trace(step, TensorType(float32, (3,)), TensorType(float32, (2, 2)))))
     assert names(graph) == ["sin", "cos", "exp", "all_reduce_together", "multiply"]
 
 
@@ -38,7 +38,7 @@ def test_a_bucket_is_sent_when_it_is_full(monkeypatch: pytest.MonkeyPatch) -> No
     def step(x: Any) -> Any:
         gradients = [tn.sin(x), tn.cos(x), tn.exp(x), tn.tanh(x)]
         return tuple(all_reduce(g) for g in gradients)
-    graph = verify(bucket_collectives(trace(step, TensorType(float32, (5,)))))
+    graph = verify(merge_collectives(trace(step, TensorType(float32, (5,)))))
     assert names(graph) == ["sin", "cos", "all_reduce_together", "exp", "tanh", "all_reduce_together"]
 
 
@@ -52,7 +52,7 @@ def test_what_depends_on_a_sum_or_stands_behind_another_effect_does_not_join() -
     def kinds(x: Any) -> Any:
         return all_reduce(x), all_reduce(x.astype(float64)), all_reduce(x, op="max"), all_reduce(x, over=("model",))
     for fn in (chain, apart, kinds):
-        graph = verify(bucket_collectives(trace(fn, TensorType(float32, (3,)))))
+        graph = verify(merge_collectives(trace(fn, TensorType(float32, (3,)))))
         assert all_reduce_together not in [node.op for node in graph.nodes]
 
 
@@ -82,7 +82,7 @@ def test_random_graphs_compute_the_same_bits(seed: int, monkeypatch: pytest.Monk
     monkeypatch.setattr(pass_file, "BUCKET_BYTES", int(rng.choice([30, 100, 1 << 20])))
     shapes = [(int(rng.integers(1, 6)),) for _ in range(3)]
     graph = verify(trace(random_step(rng, int(rng.integers(5, 40))), *(TensorType(float32, s) for s in shapes)))
-    merged = verify(bucket_collectives(graph))
+    merged = verify(merge_collectives(graph))
     given = [[rng.standard_normal(s).astype(np.float32) for s in shapes] for _ in range(2)]
     expected = on_ranks(2, lambda speaker: interpret(graph, given[speaker.rank]))
     found = on_ranks(2, lambda speaker: interpret(merged, given[speaker.rank]))
