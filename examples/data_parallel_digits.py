@@ -15,6 +15,7 @@ import numpy as np
 
 import tenon as tn
 from tenon import data, distributed, nn, optim
+from tenon.ops.communicator import part
 
 
 def main(epochs: int = 10, seed: int = 0, folder: str | None = None) -> list[float]:
@@ -42,8 +43,8 @@ def main(epochs: int = 10, seed: int = 0, folder: str | None = None) -> list[flo
     for epoch in range(len(losses), epochs):
         found = []
         for x, y in batches:                    # the same on all processes: they began with the same seed
-            mine = [tn.asarray(part) for part in (np.array_split(x, size)[rank], np.array_split(y, size)[rank])]
-            found.append(float(step(*mine, float(len(x)))))
+            mine = part(len(x), size, rank)
+            found.append(float(step(x[mine], y[mine], float(len(x)))))
         losses.append(float(np.mean(found)))
         if run is not None:
             run.save(losses=losses)
