@@ -1,6 +1,6 @@
 """What processes cost that speak to each other: sums of large arrays, small messages, data-parallel steps.
 
-    TENON_THREADS=1 python -m benchmarks.distributed [--seconds 1] [--only sums,messages,scaling]
+    TENON_THREADS=1 python -m benchmarks.distributed [--seconds 1] [--only sums,messages,scaling,faults]
 
 It starts two processes by `mpiexec`, and for PyTorch two with gloo.  All of a table is measured in turns in one run.
 """
@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -21,13 +22,15 @@ ROUNDS = 200            # messages there and back at a time
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=1.0)
-    parser.add_argument("--only", default="sums,messages,scaling")
+    parser.add_argument("--only", default="sums,messages,scaling,faults")
     arguments = parser.parse_args(argv)
     if find_spec("mpi4py") is None:
         print("no MPI: pip install 'tenon-graph[mpi]'")
         return
     for name in arguments.only.split(","):
-        if name == "scaling":
+        if name == "faults":
+            faults()
+        elif name == "scaling":
             for model in ("gpt", "resnet18"):
                 scaling(model, arguments.seconds)
         else:
@@ -71,6 +74,23 @@ def scaling(model: str, seconds: float) -> None:
     for who, one, two in rows:
         print(f"{model:9} {who:6} 1 process {one * 1e3:8.1f} ms   2 processes {two * 1e3:8.1f} ms   {one / two:.2f}x",
               flush=True)
+
+
+def faults() -> None:
+    """A rank is killed: when the launcher says so, and when the first step after the restart ends."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script.py"
+        script.write_text("import sys\nfrom benchmarks.distributed_ranks import main\nmain('faulty', *sys.argv[1:])\n")
+        root = str(Path(__file__).parent.parent)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tenon", "launch", "-n", "2", "--max-restarts", "1", str(script), folder],
+            env={**os.environ, "PYTHONPATH": root, "TENON_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        seen = next(time.time() for line in process.stderr if "restart 1 of 1" in line)
+        assert process.wait() == 0
+        killed, again = (float((Path(folder) / name).read_text()) for name in ("killed", "again"))
+    print(f"kill -9 of a rank      seen after {seen - killed:.2f} s, training again {again - seen:.2f} s later",
+          flush=True)
 
 
 if __name__ == "__main__":

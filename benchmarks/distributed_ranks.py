@@ -1,8 +1,11 @@
 """What one rank of `benchmarks.distributed` measures."""
 
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -159,7 +162,37 @@ def torch(model: str, count: str, rank: str, rendezvous: str, seconds: str) -> N
         print(min(steps), flush=True)
 
 
-PARTS: dict[str, Callable[..., None]] = {"sums": sums, "messages": messages, "tenon": tenon, "torch": torch}
+# ---------------------------------------------------------------- faults
+
+def faulty(folder: str) -> None:
+    """Ten steps with a checkpoint each; in the fifth one a rank is killed, once."""
+    tn.manual_seed(0)
+    net = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
+    optimizer = optim.Adam(net.parameters(), lr=1e-3)
+    run = dist.Checkpoint(f"{folder}/run", net=net, optimizer=optimizer)
+    first, killed, again = run.restore().get("step", 0), Path(folder, "killed"), Path(folder, "again")
+
+    @tn.jit
+    def step(x: Any) -> Any:
+        loss = (net(x) ** 2).mean()
+        loss.backward()
+        for p in net.parameters():
+            p.grad = dist.all_reduce(p.grad)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+    for k in range(first, 10):
+        if k == 5 and dist.rank() == 1 and not killed.exists():
+            killed.write_text(str(time.time()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        step(tn.rand(32, 256))
+        if killed.exists() and not again.exists() and dist.rank() == 0:
+            again.write_text(str(time.time()))
+        run.save(step=k + 1)
+
+
+PARTS: dict[str, Callable[..., None]] = {"sums": sums, "messages": messages, "tenon": tenon, "torch": torch,
+                                       "faulty": faulty}
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
