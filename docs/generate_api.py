@@ -29,7 +29,7 @@ class Page:
 PAGES = {
     "tensors": Page("Tensors", "What eager code holds: elements, a gradient, and how they are made.", tn, "tn", (
         "Tensor", "tensor", "asarray", "from_dlpack", "stop_gradient", "no_grad", "enable_grad", "is_grad_enabled",
-        "autocast", "is_autocast_enabled", "get_autocast_dtype", "save", "load",
+        "autocast", "is_autocast_enabled", "get_autocast_dtype", "save", "load", "device", "devices", "set_devices",
         "broadcast_shapes", "result_type", "can_cast", "isdtype", "finfo", "iinfo", "dtype")),
     "jit": Page("Compiling", "One decorator, and what can be asked about it.", tn, "tn", ("jit", "explain", "Graph")),
     "control": Page("Control flow", "Branches and loops that are nodes of a graph.", tn, "tn", (
@@ -39,7 +39,8 @@ PAGES = {
         "custom_vjp", "autograd")),
     "extending": Page("Extending", "See [add an operator](../add_an_op.md), [a pass](../add_a_pass.md), "
                       "[a backend](../add_a_backend.md).", tn, "tn", (
-                          "op", "kernel", "remove_kernel", "graph_pass", "remove_pass", "register_backend")),
+                          "op", "kernel", "remove_kernel", "graph_pass", "remove_pass", "register_backend",
+                          "remove_backend")),
     "random": Page("Random numbers", "", tn.random, "tn.random"),
     "distributions": Page("Probability distributions", "", tn.distributions, "tn.distributions"),
     "nn": Page("Layers and losses", "", tn.nn, "nn"),

@@ -28,7 +28,7 @@ try:
     from tenon.devices import devices, set_devices
     from tenon.eager import on_device as _on_device
     from tenon.eager.grad_mode import enable_grad, is_grad_enabled, no_grad
-    from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
+    from tenon.extend import graph_pass, kernel, register_backend, remove_backend, remove_kernel, remove_pass
     from tenon.graph.ir import Graph
     from tenon.jit import jit
     from tenon.locks import unforked as _unforked

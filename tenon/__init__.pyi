@@ -93,6 +93,7 @@ from tenon.random import randn_like as randn_like
 from tenon import random as random
 from tenon.random import randperm as randperm
 from tenon.extend import register_backend as register_backend
+from tenon.extend import remove_backend as remove_backend
 from tenon.extend import remove_kernel as remove_kernel
 from tenon.extend import remove_pass as remove_pass
 from tenon.array_api import result_type as result_type

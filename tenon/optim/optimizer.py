@@ -165,9 +165,10 @@ class Optimizer:
         """
         with no_grad():
             for group in self.param_groups:
+                home = _home(group)
                 group["step"].assign(group["step"] + 1)
                 shared = self.prepare(group)
-                params, places = group["params"], {HOST: (group, shared)}
+                params, places = group["params"], {home: (group, shared)}
                 for run in together(params):
                     if params[run[0]].grad is not None:
                         with unwatched_calls(self.update, [params[k] for k in run]):
@@ -304,6 +305,18 @@ def _is_like(value: Any, held: Any) -> bool:
     if isinstance(held, bool) or held is None or isinstance(held, str):
         return type(value) is type(held)
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _home(group: ParameterGroup) -> Device:
+    """Where the scalars of a group are: beside its parameters, where these are all on one device."""
+    if all(type(x.own.payload) is np.ndarray for x in (group["step"], *group["params"])):
+        return HOST
+    found = {p.device for p in group["params"]}
+    home: Device = found.pop() if len(found) == 1 else HOST
+    for x in group.values():
+        if isinstance(x, Tensor) and x.device is not home:
+            x._rebind(x.to_device(home))
+    return home
 
 
 def _there(value: Any, device: Device) -> Any:

@@ -19,7 +19,7 @@ from tenon.graph.ir import DEVICES, DONATED, UPDATES, Graph, Input, Node, Value
 from tenon.graph.partition import map_graphs
 from tenon.graph.value_devices import Devices, devices_of
 from tenon.ops.transfer import to_device, to_device_of
-from tenon.placement.cut import DeviceGraph, cut
+from tenon.placement.cut import cut
 from tenon.placement.open_calls import open_calls
 from tenon.placement.placement import Placement
 from tenon.program.backend_interface import Executable
@@ -31,10 +31,13 @@ from tenon.sharding.mesh import Mesh
 Compile = Callable[[Graph, Device], Executable]
 
 
-def placed_program(graph: Graph, compile: Compile) -> MultiDevice:
+def placed_program(graph: Graph, compile: Compile) -> Executable:
     """What runs a graph that speaks of devices; `compile` makes the program of one of them."""
+    known = set(devices_of(graph).values()) - {None}
+    if len(known) == 1:         # nothing is cut
+        return compile(silent(graph), Device(known.pop()))
     opened, placement = without_moves(replace(open_calls(graph), notes=graph.notes))
-    made = {rank: DevicePart(compile(_alone(part), Device(placement.devices[rank])), part.arguments, part.results)
+    made = {rank: DevicePart(compile(silent(part.graph), Device(placement.devices[rank])), part.arguments, part.results)
             for rank, part in cut(opened, placement).items()}
     return MultiDevice(graph, made, LocalTransport(Mesh({"devices": len(placement.devices)})),
                        dict(enumerate(placement.devices)))
@@ -98,11 +101,11 @@ def _order(device: Device) -> tuple[str, int]:
     return device.type, device.index or 0
 
 
-def _alone(part: DeviceGraph) -> Graph:
+def silent(graph: Graph) -> Graph:
     """The graph of one device, which says nothing about devices any more."""
-    graph = rebuild(part.graph, _unmoved)
-    graph.notes = {name: value for name, value in graph.notes.items() if name not in (DEVICES, DONATED, UPDATES)}
-    return graph
+    found = rebuild(graph, _unmoved)
+    found.notes = {name: value for name, value in graph.notes.items() if name not in (DEVICES, DONATED, UPDATES)}
+    return found
 
 
 def _unmoved(node: Node, inputs: tuple[Input, ...]) -> object:

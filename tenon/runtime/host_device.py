@@ -72,7 +72,7 @@ class HostDevice:
     def _counted(self, made: Array) -> Array:
         with self._counting:
             if self.limit is not None and self.in_use + made.nbytes > self.limit:
-                raise OutOfMemory(f"cpu:{self.number} has {self.limit} bytes of memory, {self.in_use} are in use, and "
+                raise OutOfMemory(f"the device has {self.limit} bytes of memory, {self.in_use} are in use, and "
                                   f"{made.nbytes} were asked for", hint="let go of tensors there, or move some")
             self.in_use += made.nbytes
         weakref.finalize(made, self._free, made.nbytes).atexit = False

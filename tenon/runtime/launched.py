@@ -32,7 +32,8 @@ class Launched:
 
     def run(self, arrays: Sequence[Any], donated: Collection[int] = (), then: Then | None = None) -> list[Any]:
         """The results, as buffers, when they are there."""
-        arguments = [brought(x, self.runtime) if isinstance(x, np.ndarray) else x for x in arrays]
+        copies = self.runtime.space != "host"
+        arguments = [brought(x, self.runtime) if copies and isinstance(x, np.ndarray) else x for x in arrays]
         results, there = self.runtime.launch(self.program, arguments)
         there.wait()
         if then is not None:
