@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from llvmlite import ir
 
 from tenon.llvm.ir_printer import print_module
+from tenon.llvm.line_tables import LineTable
 from tenon.llvm.outline_loops import NaturalLoop, innermost, natural_loops, outline
 from tenon.records import dataclass
 
@@ -28,18 +29,24 @@ LARGE_FUNCTION_INSTRUCTIONS = 3000
 NO_VECTORS = "llvm.loop.vectorize.width"    # which is 1 wherever the emitter says it
 
 
-def text_of(module: ir.Module) -> str:
-    """The module as text, headed by the names of its plain functions."""
+def text_of(module: ir.Module, table: LineTable | None = None) -> str:
+    """The module as text, headed by the names of its plain functions; with a table of lines, where one is given."""
     for function in list(module.functions):
         if _is_large(function):
             outline(function, gains_whole)
     plain = [f for f in module.functions if f.blocks and "alwaysinline" not in f.attributes and is_plain(f)]
     if sum(len(block.instructions) for f in plain for block in f.blocks) < WORTHWHILE:
         join(module.functions)
-        return print_module(module)
+        return _printed(module, table)
     drivers, joined = [f for f in plain if is_driver(f)], join(plain)
     left = [f for f in plain if f not in joined.values()]
-    return headed([f.name for f in left], print_module(module), [f.name for f in left if joined.get(f, f) in drivers])
+    return headed([f.name for f in left], _printed(module, table), [f.name for f in left if joined.get(f, f) in drivers])
+
+
+def _printed(module: ir.Module, table: LineTable | None) -> str:
+    if table is not None:
+        table.add_to(module)
+    return print_module(module)
 
 
 def join(functions: Sequence[ir.Function]) -> dict[ir.Function, ir.Function]:
@@ -213,4 +220,5 @@ def _without_unused(text: str) -> str:
 
 
 def _declared(found: re.Match[str]) -> str:
-    return f'declare {"hidden " if found["linkage"] else ""}{found["type"]}@"{found["name"]}"({found["end"]}\n'
+    end = found["end"].partition(" !dbg ")[0]       # which only a definition has
+    return f'declare {"hidden " if found["linkage"] else ""}{found["type"]}@"{found["name"]}"({end}\n'

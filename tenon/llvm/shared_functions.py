@@ -17,6 +17,7 @@ from llvmlite import ir
 from tenon.llvm import optimization_level
 from tenon.llvm.code_cache import make_key
 from tenon.llvm.ir_printer import print_module, take_apart
+from tenon.llvm.line_tables import LineTable
 
 PREFIX = "piece."
 HEAD = "; piece: "      # in front of the text of one, behind that of a kernel
@@ -65,10 +66,10 @@ def _written(write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ..
     return name, optimization_level.headed([name], text)
 
 
-def text_of(module: ir.Module) -> str:
+def text_of(module: ir.Module, table: LineTable | None = None) -> str:
     """The text of a module, which is taken apart, and behind it those of the pieces that it calls."""
     pieces = [x for x in module.functions if isinstance(x, Piece)]
-    text = "".join([optimization_level.text_of(module), *(f"\n{HEAD}{x.name}\n{x.text}" for x in pieces)])
+    text = "".join([optimization_level.text_of(module, table), *(f"\n{HEAD}{x.name}\n{x.text}" for x in pieces)])
     take_apart(module)
     return text
 

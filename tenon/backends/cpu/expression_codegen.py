@@ -11,6 +11,7 @@ from tenon.backends.cpu import math_calls, shared_math
 from tenon.backends.cpu import scalar_codegen as scalar
 from tenon.backends.cpu.scalar_codegen import I64, number, register
 from tenon.dims import Dim, Maximum, Quotient
+from tenon.llvm.line_tables import mark, marking
 from tenon.loops.affine import at_least, bounds, is_natural
 from tenon.loops.expressions import (
     Binary,
@@ -60,7 +61,10 @@ class Values:
         An output may have the memory of an input, which a later value of the run may still read.
         """
         waiting: dict[Buffer, list[tuple[ir.Value, ir.Value]]] = {}
+        marks, around = marking(), self.b.debug_metadata
         for statement in body:
+            if marks:
+                mark(self.b, statement)
             reads = {x.buffer for x in walk(*roots(statement)) if isinstance(x, Load)}
             if not isinstance(statement, (Let, Store)) or not waiting.keys().isdisjoint(reads):
                 self._store(waiting)
@@ -71,6 +75,7 @@ class Values:
             else:
                 self.statement(statement)
         self._store(waiting)
+        self.b.debug_metadata = around
 
     def _store(self, waiting: dict[Buffer, list[tuple[ir.Value, ir.Value]]]) -> None:
         for value, address in itertools.chain(*waiting.values()):
