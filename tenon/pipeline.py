@@ -298,7 +298,7 @@ def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Ste
     watch = PassWatch(graph) if ("passes" in config().check if validate is None else validate) else None
     text = print_graph(verify(graph) if check else graph) if trace is not None else ""
     for name, run in passes:
-        started, before = time.perf_counter(), len(graph.nodes)
+        started, before, given = time.perf_counter(), len(graph.nodes), graph
         try:
             with span("pass", name=name, graph=graph.name, nodes=before), _heard(trace is not None) as rewrites:
                 graph = run(graph)
@@ -311,7 +311,7 @@ def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Ste
             error.add_note(f"in pass {name} on graph {graph.name}")
             raise
         if trace is not None:
-            previous, text = text, print_graph(graph)
+            previous, text = text, text if graph is given else print_graph(graph)
             trace.append(Step(name, time.perf_counter() - started, before, len(graph.nodes), text, text != previous,
                               graph, tuple(rewrites)))
     return graph

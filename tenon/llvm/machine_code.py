@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import weakref
+import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -150,9 +151,19 @@ def compile_object(ir_text: str) -> bytes:
 
 
 def assembly(ir_text: str) -> str:
-    """The machine code of a module and of the pieces that it calls as text, to be read."""
+    """The machine code of a module and of the pieces that it calls as text, to be read; kept on disk as code is."""
     text, pieces = parted(ir_text)
-    return "\n".join(_compile(x, ASSEMBLY).decode() for x in (text, *pieces.values()))
+    return "\n".join(map(_assembly, (text, *pieces.values())))
+
+
+def _assembly(ir_text: str) -> str:
+    key = make_key("assembly", ir_text, *environment())
+    try:
+        return zlib.decompress(stored(key) or b"").decode()
+    except (zlib.error, UnicodeDecodeError):        # it is not there, or damaged
+        made = _compile(ir_text, ASSEMBLY)
+        store(key, zlib.compress(made, 1))
+        return made.decode()
 
 
 def optimised(ir_text: str) -> str:

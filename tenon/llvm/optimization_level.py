@@ -40,7 +40,8 @@ def text_of(module: ir.Module, table: LineTable | None = None) -> str:
         return _printed(module, table)
     drivers, joined = [f for f in plain if is_driver(f)], join(plain)
     left = [f for f in plain if f not in joined.values()]
-    return headed([f.name for f in left], _printed(module, table), [f.name for f in left if joined.get(f, f) in drivers])
+    little = [f.name for f in left if joined.get(f, f) in drivers]
+    return headed([f.name for f in left], _printed(module, table), little)
 
 
 def _printed(module: ir.Module, table: LineTable | None) -> str:

@@ -142,7 +142,7 @@ class _Matching:
         return self.known[key]
 
     def _match(self, pattern: Expr, x: Expr) -> bool:
-        if isinstance(x, Local) or isinstance(x, Load) and x.buffer.role in ("temporary", "local"):
+        if isinstance(x, Local) or (isinstance(x, Load) and x.buffer.role in ("temporary", "local")):
             return pattern.dtype is x.dtype and not isinstance(pattern, Const)
         match pattern, x:
             case Load(buffer=one), Load(buffer=other):
@@ -151,7 +151,7 @@ class _Matching:
                 return one == other
             case Binary(op=one, left=a, right=b), Binary(op=other, left=c, right=d):
                 alike = self.match(a, c) and self.match(b, d)
-                return one == other and (alike or one in SWAPPED and self.match(a, d) and self.match(b, c))
+                return one == other and (alike or (one in SWAPPED and self.match(a, d) and self.match(b, c)))
             case Call(name=one), Call(name=other):
                 return one == other and self._children(pattern, x)
             case (Select(), Select()):

@@ -20,6 +20,7 @@ from tenon.debug.viewer.graph_data import Data, Numbering, all_nodes, bytes_of
 from tenon.debug.viewer.node_values import node_values
 from tenon.debug.viewer.program_data import arena_data, kernel_data, step_data
 from tenon.errors import ArgumentError
+from tenon.gc_control import collected_at_the_end
 from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import Graph
 from tenon.jit import Jitted, jit
@@ -40,6 +41,12 @@ def document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any],
     """
     if not callable(function):
         raise ArgumentError(f"view takes a function and its arguments, not {function!r}")
+    with collected_at_the_end():
+        return _document_of(function, args, keywords, times, code, values)
+
+
+def _document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any], times: bool, code: bool,
+                 values: bool) -> Data:
     whole = function if isinstance(getattr(function, "__func__", function), Jitted) else jit(function)
     jitted: Jitted = getattr(whole, "__func__", whole)
     bound = (whole.__self__, *args) if whole is not jitted else tuple(args)

@@ -29,7 +29,9 @@ class Numbering:
         self.numbers: dict[Node, int] = {}      # of the last graph
         self.within: dict[Node, Node | None] = {}       # the node in whose sub-graph each stands
         self.nodes: dict[int, Data] = {}        # of the last graph, as data
+        self.forms: dict[Node, Any] = {}        # of its nodes, exactly
         self._next = 0
+        self._bytes: dict[TensorType, int] = {}
 
     def graph(self, graph: Graph) -> list[Data]:
         """The nodes of a graph, those of sub-graphs behind the node that they belong to."""
@@ -61,8 +63,12 @@ class Numbering:
         elsewhere, then of like ones, then new ones."""
         found: dict[Node, int] = {}
         left, within = dict(self.numbers), dict(self.within)
+        forms = self.forms | {node: _exact(node) for node, _ in listed if node not in self.forms}
+        self.forms = {node: forms[node] for node, _ in listed}
         self.within = {node: None if place is None else place[0] for node, place in listed}
-        for form, in_place in ((_exact, True), (_exact, False), (_alike, False)):
+        for form, in_place in ((forms.__getitem__, True), (forms.__getitem__, False), (_alike, False)):
+            if len(found) == len(listed):
+                break
             waiting: dict[Any, deque[Node]] = defaultdict(deque)
             for node in left:
                 outer = within[node]
@@ -79,17 +85,22 @@ class Numbering:
         self.numbers = found
 
     def _node(self, node: Node, place: Place, origin: Mapping[Value, tuple[int, int]]) -> Data:
-        attrs = {name: _short(value) for name, value in node.attrs.items() if not _graphs(value)}
+        _, _, attrs, types, _ = self.forms[node]
         inner = [(name if single else f"{name}[{k}]", g) for name, value in node.attrs.items()
                  for single in [isinstance(value, Graph)] for k, g in enumerate(_graphs(value))]
         return {
             "id": self.numbers[node], "op": node.op.name, "origin": number_of(node),
             "parent": None if place is None else [self.numbers[place[0]], place[1]],
-            "inputs": [_input(x, origin) for x in node.inputs], "attrs": attrs,
-            "types": [str(x.type) for x in node.outputs], "bytes": [bytes_of(x.type, self.sizes) for x in node.outputs],
+            "inputs": [_input(x, origin) for x in node.inputs], "attrs": dict(attrs),
+            "types": list(types), "bytes": [self._bytes_of(x.type) for x in node.outputs],
             "after": sorted({origin[x][0] for x in node.after if x in origin}),
             "graphs": {name: {"params": [{"name": p.name, "type": str(p.type)} for p in g.params],
                               "results": [list(origin[r]) for r in g.results]} for name, g in inner}}
+
+    def _bytes_of(self, type: TensorType) -> int:
+        if type not in self._bytes:
+            self._bytes[type] = bytes_of(type, self.sizes)
+        return self._bytes[type]
 
 
 def all_nodes(graph: Graph, place: Place) -> Iterator[tuple[Node, Place]]:

@@ -15,7 +15,8 @@ from tenon.debug.viewer.graph_data import Data
 
 FOLDER = Path(__file__).parent / "page"
 SCRIPTS = ("vendor/dagre.min.js", "model.js", "tree.js", "layout.js", "graph.js", "source.js", "charts.js", "panels.js",
-           "outline.js", "search.js", "main.js")
+           "outline.js", "search.js", "code.js", "ways.js", "colours.js", "words.js", "controls.js",
+           "main.js")
 LICENSE = "vendor/dagre.LICENSE.txt"
 
 

@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tenon.backends.cpu.kernel_listing import listing_of
 from tenon.debug.node_costs import flops_of, nodes_of, shares_of
 from tenon.debug.origins import number_of
 from tenon.debug.step_times import Timed
 from tenon.debug.viewer.graph_data import Data
 from tenon.graph.ir import Node
-from tenon.llvm import machine_code
 from tenon.program.kernel import CompiledKernel, count
 from tenon.program.steps import CopyStep, HostStep, KernelStep, Leaf, Storage, homes, leaves, touched
 from tenon.runtime.layout import Layout
@@ -45,7 +45,7 @@ def _step(step: Leaf, timed: Timed | None, kernels: Mapping[CompiledKernel, int]
         "bytes": sum(count(x.bytes, sizes) for x in touched(step)),
         "flops": sum(flops_of(x, sizes) for x in nodes_of(step)),
         "seconds": timed.seconds if timed else None, "longest": timed.longest if timed else None,
-        "origins": [[k, round(part, 4)] for k, part in parts.items()]}
+        "origins": [[k, round(part, 4)] for k, part in parts.items()], "body": [number_of(x) for x in nodes_of(step)]}
 
 
 def _name(step: Leaf) -> str:
@@ -55,9 +55,17 @@ def _name(step: Leaf) -> str:
 
 
 def kernel_data(program: Program, code: bool) -> list[Data]:
-    """The distinct kernels: loops, and with `code` LLVM's text and the machine's."""
-    return [{"name": unit.name, "loops": unit.loops, "llvm": _cut(unit.ir) if code else None,
-             "asm": _cut(machine_code.assembly(unit.ir)) if code else None} for unit in program.kernels]
+    """The distinct kernels: loops, and with `code` LLVM's text and the machine's, how their lines belong together, and
+    the seconds that LLVM's text and the machine's code took."""
+    return [_kernel(unit, code) for unit in program.kernels]
+
+
+def _kernel(unit: CompiledKernel, code: bool) -> Data:
+    listing = listing_of(unit, code)
+    llvm, machine = listing.llvm or ("", []), listing.assembly or ("", [])
+    return {"name": unit.name, "loops": listing.loops, "llvm": _cut(llvm[0]) if code else None,
+            "asm": _cut(machine[0]) if code else None, "compile": list(listing.seconds) if code else None,
+            "lines": {"nodes": listing.nodes, "llvm": llvm[1], "asm": machine[1]}}
 
 
 def _cut(text: str) -> str:

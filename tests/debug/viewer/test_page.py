@@ -203,6 +203,50 @@ def test_code_of_a_kernel(page):
     shot(page, "kernel")
 
 
+def lit_lines(page):
+    return page.evaluate("[...document.querySelectorAll('#panel pre.kernel .lit')].map(e => e.dataset.line)")
+
+
+def test_lines_of_source_loops_llvm_and_assembly_light_up_both_ways(page):
+    page.click("#tab-kernels")
+    k = page.evaluate("tenon.model.data.kernels.findIndex(k => k.name.includes('tanh'))")
+    page.click(f"#panel [data-kernel='{k}']")
+    page.locator("#panel pre.kernel .line", has_text="tanh(").last.click()
+    line, = set(lit_lines(page))
+    assert selected(page) > 0 and page.locator("#source .row.strong").count() > 0
+    nodes = page.evaluate("[k, n] = [tenon.loopLine.kernel, tenon.loopLine.line], tenon.model.originsOfLoopLine(k, n).size")
+    assert nodes == selected(page)
+    for code in ("llvm", "asm"):
+        page.click(f"[data-code={code}]")
+        assert lit_lines(page) and set(lit_lines(page)) == {line}
+    shot(page, "lines_asm")
+    page.locator("#panel pre.kernel .line").first.click()
+    page.click("[data-code=loops]")
+    assert len(lit_lines(page)) == 1
+    page.keyboard.press("Escape")
+    assert lit_lines(page) == []
+    row = page.locator("#source .row", has_text="tn.tanh(self.inner(self.norm(x)))")
+    row.click()
+    page.click("#tab-kernels")
+    assert any("tanh" in text for text in page.locator("#panel pre.kernel .lit").all_inner_texts())
+    assert "machine code in" in page.inner_text("#panel")
+    shot(page, "lines_loops")
+
+
+def test_what_a_pass_removed_is_drawn_where_it_stood(page):
+    at = page.evaluate("tenon.model.passes.findIndex(p => p.removed && p.removed.length)")
+    page.locator("#pass").fill(str(at))
+    page.locator("#panel .change.removed").first.click()
+    assert page.evaluate("tenon.pass") == at and page.evaluate("tenon.chosenItem().ghost && tenon.markOf(tenon.chosenItem())") == "removed"
+    assert page.evaluate("tenon.graph.visible.has(tenon.chosenItem())") and "removed" in page.inner_text("#legend")
+    assert page.inner_text("#panel h2")
+    page.keyboard.press("1")
+    shot(page, "removed")
+    page.keyboard.press("b")
+    page.keyboard.press("]")
+    assert page.evaluate("tenon.tree.graph.nodes.size") > 0
+
+
 def test_the_timeline_and_its_tables(page):
     page.click("#tab-time")
     page.locator("#panel canvas").click(position={"x": 30, "y": 20})

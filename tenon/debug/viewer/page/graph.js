@@ -194,8 +194,8 @@ Tenon.GraphView = class {
       g.fillRect(item.ax, item.ay, item.w, item.h);
       return;
     }
-    const alpha = this.dim && !lit && !open ? 0.32 : 1;
-    g.globalAlpha = alpha;
+    g.globalAlpha = this.dim && !lit && !open ? 0.32 : item.ghost ? 0.6 : 1;
+    g.setLineDash(item.ghost ? [5, 4] : []);
     g.beginPath();
     g.roundRect(item.ax, item.ay, item.w, item.h, open ? 10 : item.kind === "param" ? 17 : 7);
     g.fillStyle = open ? (item.kind === "lane" ? c.lane : c.group) : app.fill(item);
@@ -205,6 +205,7 @@ Tenon.GraphView = class {
     g.strokeStyle = chosen ? c.accent : lit && this.dim && !open ? c.accent : mark ? c[mark] : item === this.hovered ? c.text : c.line;
     if (item.isGroup && !open && at.k > 0.25) this.paintStack(item);
     g.stroke();
+    g.setLineDash([]);
     if (at.k * 12 >= 4.5) this.paintText(item, open, app.ink(item));
     g.globalAlpha = 1;
   }

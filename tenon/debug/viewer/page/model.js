@@ -111,6 +111,7 @@ function makeGraph(nodes, before, pass = null) {
     for (const n of pass.moved) marks.set(n.id, "moved");
   }
   const gone = new Set(pass ? pass.removed : []);
+  for (const id of gone) marks.set(id, "removed");
   const graph = { nodes, users, children, marks, gone, before };
   graph.originsOf = id => {
     const found = new Set(), stack = [id];

@@ -61,7 +61,7 @@
     return make("ul", { class: "list" }, ...node.inputs.slice(0, MOST).map(x => {
       if (x === null) return make("li", {}, "None");
       if (typeof x === "string") return make("li", {}, x);
-      if (x[0] >= 0) return nodeRow(app, tree.graph.nodes.get(x[0]));
+      if (x[0] >= 0) return nodeRow(app, tree.graph.nodes.get(x[0]) || tree.graph.before.nodes.get(x[0]));
       const p = names[x[1]] || { name: `p${x[1]}`, type: "" };
       return make("li", {}, make("em", {}, p.kind || "parameter"), ` ${p.name || `p${x[1]}`} `, make("code", {}, p.type));
     }));
@@ -94,45 +94,6 @@
     if (sizes.length) rows.push(["sizes", sizes.join(", ")]);
     rows.push(["threads", data.threads], ["Tenon", data.tenon]);
     return facts(rows);
-  }
-
-  // ---------------------------------------------------------- kernels and their code
-
-  Tenon.kernelPanel = function (app, element) {
-    const { model } = app, { kernels } = model.data;
-    const lit = new Set([...model.stepsOf(app.selection)].map(k => model.data.steps[k].kernel).filter(k => k !== null));
-    const order = kernels.map((_, k) => k).sort((a, b) => lit.has(b) - lit.has(a) || timeOf(model, b) - timeOf(model, a));
-    if (app.kernel === null || lit.size && !lit.has(app.kernel)) app.kernel = order.length ? order[0] : null;
-    const list = make("ul", { class: "list kernels", role: "listbox", "aria-label": "kernels" }, ...order.slice(0, MOST).map(k => {
-      const calls = model.callsOfKernel[k].length;
-      return make("li", {}, make("button", { class: "link" + (k === app.kernel ? " on" : "") + (lit.has(k) ? " lit" : ""), role: "option",
-        "aria-selected": String(k === app.kernel), "data-kernel": String(k),
-        onclick: () => { app.kernel = k; app.selectSteps(model.callsOfKernel[k], `kernel ${kernels[k].name}`); } },
-      kernels[k].name), make("small", {}, ` ${calls} call${calls === 1 ? "" : "s"} · ${say.seconds(timeOf(model, k))}`));
-    }));
-    element.replaceChildren(make("p", { class: "hint" }, lit.size ? `${lit.size} of ${kernels.length} kernels compute what is chosen` : `${kernels.length} kernels, the slowest first`), list);
-    if (app.kernel !== null) element.append(...codeOf(app, kernels[app.kernel]));
-  };
-
-  const timeOf = (model, k) => model.callsOfKernel[k].reduce((sum, c) => sum + (model.data.steps[c].seconds || 0), 0);
-
-  function codeOf(app, kernel) {
-    const kinds = [["loops", "Loops"], ["llvm", "LLVM"], ["asm", "Assembly"]].filter(([name]) => kernel[name]);
-    if (!kinds.some(([name]) => name === app.code)) app.code = "loops";
-    const tabs = make("div", { class: "tabs small", role: "tablist", "aria-label": "code of the kernel" }, ...kinds.map(([name, title]) =>
-      make("button", { role: "tab", "aria-selected": String(app.code === name), "data-code": name,
-        onclick: () => { app.code = name; app.refresh(); } }, title)));
-    const pre = make("pre", { class: "code kernel", tabindex: "0", "aria-label": `${app.code} of ${kernel.name}` });
-    fill(pre, (kernel[app.code] || "").split("\n"), 0);
-    return [tabs, pre];
-  }
-
-  // A thousand lines at once; more when the end comes into sight.
-  function fill(pre, lines, from) {
-    const until = Math.min(lines.length, from + 1000);
-    for (let k = from; k < until; k++) pre.append(...Tenon.colored(lines[k]), "\n");
-    if (until === lines.length) return;
-    pre.append(make("button", { class: "gap", onclick: e => { e.target.remove(); fill(pre, lines, until); } }, `${lines.length - until} more lines`));
   }
 
   // ---------------------------------------------------------- what a pass changed

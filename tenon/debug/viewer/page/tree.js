@@ -19,6 +19,12 @@
       const lane = lanes[origin ? origin.phase : "forward"];
       place(model, graph, node, modules(lane, origin, byNode), byNode);
     }
+    for (const node of Tenon.ghosts(graph)) {
+      const origin = model.origin(node);
+      const item = adopt(modules(lanes[origin ? origin.phase : "forward"], origin), box(`n${node.id}`, node.op, node, "node"));
+      item.ghost = true;
+      byNode.set(node.id, item);
+    }
     addParams(model, lanes.forward, byNode);
     for (const name of LANES) if (lanes[name].children.length) adopt(root, lanes[name]);
     foldLines(model, root);
@@ -112,9 +118,9 @@
   function finish(model, graph, item) {
     item.depth = item.parent ? item.parent.depth + 1 : 0;
     item.lane = item.kind === "lane" ? item.key : item.parent ? item.parent.lane : "";
-    item.count = item.kind === "node" ? 1 : 0;
+    item.count = item.kind === "node" && !item.ghost ? 1 : 0;
     item.origins = new Set(item.node && item.node.origin >= 0 ? [item.node.origin] : []);
-    item.marks = { added: 0, changed: 0, moved: 0 };
+    item.marks = { added: 0, changed: 0, moved: 0, removed: 0 };
     const mark = item.node && graph.marks.get(item.node.id);
     if (mark) item.marks[mark]++;
     for (const child of item.children) {
@@ -126,20 +132,31 @@
     item.isGroup = item.children.length > 0;
   }
 
+  const MOST_GHOSTS = 300;
+
+  // What a pass removed, where it stood: drawn with the graph behind the pass.
+  Tenon.ghosts = function (graph) {
+    if (!graph.before) return [];
+    return [...graph.gone].map(id => graph.before.nodes.get(id)).filter(n => n && !n.parent).slice(0, MOST_GHOSTS);
+  };
+
   function addEdges(model, graph, byNode) {
-    for (const node of graph.nodes.values()) {
+    for (const node of [...graph.nodes.values(), ...Tenon.ghosts(graph)]) {
       const target = byNode.get(node.id);
       for (const x of node.inputs) {
         if (!Array.isArray(x)) continue;
         const [id, k] = x;
         const source = id >= 0 ? byNode.get(id) : node.parent ? null : byNode.get(`p${k}`);
         if (!source) continue;
-        const from = id >= 0 ? graph.nodes.get(id) : null;
+        const from = id >= 0 ? graph.nodes.get(id) || graph.before.nodes.get(id) : null;
         const type = from ? from.types[k] : model.data.params[k].type;
         const bytes = from ? from.bytes[k] : model.data.params[k].bytes;
         addEdge(source, target, type, bytes);
       }
-      for (const id of node.after) addEdge(byNode.get(id), target, "order", 0);
+      if (target.ghost) {         // whoever read it reads something else now
+        for (const id of graph.before.users.get(node.id)) if (graph.nodes.has(id)) addEdge(target, byNode.get(id), node.types[0], node.bytes[0]);
+      }
+      for (const id of node.after) if (byNode.has(id)) addEdge(byNode.get(id), target, "order", 0);
     }
   }
 
