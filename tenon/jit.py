@@ -196,18 +196,38 @@ class Jitted(StandsFor):
 
     @contextmanager
     def with_around(self, around: Around) -> Iterator[None]:
-        """Let `around(run, captured, arguments, containers)` make the runs of captures in this block, of all threads.
+        """Let `around(run, captured, arguments, containers)` make the runs of captures in this block, of all threads;
+        those of the function's pieces, where it is split, too.
 
         Such calls go the long way; short ways are there again afterwards.
         """
-        with self._lock:
-            ways, self._short_ways, self._around = self._short_ways, (), (*self._around, around)
+        ways = {x: x._look_at(around) for x in self.with_pieces()}
         try:
             yield
         finally:
-            with self._lock:
-                self._around = tuple(x for x in self._around if x is not around)
-                self._short_ways = ways
+            for x in {**ways, **dict.fromkeys(self.with_pieces(), ())}:      # those that were made meanwhile, too
+                x._look_away(around, ways.get(x, ()))
+
+    def with_pieces(self) -> list[Jitted]:
+        """The function, the pieces that it is split into, and the functions that these call."""
+        found = {self: None}
+        pending = [self]
+        while pending:
+            part = pending.pop().part
+            inner = [] if part is None else [*part.split.compiled.values(), *part.callees]
+            pending += [x for x in inner if x not in found]
+            found |= dict.fromkeys(inner)
+        return list(found)
+
+    def _look_at(self, around: Around) -> tuple[tuple[bool, DType | None, Call], ...]:
+        with self._lock:
+            ways, self._short_ways, self._around = self._short_ways, (), (*self._around, around)
+        return ways
+
+    def _look_away(self, around: Around, ways: tuple[tuple[bool, DType | None, Call], ...]) -> None:
+        with self._lock:
+            self._around = tuple(x for x in self._around if x is not around)
+            self._short_ways = ways
 
     def _count_failure(self, record: CaptureRecord, captured: Captured) -> None:
         """A graph that has never held the way of a call only costs time, and is left."""
@@ -279,7 +299,7 @@ class Jitted(StandsFor):
         """A piece of this function, or a function that it calls, as graphs of its own."""
         piece = Jitted(function, memory_budget=self.memory_budget, constants=self.constants, autotune=self.autotune,
                        background=self.background)
-        piece.part, piece.is_piece = part, True
+        piece.part, piece.is_piece, piece._around = part, True, self._around
         return piece
 
     def capture(self, *args: Any, **keywords: Any) -> Captured:

@@ -11,7 +11,7 @@ run, and every kernel is compared with the interpreter on what it reads.  Nothin
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import Context
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,14 @@ import numpy as np
 
 from tenon.capture.captured import Captured
 from tenon.capture.pytree import unfold
-from tenon.errors import CompilerDefect, Location, TenonError
+from tenon.errors import CaptureError, CompilerDefect, Location, TenonError
 from tenon.graph.compare import difference
 from tenon.graph.interpret import bind_sizes, interpret, running
 from tenon.graph.ir import CONSTANTS, Graph, Node, Value
 from tenon.graph.sample_inputs import SampleInputs
 from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.validate import MOVING, write_reproducer
-from tenon.jit import Jitted, jit
+from tenon.jit import Jitted, Run, jit
 from tenon.ops.call import fused
 from tenon.pipeline import CPU, ON_CONSTANTS, OPTIMIZE, native_program, passes_for, run_passes
 from tenon.program.steps import HostStep, KernelStep, LookStep
@@ -77,7 +77,8 @@ class Bisection:
 def bisect(function: Any, *args: Any, **keywords: Any) -> Bisection:
     """Compare the graph of a call pass by pass, and its program kernel by kernel, with the reference interpreter.
 
-    Nothing of the call is done: no assignment, no effect.  Raises CaptureError for a function that runs by part.
+    Nothing of the call is done: no assignment, no effect.  A function that is split is called once, and its pieces are
+    compared one after the other.  Raises CaptureError for one of which nothing is compiled.
 
     >>> bisect(tn.jit(lambda x: tn.exp(x) * 2), tn.ones(3)).stage
     ''
@@ -87,12 +88,36 @@ def bisect(function: Any, *args: Any, **keywords: Any) -> Bisection:
         function = jit(function)
         jitted = getattr(function, "__func__", function)
     bound = (function.__self__, *args) if function is not jitted else args
-    captured = jitted.capture(*bound, **keywords)
+    record, captured = jitted.look(*bound, **keywords)
+    if captured is None:
+        if record.split and jitted.is_split:
+            return _by_piece(jitted, bound, keywords)
+        raise CaptureError(f"{jitted.__name__}: {record.eager or record.full}")
     leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((bound, keywords))[0]]
     arguments = captured.arguments(leaves)
     arrays = [np.array(x.own.payload) for x in captured.inputs.holders(leaves if arguments is None else arguments)]
+    return _of_graph(captured, arrays)
+
+
+def _of_graph(captured: Captured, arrays: Sequence[Array]) -> Bisection:
     found, done, graph = _by_pass(captured, arrays)
     return found if found is not None else _by_kernel(captured.graph.name, graph, arrays, done)
+
+
+def _by_piece(jitted: Jitted, args: Sequence[Any], keywords: Mapping[str, Any]) -> Bisection:
+    """The first piece of a function of which a pass or kernel is wrong, in the order in which a call runs them."""
+    runs: list[tuple[Captured, list[Array]]] = []
+
+    def note(run: Run, captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> Any:
+        runs.append((captured, [np.array(x.own.payload) for x in captured.inputs.holders(leaves)]))
+        return run(captured, leaves, containers)
+    with jitted.with_around(note):
+        jitted(*args, **keywords)
+    if not runs:
+        raise CaptureError(f"{jitted.__name__}: this call of it ran nothing that is compiled",
+                           hint="pieces that compute little are left to Python: tn.explain tells which there are")
+    found = [_of_graph(captured, arrays) for captured, arrays in runs]
+    return next((x for x in found if x.stage), replace(found[-1], kernels=sum(x.kernels for x in found)))
 
 
 def _by_pass(captured: Captured, arrays: Sequence[Array]) -> tuple[Bisection | None, tuple[str, ...], Graph]:

@@ -114,29 +114,44 @@ class Watched:
     def __getitem__(self, name: str) -> Any:
         found = self.all(name)
         if not found:
-            known = sorted({x.short for x in self._call().names.values} | set(self._call().names.tensors.values()))
+            known = sorted({name for call in self._last() for name in (*(x.short for x in call.names.values),
+                                                                       *call.names.tensors.values())})
             raise ArgumentError(f"watch: nothing is called {name!r} in {self.jitted.__name__}",
                                 hint=f"there are {', '.join(known[:20])}{' ...' if len(known) > 20 else ''}")
         return found[0] if len(found) == 1 else tuple(found)
 
     def all(self, pattern: str = "*") -> list[WatchedValue]:
         """The values of the last call that a name or pattern fits, among those that are watched."""
-        call = self._call()
+        found: dict[str, list[WatchedValue]] = {}
+        for call in self._last():           # a later piece of a function that is split is right about a name
+            fresh: dict[str, list[WatchedValue]] = {}
+            for x in self._all_of(call, pattern):
+                fresh.setdefault(x.name, []).append(x)
+            found |= fresh
+        return [x for listed in found.values() for x in listed]
+
+    def _all_of(self, call: WatchedCall, pattern: str) -> list[WatchedValue]:
         chosen = [x for x in call.names.values if _fits(x, pattern)]
         return [*self._of_values(call, [x for x in chosen if x.value.node is not None]),
                 *self._of_tensors(call, pattern)]
 
     def lines(self) -> list[WatchedValue]:
         """Every value that was made at the watched line, by operator."""
-        call = self._call()
-        nodes = [node for node in call.names.nodes if _at_line(node, self.line)]
-        named = [Named(f"{node.op.name} at {node.loc}", node.op.name, node.output) for node in nodes]
-        return list(self._of_values(call, named))
+        found: list[WatchedValue] = []
+        for call in self._last():
+            nodes = [node for node in call.names.nodes if _at_line(node, self.line)]
+            named = [Named(f"{node.op.name} at {node.loc}", node.op.name, node.output) for node in nodes]
+            found += self._of_values(call, named)
+        return found
 
     @property
     def branches(self) -> list[TakenBranch]:
         """The branches taken and the turns of loops, in the order in which the last call came to them."""
-        call, found = self._call(), list[TakenBranch]()
+        return [x for call in self._last() for x in self._branches_of(call)]
+
+    @staticmethod
+    def _branches_of(call: WatchedCall) -> list[TakenBranch]:
+        found = list[TakenBranch]()
         turns: dict[Node, int] = {}
         firsts = {node.attrs["body"].nodes[0]: node for node in all_nodes(call.captured.graph)
                   if node.op.name in ("while_loop", "scan") and node.attrs["body"].nodes}
@@ -158,9 +173,13 @@ class Watched:
         found = [x for pattern in self.patterns for x in self.all(pattern)] + (self.lines() if self.line else [])
         return "\n".join(map(repr, found)) or f"nothing of {self.jitted.__name__} is watched"
 
-    def _call(self) -> WatchedCall:
+    def _last(self) -> list[WatchedCall]:
+        """The last call; of a function that is split the last run of each of its pieces, in order."""
         if self.calls:
-            return self.calls[-1]
+            of = {captured: piece for piece in self.jitted.with_pieces() for record in piece.records.values()
+                  for captured in (*record.captures, *record.bound)}
+            last = {of.get(call.captured): call for call in self.calls}     # a later one takes the place of one before
+            return [call for call in self.calls if last[of.get(call.captured)] is call]
         reasons = [str(r.eager or r.full) for r in self.jitted.records.values() if r.eager or r.full]
         raise ArgumentError(f"watch: no compiled call of {self.jitted.__name__} was seen"
                             + (f"; it runs by part: {reasons[-1]}" if reasons else ""),
@@ -301,7 +320,6 @@ class _Keeper:
         """A call is about to run."""
         if captured not in self.names:
             self.names[captured] = names = Names(self.watched.jitted, captured)
-            self.places = {}
             for named in names.values:
                 if any(_fits(named, p) for p in self.watched.patterns) and (key := _place_of(named.value)) is not None:
                     self.places.setdefault(key, []).append(named)
@@ -314,7 +332,7 @@ class _Keeper:
         """The call is over, and has done what it does."""
         if not self.summaries:
             call.after = [np.asarray(x.own.payload) for x in call.captured.inputs.holders(leaves)]
-            self.watched.calls = [*self.watched.calls, call][-self.watched.keep:]
+            self.watched.calls = _kept([*self.watched.calls, call], self.watched.keep, self.watched.jitted.is_split)
 
     def hear_gradients(self, arrays: Sequence[Array]) -> None:
         """The program of a gradient is run, with these arguments."""
@@ -345,6 +363,13 @@ class _Keeper:
         known = self.watched.summaries
         names = [x.full for x in named] + [f"{named[-1].full} ({k})" for k in range(2, len(known) + 3)]
         known[next(name for name in names if name not in known)] = summary_of(array)
+
+
+def _kept(calls: Sequence[WatchedCall], count: int, in_pieces: bool) -> list[WatchedCall]:
+    """The last calls; of a function that is split the last runs of each capture."""
+    if not in_pieces:
+        return list(calls[-count:])
+    return [call for k, call in enumerate(calls) if sum(x.captured is call.captured for x in calls[k:]) <= count]
 
 
 def _given(captured: Captured, leaves: Sequence[Any]) -> list[Array]:
