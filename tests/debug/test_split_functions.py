@@ -43,7 +43,7 @@ def test_values_of_all_pieces_are_watched_and_nothing_is_captured_for_it():
     assert np.allclose(w["scaled"].value, np.log(hidden + 1), atol=1e-5)
     assert np.array_equal(w["net.weight"].value, net.weight.numpy())
     assert len(w.calls) == 2 and "hidden" in str(w)
-    with pytest.raises(ArgumentError, match="there are .*hidden"):
+    with pytest.raises(ArgumentError, match=r"there are .*hidden"):
         _ = w["hiden"]
     assert f._around == () and all(piece._around == () for piece in f.with_pieces())
     assert float(f(X, 1.0)) == plain
