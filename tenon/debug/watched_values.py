@@ -144,6 +144,22 @@ class Watched:
             found += self._of_values(call, named)
         return found
 
+    def by_node(self) -> Iterator[tuple[Node, int, WatchedValue]]:
+        """The watched values of the last call, each with the node that makes it, and how many nodes that are like this
+        one, of the same place in the source, come before it."""
+        for call in self._last():
+            before: dict[Any, int] = {}
+            order: dict[Node, int] = {}
+            for node in call.names.nodes:
+                place = (node.loc and span_of(node.loc), node.loc is not None and node.loc.derives is not None,
+                         node.op, tuple(str(x.type) for x in node.outputs))
+                order[node] = before[place] = before.get(place, -1) + 1
+            chosen = [x for x in call.names.values if x.value.node in order
+                      and any(_fits(x, pattern) for pattern in self.patterns)]
+            for named, value in zip(chosen, self._of_values(call, chosen), strict=True):
+                assert named.value.node is not None
+                yield named.value.node, order[named.value.node], value
+
     @property
     def branches(self) -> list[TakenBranch]:
         """The branches taken and the turns of loops, in the order in which the last call came to them."""

@@ -17,8 +17,9 @@ from tenon.debug.origins import ModuleNames, Origin
 from tenon.debug.step_times import Timed, timed_steps
 from tenon.debug.twin import twin_of
 from tenon.debug.viewer.graph_data import Data, Numbering, all_nodes, bytes_of
-from tenon.debug.viewer.node_values import node_values
+from tenon.debug.viewer.node_values import node_values, watched_values
 from tenon.debug.viewer.program_data import arena_data, kernel_data, step_data
+from tenon.debug.watched_values import Watched
 from tenon.errors import ArgumentError
 from tenon.gc_control import collected_at_the_end
 from tenon.graph.interpret import concrete_type
@@ -33,11 +34,11 @@ REPEATS = 3
 
 
 def document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any], times: bool = True,
-                code: bool = True, values: bool = False) -> Data:
+                code: bool = True, values: bool | Watched = False) -> Data:
     """Everything about the call `function(*args, **keywords)`.
 
     `times` measures every step, `code` writes LLVM's and the machine's code of each kernel, `values` computes every
-    node.  Nothing of the call is done.  Raises ArgumentError for what is no function.
+    node, or tells what was watched.  Nothing of the call is done.  Raises ArgumentError for what is no function.
     """
     if not callable(function):
         raise ArgumentError(f"view takes a function and its arguments, not {function!r}")
@@ -46,7 +47,7 @@ def document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any],
 
 
 def _document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any], times: bool, code: bool,
-                 values: bool) -> Data:
+                 values: bool | Watched) -> Data:
     whole = function if isinstance(getattr(function, "__func__", function), Jitted) else jit(function)
     jitted: Jitted = getattr(whole, "__func__", whole)
     bound = (whole.__self__, *args) if whole is not jitted else tuple(args)
@@ -63,7 +64,9 @@ def _document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]
                   "results": [[numbering.numbers[r.node], r.index] if r.node is not None
                               else [-1, graph.params.index(r)] for r in graph.results],
                   **_sources(_origins(graph), told)}
-    if values:
+    if isinstance(values, Watched):
+        data["values"] = watched_values(values, graph, numbering.numbers)
+    elif values:
         data["values"] = node_values(twin, bound, keywords, numbering.numbers)
     executable = twin.compiled(trace)
     if executable is None or not isinstance(late_program(executable), Program):

@@ -16,6 +16,7 @@ from tenon.debug.viewer.dot import dot_of
 from tenon.debug.viewer.graph_data import Data
 from tenon.debug.viewer.memory_text import memory_text
 from tenon.debug.viewer.page import page_of
+from tenon.debug.watched_values import Watched
 from tenon.errors import ArgumentError
 from tenon.records import dataclass
 
@@ -58,13 +59,14 @@ WRITERS: dict[str, Callable[[Data], str]] = {".html": page_of, ".json": json.dum
 
 
 def view(function: Any, *args: Any, path: str | Path | None = None, times: bool = True, code: bool = True,
-         values: bool = False, **keywords: Any) -> View:
+         values: bool | Watched = False, **keywords: Any) -> View:
     """What became of a function for these arguments: source, graph, passes, kernels, memory, guards.
 
     `path` is a file to write: a page that needs no network (.html), the data (.json) or the graph for Graphviz (.dot).
     `times` measures every step, on copies of what it writes; `code` keeps LLVM's and the machine's code, which takes a
-    few seconds; `values` computes every node by the reference, and tells its range, mean, NaN and infinities.  Nothing
-    of the call is done but that arithmetic: no assignment, no effect.  Raises ArgumentError for what is no function and
+    few seconds; `values` computes every node by the reference, and tells its range, mean, NaN and infinities; with
+    what `tn.debug.watch` gave it tells those of the compiled call.  Nothing of the call is done but that arithmetic: no
+    assignment, no effect.  Raises ArgumentError for what is no function and
     for other kinds of files.
 
     >>> seen = tn.debug.view(lambda x: tn.exp(x) + 1, tn.ones(3), times=False, code=False)

@@ -13,6 +13,7 @@ import pytest
 
 import tenon as tn
 from debug.viewer.two_blocks import training_step
+from tenon.debug.summary import summary_of
 from tenon.debug.viewer.document import document_of
 from tenon.debug.viewer.page import page_of
 
@@ -405,6 +406,28 @@ def test_values_are_told_by_hover(browser, tmp_path):
     click_box(page, node_key(page, "log"))
     assert "1 inf" in page.inner_text("#panel") and page.evaluate("key => tenon.markOf(tenon.itemOf(key))", node_key(page, "log"))
     assert page.evaluate("key => tenon.tipLines(tenon.itemOf(key)).join()", node_key(page, "add")).count("inf") == 1
+    page.close()
+
+
+def test_watched_values_are_told_by_hover(browser, tmp_path):
+    step, _, inputs = training_step()
+    for _ in range(2):
+        step(*inputs)
+    with tn.debug.watch(step, "net.blocks.*") as w:
+        step(*inputs)
+    page = opened(browser, tmp_path, document_of(step, inputs, {}, times=False, code=False, values=w))
+    values = page.evaluate("Object.entries(tenon.model.data.values).map(([id, v]) => [tenon.itemOf('n' + id).node.op, v.outputs])")
+    told = [words for _, outputs in values for words in outputs]
+    second = w["net.blocks.1"]
+    assert f"net.blocks.1: {summary_of(second.value, bins=0)}; {second.source}" in told
+    assert f"gradient: {summary_of(second.grad, bins=0)}" in told
+    key = next(f"n{k}" for k, v in page.evaluate("tenon.model.data.values").items() if v["outputs"][0].startswith("net.blocks.1:"))
+    page.evaluate("key => tenon.reach(tenon.itemOf(key))", key)
+    x, y = page.evaluate("""key => { const i = tenon.itemOf(key), { x, y, k } = tenon.graph.at, box = document.getElementById('canvas').getBoundingClientRect();
+        return [box.left + (i.ax + 12) * k + x, box.top + (i.ay + 8) * k + y]; }""", key)
+    page.mouse.move(x, y)
+    assert "net.blocks.1:" in page.inner_text("#tip") and "gradient:" in page.inner_text("#tip")
+    assert page.wrong == []
     page.close()
 
 
