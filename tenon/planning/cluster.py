@@ -17,6 +17,7 @@ What a file leaves out has a default, except these.  Files are data: they are re
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from math import prod
@@ -36,13 +37,16 @@ class Efficiencies:
     """Which part of its peaks a chip reaches; the same numbers for every model and plan.
 
     `product` is that of a product of large matrices, and `product_depth` the length of its sums that reaches half of
-    it.  `bandwidth` is that of operators which read and write memory, and `launch` the seconds that a kernel costs.
+    it; `arithmetic` is that of other operators, and `bandwidth` theirs of the memory's.  `launch` are the seconds that
+    a kernel costs, and `fresh` the bytes a second of memory that a step asks the system for, 0 where that is free.
     """
 
     product: float = 0.8
     product_depth: float = 0.0
     bandwidth: float = 0.8
     launch: float = 5e-6
+    arithmetic: float = 1.0
+    fresh: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class Chip:
 
     A product's result is computed in tiles of `tile` elements, of which `units` are computed at once.  `reserved` bytes
     of memory are the system's.  Where `fused_products` is set, operators after a product are a part of its kernel;
-    where `fused_attention` is set, scores are never stored.
+    where `fused_attention` is set, scores are never stored.  A kernel moves memory while it computes, or before and
+    after, where `moves_apart` is set.
     """
 
     name: str
@@ -63,6 +68,7 @@ class Chip:
     reserved: float = 0.0
     fused_products: bool = False
     fused_attention: bool = False
+    moves_apart: bool = False
     efficiency: Efficiencies = Efficiencies()
 
     @property
@@ -119,7 +125,7 @@ class Cluster:
 
 
 def load_cluster(source: str | Path | Cluster) -> Cluster:
-    """The cluster of a TOML file, or of one that comes with Tenon: "a100", "h100", "here".
+    """The cluster of a TOML file, or of one that comes with Tenon: "a100", "h100".
 
     Raises ArgumentError where there is no such file, or where it says something that no cluster has: the message names
     the key, what was found and what is expected.
@@ -139,6 +145,23 @@ def load_cluster(source: str | Path | Cluster) -> Cluster:
         raise ArgumentError(f"load_cluster: {path} cannot be read: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise ArgumentError(f"load_cluster: {path} is no TOML: {error}") from None
+
+
+def cluster_text(cluster: Cluster) -> str:
+    """A TOML file that says this cluster."""
+    chip, reached = cluster.chip, cluster.chip.efficiency
+    lines = [f"name = {json.dumps(cluster.name)}", "", "[chip]"]
+    lines += [f"{name} = {_toml(getattr(chip, name))}" for name in type(chip).__annotations__
+              if name not in ("peak", "efficiency")]
+    lines += [f"peak = {{ {', '.join(f'{name} = {rate!r}' for name, rate in chip.peak)} }}", "", "[chip.efficiency]"]
+    lines += [f"{name} = {_toml(getattr(reached, name))}" for name in type(reached).__annotations__]
+    for level in cluster.levels:
+        lines += ["", "[[level]]", *(f"{name} = {_toml(getattr(level, name))}" for name in type(level).__annotations__)]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(x: Any) -> str:
+    return json.dumps(list(x) if isinstance(x, tuple) else x)
 
 
 def shipped() -> list[str]:
@@ -166,9 +189,10 @@ def _chip(read: CheckedTable) -> Chip:
         raise read.wrong("tile", tile, "two whole numbers of elements")
     chip = Chip(read.text("name"), read.number("memory"), read.number("memory_bandwidth"), peaks,
                 read.whole("units", 1), (tile[0], tile[1]), read.number("reserved", 0.0, low=0.0),
-                read.truth("fused_products"), read.truth("fused_attention"),
+                read.truth("fused_products"), read.truth("fused_attention"), read.truth("moves_apart"),
                 Efficiencies(efficiency.share("product", 0.8), efficiency.number("product_depth", 0.0, low=0.0),
-                             efficiency.share("bandwidth", 0.8), efficiency.number("launch", 5e-6, low=0.0)))
+                             efficiency.share("bandwidth", 0.8), efficiency.number("launch", 5e-6, low=0.0),
+                             efficiency.share("arithmetic", 1.0), efficiency.number("fresh", 0.0, low=0.0)))
     efficiency.done()
     read.done()
     if chip.room <= 0:

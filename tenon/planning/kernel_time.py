@@ -17,9 +17,10 @@ def kernel_seconds(work: KernelWork, chip: Chip) -> float:
     reached = chip.efficiency
     moving = work.bytes / (chip.memory_bandwidth * reached.bandwidth)
     if work.product is None:
-        return max(work.operations / chip.operations("float32"), moving) + reached.launch
-    rate = chip.operations(work.dtype) * product_efficiency(work.product, chip)
-    return max(work.operations / rate, moving) + reached.launch
+        computing = work.operations / (chip.operations("float32") * reached.arithmetic)
+    else:
+        computing = work.operations / (chip.operations(work.dtype) * product_efficiency(work.product, chip))
+    return (computing + moving if chip.moves_apart else max(computing, moving)) + reached.launch
 
 
 def product_efficiency(shape: ProductShape, chip: Chip) -> float:

@@ -1,0 +1,155 @@
+"""A jitted step, its arguments, a mesh and a cluster -> what one rank does: its graph, by SPMD partition, timed.
+
+Arguments are split over "data" along their first axis, where they have as many rows as the first argument; what the
+step finds elsewhere, parameters and state, is as `state` says: "whole" on every rank, or "split" along the first axis
+that divides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tenon.capture.captured import Captured
+from tenon.capture.trace import Argument
+from tenon.graph.ir import UPDATES, Graph, Node, Value
+from tenon.jit import Jitted
+from tenon.planning.cluster import Cluster
+from tenon.planning.device_graph import optimized
+from tenon.planning.device_group import DeviceGroup, device_group
+from tenon.planning.timeline import DeviceTimeline, device_timeline
+from tenon.planning.work import FREE, WorkRules
+from tenon.program.kernel import count
+from tenon.records import dataclass
+from tenon.sharding.mesh import Mesh
+from tenon.sharding.propagate import ShardingPlan, propagate
+from tenon.sharding.sharding import Sharding
+from tenon.sharding.spmd_partition import local_graph
+from tenon.types import TOKEN
+
+STATES = ("whole", "split")
+INDEXING = ("take", "put", "gather", "scatter", "take_along_axis")
+
+
+@dataclass(frozen=True, eq=False)
+class RankStep:
+    """What one rank does in a step."""
+
+    graph: Graph
+    timeline: DeviceTimeline
+    fresh: float                # seconds in which results get memory that was not there before
+    memory: float
+    state: str
+
+    @property
+    def seconds(self) -> float:
+        """Of the step."""
+        return self.timeline.seconds + self.fresh
+
+
+def capture_step(step: Any, args: Sequence[Any]) -> Captured:
+    """The capture of a step, whole.  Raises CaptureError where it is no one graph."""
+    jitted = step if isinstance(step, Jitted) else Jitted(step, fullgraph=True)
+    return jitted.capture(*args)
+
+
+def rank_step(captured: Captured, mesh: Mesh, cluster: Cluster, state: str = "whole",
+              overlap: bool = False) -> RankStep:
+    """Partition a captured step over a mesh with an axis "data", and simulate rank 0.
+
+    Raises ShapeError or CaptureError where it cannot be divided so.
+    """
+    split, _ = divided(captured, mesh, state)
+    local = optimized(local_graph(split, 0), cluster.chip)
+
+    def group_of(over: tuple[str, ...]) -> DeviceGroup:
+        strides = {name: mesh.group(0, (name,)) for name in over}
+        return device_group(cluster, *((len(ranks), ranks[1] - ranks[0] if len(ranks) > 1 else 1)
+                                       for ranks in strides.values()))
+    timeline = device_timeline(local, WorkRules(cluster.chip), group_of, overlap)
+    rate = cluster.chip.efficiency.fresh
+    fresh = sum(map(size_of, own_results(local))) / rate if rate else 0.0
+    return RankStep(local, timeline, fresh, peak_memory(local), state)
+
+
+def divided(captured: Captured, mesh: Mesh, state: str = "whole") -> tuple[ShardingPlan, list[Sharding | None]]:
+    """How the graph of a captured step is divided over a mesh, and how its parameters are."""
+    graph, rows = captured.graph, _rows(captured)
+    shardings = [_sharding(p, isinstance(source, Argument), mesh, state, rows)
+                 for p, source in zip(graph.params, captured.sources, strict=True)]
+    return propagate(graph, shardings, mesh, _results(captured, shardings)), shardings
+
+
+def _rows(captured: Captured) -> int | None:
+    """The rows of the first argument that has some."""
+    for p, source in zip(captured.graph.params, captured.sources, strict=True):
+        if isinstance(source, Argument) and p.shape and isinstance(p.shape[0], int):
+            return p.shape[0]
+    return None
+
+
+def _sharding(p: Value, is_argument: bool, mesh: Mesh, state: str, rows: int | None) -> Sharding | None:
+    if is_argument:
+        return Sharding(mesh, ("data",)) if p.shape and p.shape[0] == rows else None
+    parts = mesh.axis_size("data")
+    if state == "whole" or parts == 1:
+        return None
+    for axis, size in enumerate(p.shape):
+        if isinstance(size, int) and size >= parts and size % parts == 0:
+            return Sharding(mesh, (None,) * axis + ("data",))
+    return None
+
+
+def _results(captured: Captured, shardings: Sequence[Sharding | None]) -> list[Sharding | None]:
+    """What is stored in a tensor is split as that is; what is returned is whole."""
+    place = {source: k for k, source in enumerate(captured.sources)}
+    found: list[Sharding | None] = [None] * len(captured.graph.results)
+    for source, k, _ in captured.assigned:
+        if k is not None and source in place:
+            found[k] = shardings[place[source]]
+    return found
+
+
+def own_results(graph: Graph) -> list[Value]:
+    """The results that need memory of their own: not those that take that of the argument which they update.
+
+    That is for results which are made when nothing can fail any more: no message, and no index outside of an axis.
+    """
+    failing = max((k for k, node in enumerate(graph.nodes) if _may_fail(node)), default=-1)
+    place = {x: k for k, node in enumerate(graph.nodes) for x in node.outputs}
+    updates = {graph.results[k] for _, k in graph.notes.get(UPDATES, ())}
+    return [x for x in dict.fromkeys(graph.results) if x not in updates or place.get(x, -1) <= failing]
+
+
+def _may_fail(node: Node) -> bool:
+    inner = [x for graph in node.graphs for x in graph.nodes]
+    return any(x.op.name in INDEXING or (x.op.is_host and x.op.name not in FREE) for x in (inner or [node]))
+
+
+def peak_memory(graph: Graph) -> float:
+    """The bytes that lie in memory at once, at most: arguments, results, and between, if each value goes when it has
+    been read for the last time."""
+    place = {x: k for k, node in enumerate(graph.nodes) for x in node.outputs}
+    last = {x: k for k, node in enumerate(graph.nodes) for x in node.uses()}
+    kept = sum(map(size_of, graph.params)) + sum(map(size_of, own_results(graph)))
+    now = most = 0.0
+    outside = {*graph.params, *graph.results}
+    leaving: dict[int, list[Value]] = {}
+    for x, k in place.items():
+        if x not in outside and not _is_view(x):
+            leaving.setdefault(last.get(x, k), []).append(x)
+    for k, node in enumerate(graph.nodes):
+        now += sum(size_of(x) for x in node.outputs if x not in outside and not _is_view(x))
+        most = max(most, now)
+        now -= sum(map(size_of, leaving.get(k, ())))
+    return kept + most
+
+
+def _is_view(x: Value) -> bool:
+    return x.node is not None and x.node.op.name in ("reshape", "barrier")
+
+
+def size_of(x: Value) -> float:
+    """The bytes of a value."""
+    return 0.0 if x.type == TOKEN else float(count(x.type.size, {})) * x.dtype.itemsize
+
