@@ -224,6 +224,19 @@ def launch(arguments: argparse.Namespace) -> int:
                             lambda text: print(text, file=sys.stderr, flush=True))
 
 
+def plan(arguments: argparse.Namespace) -> int:
+    from tenon.planning.make_plan import plan as planned
+    from tenon.planning.transformer_model import TransformerModel
+
+    model = TransformerModel(arguments.layers, arguments.width, arguments.heads, arguments.vocabulary, arguments.tokens,
+                             arguments.batch, dtype=arguments.dtype)
+    found = planned(model, cluster=arguments.cluster, devices=arguments.devices, overlap=arguments.overlap)
+    if arguments.save:
+        found.save(arguments.save)
+    print(found)
+    return 0
+
+
 def load(files: Sequence[str]) -> None:
     """Run Python files for what they register: operators, passes, backends, kernels."""
     from tenon.debug.stages import run_file
@@ -292,6 +305,18 @@ COMMANDS = {
                  help="how long a process waits for another one (default: TENON_TIMEOUT, or 600)"),
         argument("script", nargs=argparse.REMAINDER, metavar="SCRIPT.py [ARGUMENT ...]",
                  help="run as `python SCRIPT.py ARGUMENT ...` would"))),
+    "plan": Command("how to divide a transformer's training step over a cluster, simulated", plan, (
+        argument("--cluster", default="a100", metavar="NAME|FILE.toml", help="the cluster (default: %(default)s)"),
+        argument("--devices", type=int, metavar="N", help="how many of its devices (default: all)"),
+        argument("--layers", type=int, required=True, metavar="N", help="of attention and a network each"),
+        argument("--width", type=int, required=True, metavar="N", help="of a token's vector"),
+        argument("--heads", type=int, required=True, metavar="N", help="of attention"),
+        argument("--batch", type=int, default=512, metavar="N", help="texts in a step (default: %(default)s)"),
+        argument("--tokens", type=int, default=2048, metavar="N", help="in a text (default: %(default)s)"),
+        argument("--vocabulary", type=int, default=51200, metavar="N", help="tokens there are (default: %(default)s)"),
+        argument("--dtype", default="bfloat16", help="of weights and activations (default: %(default)s)"),
+        argument("--overlap", action="store_true", help="messages run beside kernels"),
+        argument("--save", type=Path, metavar="FILE.json", help="write the plan there"))),
     "info": Command("what is in a saved file: functions, tensors, versions", info, (
         argument("file", metavar="FILE", help="a safetensors file, of tn.save or of any other tool"),)),
     "run": Command("a saved function on inputs from files", run_saved, (

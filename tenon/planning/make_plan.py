@@ -33,9 +33,9 @@ def plan(what: Any, *args: Any, cluster: str | Path | Cluster = HERE, devices: i
     machine, measured.  With `overlap`, messages run beside kernels.  Raises ArgumentError where no division fits the
     memory, or the sizes divide into no such number, and CaptureError where the step is no one graph.
 
-    >>> model = tn.distributed.TransformerModel(layers=24, width=2304, heads=24, batch=512)
-    >>> tn.distributed.plan(model, cluster="a100", devices=32).sizes.devices
-    32
+    >>> model = tn.distributed.TransformerModel(layers=24, width=2304, heads=24, batch=64)
+    >>> tn.distributed.plan(model, cluster="a100", devices=4).sizes.devices
+    4
     """
     if devices is not None and (type(devices) is not int or devices < 1):
         raise ArgumentError(f"plan: devices is a whole number from 1 on, not {devices!r}")

@@ -34,9 +34,9 @@ class Plan:
 
     >>> from tenon.planning.make_plan import plan
     >>> from tenon.planning.transformer_model import TransformerModel
-    >>> found = plan(TransformerModel(layers=4, width=1024, heads=16, batch=64), cluster="a100", devices=16)
+    >>> found = plan(TransformerModel(layers=4, width=1024, heads=16, batch=64), cluster="a100", devices=4)
     >>> found.mesh.size, found.best.fits, found == Plan.from_json(found.to_json())
-    (16, True, True)
+    (4, True, True)
     """
 
     what: str

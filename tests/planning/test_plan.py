@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from megatron_table import NAMES, TABLE, divided
+from tenon.cli import main
 from tenon.errors import ArgumentError
 from tenon.planning.cluster import load_cluster
 from tenon.planning.make_plan import plan
@@ -22,7 +23,7 @@ SMALL = TransformerModel(layers=4, width=1024, heads=16, batch=64)
 
 @pytest.fixture(scope="module")
 def small() -> Plan:
-    return plan(SMALL, cluster="a100", devices=16)
+    return plan(SMALL, cluster="a100", devices=4)
 
 
 @pytest.mark.parametrize("row", TABLE[5:6], ids=NAMES[5:6])      # the others: tools/plan_megatron.py
@@ -44,15 +45,15 @@ def test_16384_devices_are_planned_in_under_a_minute() -> None:
 
 def test_the_first_is_the_fastest_of_what_fits(small: Plan) -> None:
     seconds = [x.seconds for x in small.candidates]
-    assert seconds == sorted(seconds) and all(x.fits and x.sizes.devices == 16 for x in small.candidates)
+    assert seconds == sorted(seconds) and all(x.fits and x.sizes.devices == 4 for x in small.candidates)
     everything = [estimate_step(SMALL.checked(), sizes, load_cluster("a100")) for sizes in
-                  list(divisions(SMALL.checked(), load_cluster("a100"), 16))[::7]]
+                  list(divisions(SMALL.checked(), load_cluster("a100"), 4))[::5]]
     assert small.best.seconds <= min(x.seconds for x in everything if x.fits) * (1 + 1e-9)
 
 
 def test_the_table_says_what_a_candidate_costs(small: Plan) -> None:
     title, columns, _, first, *_ = str(small).splitlines()
-    assert "16 devices of nodes of 8 A100-80GB" in title
+    assert "4 devices of nodes of 8 A100-80GB" in title
     assert all(x in columns for x in ("stage x data x model", "step", "memory", "by NVLink", "bubble", "MFU"))
     sizes = small.sizes
     assert f"{sizes.stage} x {sizes.data} x {sizes.model}" in first and "GB" in first and "%" in first
@@ -123,3 +124,12 @@ def test_more_memory_for_less_time() -> None:
     assert memories == sorted(memories, reverse=True) and memories[0] > 3 * memories[3] - layer.memory
     apart, beside = (estimate_step(model, ParallelSizes(data=8, model=2, overlap=x), cluster) for x in (False, True))
     assert beside.seconds < apart.seconds
+
+
+def test_the_command_prints_a_table_and_saves_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["--layers", "2", "--width", "256", "--heads", "4", "--batch", "16", "--tokens", "128"]
+    assert main(["plan", *sizes, "--devices", "2", "--save", str(tmp_path / "plan.json")]) == 0
+    assert "2 devices of nodes of 8 A100-80GB" in capsys.readouterr().out
+    assert Plan.load(tmp_path / "plan.json").sizes.devices == 2
+    assert main(["plan", *sizes, "--cluster", "nowhere"]) == 1
+    assert "there is no cluster 'nowhere'" in capsys.readouterr().err
