@@ -7,15 +7,21 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon.capture.trace import Held
 from tenon.dims import evaluate
-from tenon.models.gpt2 import Block, GPT2Config
+from tenon.graph.ir import Graph
+from tenon.jit import Jitted
+from tenon.models.gpt2 import MLP, Block, GPT2Config
 from tenon.ops.communicator import speaking
 from tenon.planning.cluster import load_cluster
 from tenon.planning.device_graph import two_phases
 from tenon.planning.shapes_only import hollow_tensor, shapes_only
-from tenon.planning.tensor_parallel_gpt import RankBlock, RankEmbedding, RankHead, TensorParallel
+from tenon.planning.tensor_parallel_gpt import RankBlock, RankEmbedding, RankHead, RankMLP, TensorParallel
+from tenon.planning.work import MessageWork, WorkRules
 from tenon.runtime.local_transport import LocalTransport
 from tenon.sharding.mesh import Mesh
+from tenon.sharding.sharding import Sharding
+from tenon.sharding.spmd_partition import partition
 
 CONFIG = GPT2Config(vocab_size=12, n_positions=6, n_embd=12, n_layer=1, n_head=6)
 
@@ -142,3 +148,34 @@ def test_nothing_of_the_sizes_is_made() -> None:
     assert {node.op.name for node in phases.forward.nodes} >= {"all_reduce"}
     assert sum(evaluate(t.size, {phases.batch: 64}) * t.dtype.itemsize for t in phases.kept) > 10e9
     assert all(x.numpy().strides == (0, 0, 0) for x in made)
+
+
+def test_partition_finds_the_messages_of_a_rank() -> None:
+    """A network with columns, then rows: one sum over the ranks forward, and one backward, of the same bytes."""
+    config, mesh = GPT2Config(n_positions=256, n_embd=1024, n_layer=1, n_head=16), Mesh({"model": 4})
+    with shapes_only():
+        whole, rank = MLP(config), RankMLP(config, TensorParallel(4))
+
+    def arguments(batch: int) -> list[tn.Tensor]:
+        x = hollow_tensor((batch, 256, 1024))
+        x.requires_grad = True
+        return [x]
+
+    def both(x: tn.Tensor, seed: tn.Tensor) -> Any:
+        y = whole(x)
+        y.backward(seed)
+        return (y, x.grad, *(p.grad for p in whole.parameters()))
+    captured = Jitted(both, fullgraph=True).capture(*arguments(2), hollow_tensor((2, 256, 1024)))
+    split = {id(whole.c_fc.weight): (None, "model"), id(whole.c_fc.bias): ("model",),
+             id(whole.c_proj.weight): ("model", None)}
+    specs = [split.get(id(s.holder)) if isinstance(s, Held) else None for s in captured.sources]
+    results = [None, None, *(split.get(id(p)) for p in whole.parameters())]
+    local = partition(captured.graph, *([s and Sharding(mesh, s) for s in specs], mesh, 0),
+                      results=[s and Sharding(mesh, s) for s in results])
+    phases = two_phases(rank, arguments, list(rank.parameters()), load_cluster("a100").chip)
+
+    def said(*graphs: Graph) -> list[Any]:
+        rules = WorkRules(load_cluster("a100").chip, sizes={phases.batch: 2})
+        return sorted((w.kind, w.bytes, w.over) for graph in graphs for node in graph.nodes for w in rules.of(node)
+                      if isinstance(w, MessageWork))
+    assert said(local) == said(phases.forward, phases.backward) == 2 * [("all_reduce", 4.0 * 2 * 256 * 1024, ("model",))]
