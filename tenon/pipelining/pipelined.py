@@ -74,6 +74,23 @@ class Pipeline:
                             ("chunks", chunks), ("batch", batch), ("begins", tuple(begins))):
             object.__setattr__(self, name, value)
 
+    def mesh_for(self, mesh: Mesh | None) -> Mesh:
+        """The mesh that it runs on: the one that is given, or one of its stages alone.
+
+        Raises DevicePlanError where the mesh has no axis "pipe", or not of as many places as there are to be stages.
+        """
+        if mesh is None:
+            if self.stages is None:
+                raise DevicePlanError("Pipeline: on how many devices is not said",
+                                      hint="Pipeline(stages=2, ...), or a mesh with an axis 'pipe'")
+            return Mesh({PIPE_AXIS: self.stages})
+        if PIPE_AXIS not in mesh.axes:
+            raise DevicePlanError(f"Pipeline: {mesh!r} has no axis {PIPE_AXIS!r}", hint='Mesh({"data": 2, "pipe": 2})')
+        if self.stages not in (None, mesh.axis_size(PIPE_AXIS)):
+            raise DevicePlanError(f"Pipeline: stages={self.stages} is not what {mesh!r} has along {PIPE_AXIS!r}",
+                                  hint="leave out stages=, the mesh says them")
+        return mesh
+
     def schedule_on(self, devices: int) -> PipelineSchedule:
         """The schedule for so many devices."""
         made = pipeline_schedule(self.schedule, devices, self.micro_batches, self.chunks)
@@ -81,24 +98,6 @@ class Pipeline:
             raise DevicePlanError(f"Pipeline: {len(self.begins)} in begins, and {made.stages} stages, of which all but "
                                   "the first begin with one")
         return made
-
-
-def mesh_for(pipeline: Pipeline, mesh: Mesh | None) -> Mesh:
-    """The mesh that a pipeline runs on: the one that is given, or one of its stages alone.
-
-    Raises DevicePlanError where the mesh has no axis "pipe", or not of as many places as there are to be stages.
-    """
-    if mesh is None:
-        if pipeline.stages is None:
-            raise DevicePlanError("Pipeline: on how many devices is not said",
-                                  hint="Pipeline(stages=2, ...), or a mesh with an axis 'pipe'")
-        return Mesh({PIPE_AXIS: pipeline.stages})
-    if PIPE_AXIS not in mesh.axes:
-        raise DevicePlanError(f"Pipeline: {mesh!r} has no axis {PIPE_AXIS!r}", hint='Mesh({"data": 2, "pipe": 2})')
-    if pipeline.stages not in (None, mesh.axis_size(PIPE_AXIS)):
-        raise DevicePlanError(f"Pipeline: stages={pipeline.stages} is not what {mesh!r} has along {PIPE_AXIS!r}",
-                              hint="leave out stages=, the mesh says them")
-    return mesh
 
 
 @dataclass(frozen=True)
@@ -122,6 +121,7 @@ class PipelinePlan:
     shardings: Mapping[int, Sharding]               # of arguments that are split
     wanted: tuple[Sharding | None, ...]             # of the results
     made: Mapping[int, tuple[int, ...]]             # the results that each of these devices has
+    at: Mapping[int, int]                           # the places along "pipe" of results that one device alone has
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ class Pipelined:
     def __init__(self, graph: Graph, note: PipelineNote, compile: Callable[[Graph], Executable],
                  mesh: Mesh | None = None):
         self.graph, self.note, self.compile = graph, note, compile
-        self.mesh = mesh_for(note.pipeline, mesh)
+        self.mesh = note.pipeline.mesh_for(mesh)
         self.transport = transport_for(self.mesh)
         self.plans: dict[Any, PipelinePlan] = {}
         self._lock = Lock()
@@ -180,12 +180,14 @@ class Pipelined:
 
     def plan(self, arrays: Sequence[Any]) -> PipelinePlan:
         """The plan for arguments of these shapes that are split so, made once."""
-        key = tuple((x.shape, x.sharding if isinstance(x, ShardedArray) else None) for x in arrays)
+        split = [x.sharding.everywhere if isinstance(x, ShardedArray) else None for x in arrays]
+        key = tuple((x.shape, sharding if sharding is None or not sharding.is_replicated else None)
+                    for x, sharding in zip(arrays, split, strict=True))
         if key not in self.plans:
             with self._lock:
                 if key not in self.plans:
-                    shardings = {k: x.sharding for k, x in enumerate(arrays) if isinstance(x, ShardedArray)}
-                    self._check(shardings)
+                    self._check({k: sharding for k, sharding in enumerate(split) if sharding is not None})
+                    shardings = {k: sharding for k, (_, sharding) in enumerate(key) if sharding is not None}
                     graph = self.graph
                     if graph.symbols():
                         graph = of_sizes(graph, bind_sizes(graph, [x.shape for x in arrays]))
@@ -243,7 +245,10 @@ class Pipelined:
             total += len(mine)
         together = replace(graph, results=tuple(graph.results[k] for rank in made for k in made[rank]))
         runs = MultiDevice(together, parts, Agreed(self.transport))
-        return PipelinePlan(graph, next(iter(graphs.values())).stages, schedule, runs, devices, shardings, wanted, made)
+        one = next(iter(graphs.values()))
+        at = {k: schedule.device_of(stage) for k, (_, stage) in enumerate(one.segments.results)
+              if stage is not None and k in updates}
+        return PipelinePlan(graph, one.stages, schedule, runs, devices, shardings, wanted, made, at)
 
     def _graphs(self, step: MicroStep, batch: Mapping[int, int], schedule: PipelineSchedule,
                 apart: bool) -> DeviceGraphs:
@@ -261,12 +266,15 @@ class Pipelined:
             for k in places:
                 shards[k][rank] = next(arrays)
         results: list[Any] = []
-        for value, parts, sharding in zip(plan.graph.results, shards, plan.wanted, strict=True):
-            if sharding is None and parts:
+        apart = len(self.transport.ranks) < self.mesh.size
+        for k, (value, parts, sharding) in enumerate(zip(plan.graph.results, shards, plan.wanted, strict=True)):
+            if sharding is None and not (apart and k in plan.at):
                 results.append(next(iter(parts.values())))
-            else:
-                shape: Any = tuple(value.shape)
-                results.append(ShardedArray(shape, value.dtype, sharding or Sharding(self.mesh), parts))
+                continue
+            shape: Any = tuple(value.shape)
+            found_at = Sharding(self.mesh, () if sharding is None else sharding.spec,
+                                ((PIPE_AXIS, plan.at[k]),) if k in plan.at else ())
+            results.append(ShardedArray(shape, value.dtype, found_at, parts))
         return results
 
     def describe(self, width: int = 100) -> str:
@@ -299,8 +307,13 @@ class OfParts:
 
     def run(self, arrays: Sequence[Any], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
         """The results of the device."""
-        return self.program.run([part_for(x, sharding, self.rank) for x, sharding in zip(
-            arrays, self.shardings, strict=True)])
+        return self.program.run([self._part(x, sharding) for x, sharding in zip(arrays, self.shardings, strict=True)])
+
+    def _part(self, x: Array | ShardedArray, sharding: Sharding | None) -> Array:
+        """What this device has of an argument."""
+        if isinstance(x, ShardedArray) and self.rank in x.shards:
+            return x.shards[self.rank]
+        return part_for(x, sharding, self.rank)
 
 
 def axes_of(spec: Sequence[Any]) -> set[str]:

@@ -52,8 +52,9 @@ class Sharding:
 
     mesh: Mesh
     spec: Spec
+    at: tuple[tuple[str, int], ...] = ()        # (mesh axis, place): ranks at other places of it have nothing
 
-    def __init__(self, mesh: Mesh, spec: Sequence[Entry] = ()):
+    def __init__(self, mesh: Mesh, spec: Sequence[Entry] = (), at: Sequence[tuple[str, int]] = ()):
         if not isinstance(mesh, Mesh):
             raise ArgumentError(f"Sharding: a Mesh is expected, not {type(mesh).__name__}",
                                 hint='tn.distributed.Mesh({"data": 2})')
@@ -64,11 +65,18 @@ class Sharding:
         mesh.check_axes([name for entry in entries for name in entry_axes(entry)])
         object.__setattr__(self, "mesh", mesh)
         object.__setattr__(self, "spec", entries)
+        mesh.check_axes([name for name, _ in at])
+        object.__setattr__(self, "at", tuple(at))
 
     @property
     def is_replicated(self) -> bool:
         """Whether every rank has everything."""
-        return all(self.mesh.parts(entry_axes(entry)) == 1 for entry in self.spec)
+        return not self.at and all(self.mesh.parts(entry_axes(entry)) == 1 for entry in self.spec)
+
+    @property
+    def everywhere(self) -> Sharding:
+        """The same, with what each rank would have that has nothing."""
+        return Sharding(self.mesh, self.spec) if self.at else self
 
     def axes(self, ndim: int) -> tuple[Axes, ...]:
         """For each axis of a tensor, the mesh axes that split it.  Raises ShapeError for too many entries."""
@@ -91,12 +99,14 @@ class Sharding:
         """For each part (where it begins and ends along each axis) the ranks that have it."""
         found: dict[tuple[tuple[int, int], ...], tuple[int, ...]] = {}
         for rank in range(self.mesh.size):
+            if any(self.mesh.coordinates(rank)[name] != place for name, place in self.at):
+                continue
             part = tuple((s.start, s.stop) for s in self.slices(global_shape, rank))
             found[part] = (*found.get(part, ()), rank)
         return found
 
     def __repr__(self) -> str:
-        return f"Sharding({self.mesh!r}, {self.spec!r})"
+        return f"Sharding({self.mesh!r}, {self.spec!r}{f', at={self.at!r}' if self.at else ''})"
 
 
 def _entry(entry: object) -> Entry:
