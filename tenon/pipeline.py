@@ -20,7 +20,7 @@ from tenon.config import ConfigError, config
 from tenon.devices import HOST, PYTHON, Device
 from tenon.errors import ArgumentError, Location
 from tenon.gc_control import collect_young, collected_at_the_end
-from tenon.graph.ir import AUTOTUNE, CONSTANTS, MESH, PIPELINE, Graph, Node
+from tenon.graph.ir import AUTOTUNE, CONSTANTS, MESH, PIPELINE, PLACE, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.graph.text import print_graph
@@ -174,6 +174,8 @@ def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step
         return SpmdProgram(graph, mesh, partial(compile, backend=chosen, trace=trace))
     if speaks_of_devices(graph):
         return _on_devices(graph, chosen, trace)
+    if len(graph.notes.get(PLACE) or ()) > 1:
+        return _placed(graph, chosen, trace)
     if is_sized_by_data(graph):
         return Staged(graph, partial(compile, backend=chosen, trace=trace))
     with _compiling(graph, chosen):
@@ -199,6 +201,13 @@ def _on_devices(graph: Graph, backend: Backend, trace: list[Step] | None) -> Exe
             made.new_arena = opened(device).arena
         return made
     return placed_program(graph, program)
+
+
+def _placed(graph: Graph, backend: Backend, trace: list[Step] | None) -> Executable:
+    """What runs a graph on the devices that it may be on, as its costs say; on one where that is soonest."""
+    with unforked:
+        from tenon.placement.placed_program import placed_by_cost  # local: rarely needed
+    return placed_by_cost(graph, graph.notes[PLACE], partial(compile, backend=backend, trace=trace))
 
 
 @contextmanager

@@ -148,6 +148,7 @@ class _Scan:
     def without_products(self, inputs: tuple[Input, ...]) -> Any:
         """The outputs of the scan, by a smaller scan and products around it."""
         plain = len(self.node.outputs) == len(self.body.results)
+        plain = plain and not any(map(has_effect, self.body.nodes))     # which are something new in every turn
         if not plain or not (self.early or self.sums or any(map(self.is_late, self.stacked))):
             return copy(self.node, inputs)
         outside = _Outside(self, inputs)

@@ -65,7 +65,7 @@ def _pair(graph: Graph) -> tuple[Node, Node, Merged] | None:
         for other in nodes[k + 1:]:
             again = {x for each in _made_of_nothing(other) for x in each.outputs}
             known = all(x in again or place.get(x, -1) < place[node.output] for x in other.uses())
-            if other.op is node.op and known and not (has_effect(node) and has_effect(other)):
+            if other.op is node.op and known and not has_effect(other):     # it would come before others' effects
                 merged = _merged(Control.of(node), Control.of(other))
                 if merged is not None:
                     return node, other, merged
@@ -74,7 +74,8 @@ def _pair(graph: Graph) -> tuple[Node, Node, Merged] | None:
 
 def _made_of_nothing(node: Node) -> list[Node]:
     """The nodes without inputs, such as an empty stack, whose outputs a node reads."""
-    return [x.node for x in node.inputs if isinstance(x, Value) and x.node is not None and not x.node.inputs]
+    return [x.node for x in node.inputs if isinstance(x, Value) and x.node is not None and not x.node.inputs
+            and not has_effect(x.node)]
 
 
 def _merged(a: Control, b: Control) -> Merged | None:
