@@ -37,8 +37,8 @@ from tenon.capture.reasons import is_another_text, warn_of_recompiles, why_anew
 from tenon.capture.replay import holds, run
 from tenon.capture.settle import Stopped
 from tenon.capture.symbolic_numbers import Unmoved
-from tenon.config import ConfigError
-from tenon.devices import placing
+from tenon.config import ConfigError, usable_cores
+from tenon.devices import device_count, placing
 from tenon.dims import (
     Dim,
     PinnedSize,
@@ -50,7 +50,7 @@ from tenon.dims import (
 from tenon.eager.grad_mode import modes, recording
 from tenon.errors import ArgumentError, CaptureError, CompilerDefect
 from tenon.gc_control import LARGE_PROGRAM_STEPS, give_back_soon
-from tenon.graph.ir import AUTOTUNE, DEVICES, DONATED, MEMORY_BUDGET, PIPELINE, SIZES, UPDATES, Graph
+from tenon.graph.ir import AUTOTUNE, DEVICES, DONATED, MEMORY_BUDGET, PIPELINE, PLACE, SIZES, UPDATES, Graph
 from tenon.graph.op import at_once, current
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span, timed
@@ -84,13 +84,13 @@ class Jitted(StandsFor):
 
     def __init__(self, function: Callable[..., Any], fullgraph: bool = False, memory_budget: int | None = None,
                  constants: bool = True, autotune: bool = False, background: bool = False,
-                 pipeline: Pipeline | None = None):
+                 pipeline: Pipeline | None = None, place: Sequence[str] | str | None = None):
         functools.update_wrapper(self, function)
         name = getattr(function, "__name__", type(function).__name__)
         self.__name__: str = name if name.isidentifier() else "function"
         self.function, self.fullgraph, self.memory_budget = function, fullgraph or pipeline is not None, memory_budget
         self.constants, self.autotune, self.background = constants and pipeline is None, autotune, background
-        self.pipeline = pipeline
+        self.pipeline, self.place = pipeline, _devices_to_place_on(place)
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, CaptureRecord] = {}
         self.families: dict[Any, Family] = {}
@@ -298,7 +298,7 @@ class Jitted(StandsFor):
     def _piece(self, function: Callable[..., Any], part: FunctionPart | None) -> Jitted:
         """A piece of this function, or a function that it calls, as graphs of its own."""
         piece = Jitted(function, memory_budget=self.memory_budget, constants=self.constants, autotune=self.autotune,
-                       background=self.background)
+                       background=self.background, place=self.place)
         piece.part, piece.is_piece, piece._around = part, True, self._around
         return piece
 
@@ -429,7 +429,7 @@ class Jitted(StandsFor):
         except Exception as error:      # a mistake of Tenon's, which is no reason to stop the program
             self._refuse(record, Reason(f"capturing it came to {type(error).__name__}: {error}", bug=True))
             return None, leaves
-        notes: dict[str, Any] = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None,
+        notes: dict[str, Any] = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None, PLACE: self.place,
                  DONATED: None if captured.differentiable else captured.donations or None,
                  UPDATES: None if captured.differentiable else captured.updates or None}
         notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES)}
@@ -438,7 +438,7 @@ class Jitted(StandsFor):
                 from tenon.capture.note_pipeline import pipeline_note  # local: few programs are pipelines
             notes[PIPELINE] = pipeline_note(captured, self.pipeline)
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
-        if not self.constants:
+        if not self.constants or self.place is not None:
             captured.constants = ()
         captured.seconds.update(seconds)
         captured.why = why
@@ -537,6 +537,18 @@ class Jitted(StandsFor):
             raise CaptureError(reason.what, where=reason.where, hint=reason.hint) from None
 
 
+def _devices_to_place_on(place: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    """The names of the devices; "auto" means all logical devices, and one a core where there is only one."""
+    if place is None:
+        return None
+    count = device_count() if device_count() > 1 else usable_cores()
+    names = tuple(f"cpu:{k}" if k else "cpu" for k in range(count)) if place == "auto" else place
+    if isinstance(names, str) or not names or not all(isinstance(x, str) and x for x in names) or \
+            len(set(names)) < len(names):
+        raise ArgumentError(f"jit: place is \"auto\" or the names of devices, each once, not {place!r}")
+    return tuple(names)
+
+
 def _itself(driver: Callable[..., Any]) -> Callable[..., Any]:
     return driver
 
@@ -593,17 +605,19 @@ def _innermost(function: Any) -> Any:
 
 @overload
 def jit(function: F, *, fullgraph: bool = ..., memory_budget: float | None = ..., constants: bool = ...,
-        autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...) -> F: ...
+        autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...,
+        place: Sequence[str] | str | None = ...) -> F: ...
 
 
 @overload
 def jit(function: None = None, *, fullgraph: bool = ..., memory_budget: float | None = ..., constants: bool = ...,
-        autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...) -> Callable[[F], F]: ...
+        autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...,
+        place: Sequence[str] | str | None = ...) -> Callable[[F], F]: ...
 
 
 def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float | None = None,
         constants: bool = True, autotune: bool = False, background: bool = False,
-        pipeline: Pipeline | None = None) -> Any:
+        pipeline: Pipeline | None = None, place: Sequence[str] | str | None = None) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
@@ -622,6 +636,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     by the call that comes then.
     `pipeline=tn.distributed.Pipeline(stages=2, micro_batches=8)` cuts the step in stages, each on a device of its own,
     through which parts of the batch go one after the other; it implies `fullgraph`.
+    `place="auto"` lets parts of the graph run on several logical devices at once, where a model of costs, measured on
+    this machine, says that this is sooner than one device with all threads; `place=("cpu", "cpu:1")` names them.
 
     >>> @tn.jit
     ... def f(x):
@@ -630,7 +646,7 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     tensor([3., 5.])
     """
     options: dict[str, Any] = {"fullgraph": fullgraph, "memory_budget": memory_budget, "constants": constants,
-                               "autotune": autotune, "background": background, "pipeline": pipeline}
+                               "autotune": autotune, "background": background, "pipeline": pipeline, "place": place}
     if isinstance(memory_budget, float) and memory_budget.is_integer():        # 8e9
         options["memory_budget"] = memory_budget = int(memory_budget)
     if memory_budget is not None and (isinstance(memory_budget, bool) or not isinstance(memory_budget, int)

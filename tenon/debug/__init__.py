@@ -6,6 +6,7 @@ from tenon.debug.check import check
 from tenon.debug.chrome_trace import Trace, trace
 from tenon.debug.compare_models import Comparison, compare
 from tenon.debug.console import progress
+from tenon.debug.device_timelines import DeviceTimelines, device_timelines
 from tenon.debug.evaluation_trace import EvaluationTrace, evaluation_trace
 from tenon.debug.gradcheck import gradcheck, gradgradcheck
 from tenon.debug.porting import PortingWarning, porting
@@ -18,7 +19,7 @@ from tenon.debug.training_log import Log
 from tenon.debug.viewer.view import View, view
 from tenon.debug.watched_values import Watched, watch
 
-__all__ = ["BadNumber", "Bisection", "Comparison", "EvaluationTrace", "Expression", "Log", "NotRepeatable",
-           "PortingWarning", "Profile", "Summary", "Trace", "View", "Watched", "bisect", "check", "compare",
-           "evaluation_trace", "expression", "gradcheck", "gradgradcheck", "porting", "profile", "progress", "stop",
-           "trace", "view", "watch"]
+__all__ = ["BadNumber", "Bisection", "Comparison", "DeviceTimelines", "EvaluationTrace", "Expression", "Log",
+           "NotRepeatable", "PortingWarning", "Profile", "Summary", "Trace", "View", "Watched", "bisect", "check",
+           "compare", "device_timelines", "evaluation_trace", "expression", "gradcheck", "gradgradcheck", "porting",
+           "profile", "progress", "stop", "trace", "view", "watch"]

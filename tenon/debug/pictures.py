@@ -48,6 +48,30 @@ def curves(path: Path, history: Mapping[str, Sequence[tuple[int, float]]]) -> Pa
     return path
 
 
+Row = tuple[str, str, str, float, float]        # whose it is, its name and kind, from when to when in seconds
+COLORS = {"compute": "#3b7dd8", "send": "#2a9d5c", "recv": "#e0a030", "wait": "#dddddd"}
+
+
+def spans_by_row(path: Path, charts: Mapping[str, Sequence[Row]]) -> Path | None:
+    """Write a chart of bars in rows under each title; returns the path, None without matplotlib."""
+    if not HAVE_MATPLOTLIB:
+        return None
+    from matplotlib.figure import Figure  # optional dependency
+
+    figure = Figure(figsize=(11, 1 + 1.6 * len(charts)), layout="constrained")
+    for axes, (title, rows) in zip(figure.subplots(max(1, len(charts)), 1, squeeze=False, sharex=True).flat,
+                                   charts.items(), strict=False):
+        names = list(dict.fromkeys(row[0] for row in rows))
+        for whose, _, kind, start, end in rows:
+            axes.barh(names.index(whose), (end - start) * 1e6, left=start * 1e6, color=COLORS.get(kind, "gray"),
+                      edgecolor="white", linewidth=0.4)
+        axes.set(title=title, yticks=range(len(names)), yticklabels=names)
+        axes.invert_yaxis()
+    figure.axes[-1].set_xlabel("microseconds")
+    figure.savefig(path, dpi=120)
+    return path
+
+
 def png_bytes(pixels: np.ndarray) -> bytes:
     """Bytes [height, width, 1, 3 or 4 channels] as a PNG."""
     height, width, channels = pixels.shape

@@ -23,6 +23,7 @@ from tenon.ops.communicator import Communicator, speaking
 from tenon.program.backend_interface import Array, Executable, Then
 from tenon.records import dataclass
 from tenon.runtime.device_threads import run_side_by_side
+from tenon.runtime.forks import RunPhase
 from tenon.runtime.transports import Transport
 
 
@@ -65,7 +66,11 @@ class MultiDevice:
         jobs = [partial(self._run_part, rank, speaker, arrays) for rank, speaker in speakers.items()]
         results = self._gathered(run_side_by_side(jobs, abort))
         if then is not None:
-            at_once(then(results, None) or ())
+            phase = RunPhase(np.zeros(2, np.int64))
+            try:
+                at_once(then(results, phase) or ())
+            finally:
+                phase.end()
         return results
 
     def _run_part(self, rank: int, speaker: Communicator, arrays: Sequence[Array]) -> list[Array]:
