@@ -75,7 +75,8 @@ def train(pipeline: tn.distributed.Pipeline | None, steps: int, batch: int, cont
         x, y = tn.asarray(windows[:, :-1]), tn.asarray(windows[:, 1:])
         losses.append(float(step(x, y)))
     if show and pipeline is not None:
-        print(step.capture(x, y).program.describe())
+        jitted: Any = step
+        print(jitted.capture(x, y).program.describe())
     return losses
 
 

@@ -45,14 +45,15 @@ class PlacePlan:
 
 def place(graph: Graph, names: Sequence[str], rates: Rates) -> PlacePlan:
     """The best plan that is found for these devices; parameters are there wherever they are read."""
-    count = len(names)
+    count = min(len(names), max(1, rates.threads))      # more have no core of their own
     whole, shared = PlaceCosts(rates, rates.threads), PlaceCosts(rates, max(1, rates.threads // count))
     units = units_of(graph.nodes, shared, [node for node in graph.nodes if has_effect(node)])
     alone = simulate(units_of(graph.nodes, whole), *_on_one(graph, whole), 1, whole)
     best = simulate(*_on_first(units), count, shared)
     if count > 1 and len(units) > 1:
         best = _search(units, _listed(units, count, shared), count, shared)
-    if alone.seconds <= best.seconds:
+    seconds = best.seconds + rates.start
+    if alone.seconds <= seconds:
         placement = Placement(tuple(names), dict.fromkeys(graph.nodes, 0), (None,) * len(graph.params))
         spans = simulate(units_of(graph.nodes, whole), *_on_one(graph, whole), 1, whole, spans=True).spans
         return PlacePlan(graph, _with_inner(placement), alone.seconds, alone.seconds,
@@ -61,18 +62,19 @@ def place(graph: Graph, names: Sequence[str], rates: Rates) -> PlacePlan:
     nodes = tuple(node for k in best.order for node in units[k].nodes)
     of = {node: best.devices[k] for k in best.order for node in units[k].nodes}
     return PlacePlan(replace(graph, nodes=nodes), _with_inner(Placement(tuple(names), of, (None,) * len(graph.params))),
-                     best.seconds, alone.seconds, DevicesTimeline("planned", tuple(names), drawn.spans))
+                     seconds, alone.seconds, DevicesTimeline("planned", tuple(names), drawn.spans))
 
 
 def round_robin(graph: Graph, names: Sequence[str], rates: Rates) -> DeviceSchedule:
     """Units in turn on one device after the other: what a plan is compared with."""
-    costs = PlaceCosts(rates, max(1, rates.threads // len(names)))
+    count = min(len(names), max(1, rates.threads))
+    costs = PlaceCosts(rates, max(1, rates.threads // count))
     units = units_of(graph.nodes, costs, [node for node in graph.nodes if has_effect(node)])
     order = _priority(units, costs)
     devices = [0] * len(units)
     for turn, number in enumerate(order):
-        devices[number] = turn % len(names)
-    return simulate(units, order, devices, len(names), costs)
+        devices[number] = turn % count
+    return simulate(units, order, devices, count, costs)
 
 
 def _on_one(graph: Graph, costs: PlaceCosts) -> tuple[Sequence[int], Sequence[int]]:

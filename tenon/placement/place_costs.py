@@ -36,7 +36,7 @@ FEW = 30_000            # elements that one thread computes alone (tenon.runtime
 @dataclass(frozen=True)
 class Rates:
     """Seconds: of one thread for an element and for a multiply-add, of any kernel and host step, of a message and of a
-    byte in it; and the threads of a device that has all."""
+    byte in it, and until several devices have started and met again; the threads of a device that has all."""
 
     element: float = 4e-10
     multiply_add: float = 2e-11
@@ -44,6 +44,7 @@ class Rates:
     host: float = 1.5e-5
     message: float = 3e-5
     byte: float = 1e-10
+    start: float = 0.0
     threads: int = 2
 
 
@@ -130,8 +131,13 @@ def _measure(compile: Compile) -> Rates:
     matrix = TensorType(float32, (side, side))
     products = _seconds(compile(trace(lambda x: matmul_op(x, x), matrix)), [m])
     small, large = _message(1), _message(1 << 20)
+    start = min(_timed(lambda: run_side_by_side([int] * 2, _nobody_waits)) for _ in range(50))
     return Rates(element=elements * threads / size, multiply_add=products * threads / side ** 3, message=small,
-                 byte=max(large - small, 0.0) / (1 << 22) / 2, threads=threads)
+                 byte=max(large - small, 0.0) / (1 << 22), start=2 * start, threads=threads)
+
+
+def _nobody_waits(error: BaseException) -> None:
+    """No job waits for another."""
 
 
 def _seconds(program: Any, arrays: list[Any]) -> float:

@@ -49,7 +49,7 @@ def test_a_jitted_function_is_placed_by_cost_and_says_what_each_device_does(plac
 
 def test_training_steps_are_placed_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forward, backward and update of two towers, on two devices: the same numbers as on one."""
-    monkeypatch.setattr(place_costs, "_measured", [Rates(message=0.0, byte=0.0, threads=1)])
+    monkeypatch.setattr(place_costs, "_measured", [Rates(message=0.0, byte=0.0, threads=2)])
 
     def train(place: Any) -> list[float]:
         tn.manual_seed(0)

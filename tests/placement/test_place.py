@@ -29,7 +29,7 @@ from tenon.types import TensorType, float32
 
 SQUARE = TensorType(float32, (64, 64))
 NAMES = ("cpu", "cpu:1", "cpu:2")
-FREE = Rates(message=0.0, byte=0.0, threads=1)          # whatever can be done at once is
+FREE = Rates(message=0.0, byte=0.0, threads=3)          # whatever can be done at once is
 
 
 def chains(count: int) -> Graph:
