@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.graph.op import OPS
 from tenon.graph.structural_key import exactly
 from tenon.records import dataclass
 from tenon.types import DType
@@ -81,6 +82,12 @@ def short(value: Any) -> str:
     return "absent" if value is MISSING else f"{value!r:.60}"
 
 
+def _of_operators() -> Iterator[int]:
+    """The identities of what Tenon's own operators are made of, which nobody changes."""
+    for op in OPS.values():
+        yield from map(id, (op, vars(op), op.examples, op.signature, vars(op.signature)))
+
+
 class Guards:
     """All conditions of a capture on Python values."""
 
@@ -98,8 +105,9 @@ class Guards:
 
     def values(self) -> Iterator[str]:
         """The conditions on plain values, in words; functions, modules and objects are compared by identity."""
+        operators = set(_of_operators())
         for g in self.groups:
-            if g.path.startswith("keys of"):
+            if g.path.startswith(("keys of", "the attributes of")) or id(g.holder) in operators:
                 continue
             for label, value in zip(g.labels or [""] * len(g.expected), g.expected, strict=False):
                 plain = is_atom(value) or (type(value) is tuple and all(map(is_atom, value)))

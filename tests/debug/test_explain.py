@@ -144,3 +144,13 @@ def test_a_function_without_jit_is_explained_for_a_call():
     for wrong in (3, f):
         with pytest.raises(tn.errors.ArgumentError, match="a function and arguments"):
             tn.explain(wrong)
+
+
+def test_guards_are_those_of_the_program_and_not_of_tenons_operators():
+    net = tn.nn.Linear(4, 3)
+    word = "a"
+    step = tn.jit(lambda x: (net(x) * len(word)).sum())
+    step(tn.ones((2, 4)))
+    told = next(line for line in tn.explain(step).lines if "guarded:" in line)
+    assert "<word> is 'a'" in told and "in_features is 4" in told
+    assert "attributes of" not in told and "linear." not in told
