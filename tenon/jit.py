@@ -50,10 +50,22 @@ from tenon.dims import (
 from tenon.eager.grad_mode import modes, recording
 from tenon.errors import ArgumentError, CaptureError, CompilerDefect
 from tenon.gc_control import LARGE_PROGRAM_STEPS, give_back_soon
-from tenon.graph.ir import AUTOTUNE, DEVICES, DONATED, MEMORY_BUDGET, PIPELINE, PLACE, SIZES, UPDATES, Graph
+from tenon.graph.ir import (
+    AUTOTUNE,
+    DEVICES,
+    DONATED,
+    MEMORY_BUDGET,
+    MESH,
+    PIPELINE,
+    PLACE,
+    SIZES,
+    UPDATES,
+    Graph,
+)
 from tenon.graph.op import at_once, current
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span, timed
+from tenon.sharding.mesh import Mesh
 from tenon.tensor import Tensor, asarray
 from tenon.types import DType, TensorType
 
@@ -84,13 +96,14 @@ class Jitted(StandsFor):
 
     def __init__(self, function: Callable[..., Any], fullgraph: bool = False, memory_budget: int | None = None,
                  constants: bool = True, autotune: bool = False, background: bool = False,
-                 pipeline: Pipeline | None = None, place: Sequence[str] | str | None = None):
+                 pipeline: Pipeline | None = None, place: Sequence[str] | str | None = None, mesh: Mesh | None = None):
         functools.update_wrapper(self, function)
         name = getattr(function, "__name__", type(function).__name__)
         self.__name__: str = name if name.isidentifier() else "function"
-        self.function, self.fullgraph, self.memory_budget = function, fullgraph or pipeline is not None, memory_budget
+        self.function, self.memory_budget, self.pipeline, self.mesh = function, memory_budget, pipeline, mesh
+        self.fullgraph = fullgraph or pipeline is not None or mesh is not None      # what runs by part is on one device
         self.constants, self.autotune, self.background = constants and pipeline is None, autotune, background
-        self.pipeline, self.place = pipeline, _devices_to_place_on(place)
+        self.place = _devices_to_place_on(place)
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, CaptureRecord] = {}
         self.families: dict[Any, Family] = {}
@@ -153,7 +166,8 @@ class Jitted(StandsFor):
                 if captured.calls == 0:
                     make_ready()
                 captured.calls += 1
-                if captured.calls in SHORTEN_AT and not self._around:   # before the run: all is as the capture needs it
+                shorter = captured.calls in SHORTEN_AT and not self._around and self.mesh is None
+                if shorter:     # before the run: all is as the capture needs it
                     self._shorten(captured, structure, given)
                     if self.part is not None and (captured.calls > WEIGHED_AT or captured.differentiable) and (
                             captured.short is None or captured.differentiable):
@@ -162,6 +176,8 @@ class Jitted(StandsFor):
                 captured.succeeded = True
                 return result
         except Stopped as stopped:
+            if self.mesh is not None:       # to run it once more, on one device, is no way out
+                raise stopped.error from None
             reason = stopped
         else:
             return self._by_part(record, args, keywords)
@@ -429,16 +445,19 @@ class Jitted(StandsFor):
         except Exception as error:      # a mistake of Tenon's, which is no reason to stop the program
             self._refuse(record, Reason(f"capturing it came to {type(error).__name__}: {error}", bug=True))
             return None, leaves
-        notes: dict[str, Any] = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None, PLACE: self.place,
-                 DONATED: None if captured.differentiable else captured.donations or None,
-                 UPDATES: None if captured.differentiable else captured.updates or None}
-        notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES)}
+        if self.mesh is not None:
+            self._note_mesh(captured)
+        notes: dict[str, Any] = {
+            MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None, PLACE: self.place,
+            DONATED: None if captured.differentiable else captured.donations or None,
+            UPDATES: None if captured.differentiable else captured.updates or None}
+        notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES, MESH)}
         if self.pipeline is not None:
             with unforked:
                 from tenon.capture.note_pipeline import pipeline_note  # local: few programs are pipelines
             notes[PIPELINE] = pipeline_note(captured, self.pipeline)
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
-        if not self.constants or self.place is not None:
+        if not self.constants or self.place is not None or self.mesh is not None:
             captured.constants = ()
         captured.seconds.update(seconds)
         captured.why = why
@@ -446,13 +465,21 @@ class Jitted(StandsFor):
         record.captures.append(captured)
         record.family.captures += 1
         record.passed = 0
-        if (pattern := pattern_of(captured, leaves)) is not None:
+        if self.mesh is None and (pattern := pattern_of(captured, leaves)) is not None:
             record.family.patterns = [*record.family.patterns[1 - MOST_CAPTURES:], pattern]
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
         if self.part is not None:
             self.part.captured(len(captured.graph.nodes), structure, leaves)
         given = captured.arguments(leaves)
         return (None, leaves) if given is None else (captured, given)
+
+    def _note_mesh(self, captured: Captured) -> None:
+        """Let the graph say on which devices it runs."""
+        if captured.differentiable:
+            raise CaptureError(f"{self.__name__} runs on {self.mesh!r}, and its result carries a gradient",
+                               hint="call backward() and the optimizer in the function, or it in a block of "
+                                    "tn.no_grad()")
+        captured.graph.notes = {**captured.graph.notes, MESH: self.mesh}
 
     def _note_recompile(self, why: str) -> None:
         """Say that there is a further capture, and warn where there are many."""
@@ -606,18 +633,19 @@ def _innermost(function: Any) -> Any:
 @overload
 def jit(function: F, *, fullgraph: bool = ..., memory_budget: float | None = ..., constants: bool = ...,
         autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...,
-        place: Sequence[str] | str | None = ...) -> F: ...
+        place: Sequence[str] | str | None = ..., mesh: Mesh | None = ...) -> F: ...
 
 
 @overload
 def jit(function: None = None, *, fullgraph: bool = ..., memory_budget: float | None = ..., constants: bool = ...,
         autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...,
-        place: Sequence[str] | str | None = ...) -> Callable[[F], F]: ...
+        place: Sequence[str] | str | None = ..., mesh: Mesh | None = ...) -> Callable[[F], F]: ...
 
 
 def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float | None = None,
         constants: bool = True, autotune: bool = False, background: bool = False,
-        pipeline: Pipeline | None = None, place: Sequence[str] | str | None = None) -> Any:
+        pipeline: Pipeline | None = None, place: Sequence[str] | str | None = None,
+        mesh: Mesh | None = None) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
@@ -638,6 +666,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     through which parts of the batch go one after the other; it implies `fullgraph`.
     `place="auto"` lets parts of the graph run on several logical devices at once, where a model of costs, measured on
     this machine, says that this is sooner than one device with all threads; `place=("cpu", "cpu:1")` names them.
+    With a `mesh`, the graph runs on all its devices: what `tn.distributed.shard` has split is, and collectives are put
+    where they have to be (docs/distributed.md).  All that the function does is one graph then, backward pass included.
 
     >>> @tn.jit
     ... def f(x):
@@ -646,12 +676,19 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     tensor([3., 5.])
     """
     options: dict[str, Any] = {"fullgraph": fullgraph, "memory_budget": memory_budget, "constants": constants,
-                               "autotune": autotune, "background": background, "pipeline": pipeline, "place": place}
+                               "autotune": autotune, "background": background, "pipeline": pipeline, "place": place,
+                               "mesh": mesh}
     if isinstance(memory_budget, float) and memory_budget.is_integer():        # 8e9
         options["memory_budget"] = memory_budget = int(memory_budget)
     if memory_budget is not None and (isinstance(memory_budget, bool) or not isinstance(memory_budget, int)
                                       or memory_budget < 0):
         raise ArgumentError(f"jit: memory_budget is a number of bytes, not {memory_budget!r}")
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise ArgumentError(f"jit: mesh is a Mesh, not {type(mesh).__name__}", hint='tn.distributed.Mesh({"data": 2})')
+    if mesh is not None and (pipeline is not None or place is not None):
+        raise ArgumentError("jit: a mesh is not combined with a pipeline or places yet", hint="give one of them")
+    if mesh is not None and background:
+        raise ArgumentError("jit: background=True is for one device; a mesh waits for its programs")
     if function is None:
         return functools.partial(jit, **options)
     if isinstance(function, (classmethod, staticmethod)):

@@ -145,6 +145,11 @@ class Elsewhere:
         """Where the elements are."""
         raise NotImplementedError
 
+    @property
+    def told(self) -> str:
+        """What is written of it beside the elements."""
+        return f"device={str(self.device)!r}"
+
     def elements(self) -> np.ndarray:
         """The elements in plain memory, which nobody changes."""
         raise NotImplementedError

@@ -125,7 +125,7 @@ class TensorViews(Operators):
         if 0 in self.shape:
             notes.append(f"shape={self.shape}")
         if isinstance(self.payload, Elsewhere):
-            notes.append(f"device={str(self.payload.device)!r}")
+            notes.append(self.payload.told)
         if self.requires_grad:
             notes.append("requires_grad=True")
         return f"tensor({', '.join([body, *notes])})"

@@ -27,7 +27,7 @@ from tenon.capture.sightings import Sightings
 from tenon.capture.trace import Argument, Held, Source
 from tenon.devices import Device
 from tenon.eager.dispatch import program_of
-from tenon.graph.ir import Graph, Value
+from tenon.graph.ir import MESH, Graph, Value
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.graph.value_devices import result_devices
 from tenon.locks import Lock, cached_property
@@ -185,14 +185,20 @@ class Captured:
         return ResultNest(first, whole.leaves[:count]), ResultNest(stored, whole.leaves[count:], apart=True)
 
     @cached_property
+    def mesh(self) -> Any:
+        """The devices that it runs on, where they are a mesh."""
+        return self.graph.notes.get(MESH)
+
+    @cached_property
     def donations(self) -> tuple[int, ...]:
         """The inputs that the program assigns: they may give their memory to the results.
 
         Only where all that is stored is known before a run, since a run that has begun to write must not be seen; and
         none where a run is several stages.
         """
-        if is_sized_by_data(self.graph) or self.places is not None or self.failed is not None or (
-                self.effects and not self._known_before) or any(
+        if is_sized_by_data(self.graph) or self.places is not None or self.mesh is not None:
+            return ()
+        if self.failed is not None or (self.effects and not self._known_before) or any(
                 isinstance(position, OneOf) for _, position in self.gradients):
             return ()
         return tuple(k for k, _ in self.updates)

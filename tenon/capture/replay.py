@@ -15,11 +15,12 @@ from tenon.capture.captured import Captured, holder_of
 from tenon.capture.donation import are_alone, move_to_lines
 from tenon.capture.guards import same_atom
 from tenon.capture.residuals import recorded_call
-from tenon.capture.settle import OnDevices, OnTape, RunResults, Settlement, Stopped, fits
+from tenon.capture.settle import OfMesh, OnDevices, OnTape, RunResults, Settlement, Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Source
 from tenon.config import ConfigError
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.on_device import at_hand
+from tenon.eager.on_mesh import OnMesh, parts_of
 from tenon.errors import CommunicationError, CompilerDefect, DevicePlanError, OverBudget, TenonError
 from tenon.graph.ir import DEVICES, Value
 from tenon.graph.value_devices import ANYWHERE
@@ -68,7 +69,7 @@ def held_tensors_hold(captured: Captured, leaves: Sequence[Any]) -> bool:
 def _is_of(payload: Any, dtype: DType, device: str | None) -> bool:
     """Whether the elements still have the type that they had, and are where they were."""
     if device is None or device == ANYWHERE:
-        return bool(payload.dtype == dtype.numpy)
+        return bool(payload.dtype == dtype.numpy) or (isinstance(payload, OnMesh) and payload.dtype is dtype)
     return payload.dtype is dtype and payload.device == device
 
 
@@ -115,6 +116,9 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
             if captured.places is not None:
                 with hearing() as settlement.heard:
                     results = OnDevices(captured.program.run(list(map(at_hand, arrays))), captured.places)
+            elif captured.mesh is not None:
+                with hearing() as settlement.heard:
+                    results = OfMesh(captured.program.run([parts_of(x) for x in arrays]))
             elif given and not FORKING[0] and are_alone(holders, arrays, given):
                 donated = given
                 move_to_lines(holders, arrays, given)

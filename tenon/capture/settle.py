@@ -36,9 +36,11 @@ from tenon.capture.trace import GradientOf, Held, Source
 from tenon.devices import Device
 from tenon.dims import Dim, evaluate
 from tenon.eager.on_device import on
+from tenon.eager.on_mesh import OnMesh
 from tenon.eager.tape import RELEASED
 from tenon.errors import CaptureError
 from tenon.ops.say import Heard
+from tenon.sharding.sharded_array import ShardedArray
 from tenon.size_assumptions import learn
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState, noted_change
@@ -119,6 +121,14 @@ class OnTape(RunResults):
             return super().changed(change, holder, requires_grad, grad)
         new = self.tensors[change.result].own
         return TensorState(new.payload, requires_grad, grad, new.node, new.index)
+
+
+class OfMesh(RunResults):
+    """The same of a graph that ran on a mesh: some are in parts."""
+
+    def payload(self, k: int) -> Any:
+        x = self.arrays[k]
+        return OnMesh(x) if isinstance(x, ShardedArray) else x
 
 
 # ---------------------------------------------------------------- what a call does with them
