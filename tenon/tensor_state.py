@@ -146,6 +146,11 @@ class Elsewhere:
         raise NotImplementedError
 
     @property
+    def is_here(self) -> bool:
+        """Whether the elements can be read without asking another process."""
+        return True
+
+    @property
     def told(self) -> str:
         """What is written of it beside the elements."""
         return f"device={str(self.device)!r}"

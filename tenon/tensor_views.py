@@ -114,6 +114,8 @@ class TensorViews(Operators):
         if isinstance(self.payload, Deferred):
             self._concrete("the text of a tensor")
         if isinstance(payload := self.payload, Elsewhere):
+            if not payload.is_here:
+                return f"tensor(<{self.type} {payload.told}>)"
             payload = payload.elements()
         if not isinstance(payload, np.ndarray):
             capture = recorder.get()

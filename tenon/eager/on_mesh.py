@@ -34,6 +34,11 @@ class OnMesh(Elsewhere):
         return HOST
 
     @property
+    def is_here(self) -> bool:
+        """Whether all parts are in this process."""
+        return self.parts.is_here
+
+    @property
     def told(self) -> str:
         """What is written of it beside the elements: how they are split."""
         return f"split={self.parts.sharding.spec!r}"

@@ -19,6 +19,7 @@ from tenon.errors import ArgumentError
 from tenon.graph.interpret import bind_sizes
 from tenon.graph.ir import MESH, UPDATES, Graph
 from tenon.graph.size_stages import of_sizes
+from tenon.graph.text import print_graph
 from tenon.locks import Lock
 from tenon.observe import emit, span
 from tenon.program.backend_interface import Executable, Then
@@ -100,9 +101,12 @@ class SpmdProgram:
         ranks = self.transport.ranks
         count, size = len(graph.params), len(graph.results)
         parts: dict[int, DevicePart] = {}
-        locals_ = [local_graph(plan, rank) for rank in ranks]
+        locals_ = [replace(local_graph(plan, rank), notes={}) for rank in ranks]
+        programs: dict[str, Executable] = {}        # ranks whose parts are alike share one
         for place, (rank, local) in enumerate(zip(ranks, locals_, strict=True)):
-            parts[rank] = DevicePart(self.compile(replace(local, notes={})),
+            text = print_graph(local)
+            programs[text] = programs.get(text) or self.compile(local)
+            parts[rank] = DevicePart(programs[text],
                                      tuple(range(place * count, (place + 1) * count)),
                                      tuple(range(place * size, (place + 1) * size)))
         together = Graph(graph.name, tuple(p for local in locals_ for p in local.params), (),
