@@ -19,13 +19,14 @@ from tenon.graph.axis_rule import AxisRule, Label
 from tenon.graph.build import Builder, expansion, types_of
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.partition import has_effect, needed
-from tenon.records import dataclass, field
+from tenon.records import dataclass, field, replace
 from tenon.sharding.axis_layout import (
     WHOLE,
     Layout,
     ValueSharding,
     axes_of,
     layouts_of,
+    local_shape,
     numbers_of,
     replicated,
     reshaped,
@@ -33,6 +34,7 @@ from tenon.sharding.axis_layout import (
 from tenon.sharding.localize import fits
 from tenon.sharding.mesh import TURNS, Mesh
 from tenon.sharding.reshard import cost_of, elements_sent, stages_between
+from tenon.sharding.ring_attention import RING, elements_round, ring_axes, ring_rule
 from tenon.sharding.rules import rule_of, whole_rule
 from tenon.sharding.sharding import Axes, Sharding
 
@@ -50,6 +52,7 @@ class NodeSharding:
     outputs: tuple[ValueSharding, ...]
     cost: float
     order: tuple[Any, ...]      # between choices of one cost
+    ring: Axes = ()             # of attention: the devices that keys and values go round
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class ShardingPlan:
     made: Mapping[Value, ValueSharding]                 # every value, as it is made
     needs: Mapping[tuple[Node, int], ValueSharding]     # (node, which input) -> as it is read
     results: tuple[ValueSharding, ...]                  # as they are returned
+    rings: Mapping[Node, Axes] = field(default_factory=dict)        # attention with keys and values that go round
     collectives: Sequence[PlannedCollective] = field(default_factory=list)
 
     @property
@@ -110,6 +114,7 @@ class _Propagation:
         self.builder = Builder(graph.name, [Value(p.type, name=p.name) for p in graph.params], rewriting=True)
         self.made: dict[Value, ValueSharding] = {}
         self.have: dict[Value, list[ValueSharding]] = {}        # also what was made of it for others
+        self.rings: dict[Node, Axes] = {}
         self.readers: Counter[Value] = Counter()                # how many nodes read a value
         self.again: dict[tuple[Value, ValueSharding], Value] = {}      # views that were made once more
         self.needs: dict[tuple[Node, int], ValueSharding] = {}
@@ -134,7 +139,7 @@ class _Propagation:
         graph.notes = self.source.notes
         live = needed(graph, graph.results, has_effect)
         collectives = [c for node, _, c in self.collectives if node is None or node in live]
-        return ShardingPlan(self.mesh, graph, self.made, self.needs, tuple(found), collectives)
+        return ShardingPlan(self.mesh, graph, self.made, self.needs, tuple(found), self.rings, collectives)
 
     def _returned(self, value: Value, wanted: Sharding | str | None) -> ValueSharding:
         if isinstance(wanted, Sharding):
@@ -180,9 +185,24 @@ class _Propagation:
             if isinstance(x, Value) and sharding is not None:
                 self.needs[made, k] = sharding
                 self._move(made, x, sharding, f"for {node.op.name} {self._shown(choice)}")
+        if choice.ring:
+            self._ring(made, choice)
         for value, sharding in zip(listed, choice.outputs, strict=True):
             self._make(value, sharding)
         return listed
+
+    def _ring(self, node: Node, choice: NodeSharding) -> None:
+        self.rings[node] = choice.ring
+        value = _value(node.inputs[1])
+        self.collectives.append((node, value, PlannedCollective(
+            "collective_permute", self._round(node, choice.inputs, choice.ring), choice.ring,
+            f"keys and values of {node.op.name}", node.loc, f"computed as {choice.outputs[0]}")))
+
+    def _round(self, node: Node, inputs: Sequence[ValueSharding | None], ring: Axes) -> int:
+        """How many bytes a device passes on in a round of keys and values."""
+        sizes = [0 if s is None else math.prod(local_shape(s, numbers_of(_value(x)), self.mesh, 0))
+                 for x, s in zip(node.inputs, inputs, strict=True)]
+        return elements_round(node, sizes) * _bytes(_value(node.inputs[1])) * (self.mesh.parts(ring) - 1)
 
     def _shown(self, choice: NodeSharding) -> str:
         return f"computed as {', '.join(map(str, choice.outputs))}"
@@ -271,6 +291,8 @@ class _Propagation:
             yield self._annotated(node)
         else:
             yield from self._by_labels(node, rule)
+            if (round_about := ring_rule(node, rule)) is not None:
+                yield from self._by_labels(node, round_about)
 
     def _annotated(self, node: Node) -> NodeSharding:
         x = node.inputs[0]
@@ -345,6 +367,9 @@ class _Propagation:
                     if not isinstance(node.inputs[k], Value):
                         return None
                     partial.setdefault(k, []).extend(axes_of(layout))
+        ring = ring_axes(split, self.mesh)
+        if ring is None and RING in split:
+            return None
         needed_inputs = tuple(ValueSharding(tuple(split.get(label, WHOLE) for label in labels),
                                             self._ordered(partial.get(k, ()))) if isinstance(x, Value) else None
                               for k, (x, labels) in enumerate(zip(node.inputs, rule.inputs, strict=True)))
@@ -352,7 +377,9 @@ class _Propagation:
         kind = next(iter(kinds), "add")
         outputs = tuple(ValueSharding(tuple(split.get(label, WHOLE) for label in labels), over, kind)
                         for labels in rule.outputs)
-        return self._choice(node, needed_inputs, outputs, self._work(node, rule, split))
+        found = self._choice(node, needed_inputs, outputs, self._work(node, rule, split))
+        return found if ring is None else replace(
+            found, ring=ring, cost=found.cost + self._round(node, needed_inputs, ring))
 
     def _ordered(self, names: Sequence[str]) -> Axes:
         return tuple(name for name in self.mesh.axes if name in names)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.op import using
 from tenon.graph.partition import has_effect, needed
 from tenon.observe import emit
 from tenon.ops import collectives
@@ -21,6 +22,7 @@ from tenon.sharding.localize import local_attrs
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.propagate import ShardingPlan, propagate
 from tenon.sharding.reshard import cost_of, emit_moves
+from tenon.sharding.ring_attention import on_ring
 from tenon.sharding.sharding import Sharding
 
 ONCE = frozenset({"say"})       # effects that one rank has for all
@@ -80,6 +82,11 @@ class _Local:
             self.have[node.output] = {outputs[0]: _value(inputs[0])}
             return
         if node.op.name in ONCE and self.rank:
+            return
+        if node in plan.rings:
+            with using(self.builder):
+                found = on_ring(node, inputs, plan.rings[node], self.mesh, self.rank)
+            self.have.update({y: {sharding: x} for y, x, sharding in zip(node.outputs, found, outputs, strict=True)})
             return
         if node.op.name == "reshape":
             attrs = {"shape": local_shape(outputs[0], numbers_of(node.output), self.mesh, self.rank)}
