@@ -32,8 +32,8 @@ def shard(x: Any, mesh: Mesh, spec: Any = ()) -> Any:
     """`x` in parts on the devices of a mesh.
 
     A tensor is split as `spec` says, one entry an axis: the name of a mesh axis, a tuple of names, or None; what is
-    left out is None.  Within a compiled function this marks a value, whose gradient is split likewise.  Parts need not be
-    even: the first have one element more, as those of `numpy.array_split`.
+    left out is None.  Within a compiled function this marks a value, whose gradient is split likewise.  Parts need not
+    be even: the first have one element more, as those of `numpy.array_split`.
 
     For a module, `spec` holds rules: a pattern (of `re.fullmatch`) of parameter names and the spec of what it matches,
     the first that matches counts; what none matches stays whole.  The name of a mesh axis splits every parameter over

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sharded_models import Cnn, Gpt, Mlp, Moe, trained
 
 import tenon as tn
+from sharded_models import Cnn, Gpt, Mlp, Moe, trained
 from tenon import pipeline
 from tenon.runtime.spmd_program import SpmdProgram
 from tenon.sharding.mesh import Mesh
