@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
+from random_shardings import cases, judge
 from sharding_runs import check, on_ranks
 from tenon.autodiff import gradient_graph
 from tenon.dims import symbol
@@ -192,3 +194,9 @@ def test_an_error_on_one_rank_ends_all() -> None:
     plan = propagate(graph, [None, sharding], DATA, [None])
     with pytest.raises(Exception, match="index 9 is out of range"):
         on_ranks(plan, [None, sharding], [np.ones((4, 2)), np.array([0, 1, 2, 9])])
+
+
+@settings(max_examples=60)
+@given(cases())
+def test_random_graphs_on_random_meshes_are_those_of_one_device(case: Any) -> None:
+    judge(*case)
