@@ -1,7 +1,14 @@
-"""Small models, and training steps of them on one device or a mesh: what tests and tools compare."""
+"""Small models, and training steps of them on one device or a mesh: what tests compare.
 
+    PYTHONPATH=.:tests python tests/sharded_models.py 50        # all of them, for 50 steps
+"""
+
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 import tenon as tn
 from tenon import nn, optim
@@ -120,3 +127,55 @@ def trained(model: type, mesh: Mesh | None = None, data: Any = (), rules: Any = 
     if seen is not None:
         seen += [step, net, optimizer]
     return losses, [p.numpy() for p in net.parameters()]
+
+
+COLUMNS = {r".*\.[qkv]\.(weight|bias)": ("model",), r".*up\.(weight|bias)": ("model",)}
+MEGATRON = {**COLUMNS, r".*\.(o|down)\.weight": (None, "model")}
+EXPERTS = {"up": ("data",), "down": ("data",)}
+RUNS: dict[str, tuple[type, dict[str, int], dict[str, Any]]] = {
+    "mlp data parallel": (Mlp, {"data": 2}, {"data": ("data",)}),
+    "mlp data parallel, uneven": (Mlp, {"data": 4}, {"data": ("data",), "size": 7}),
+    "mlp data parallel, parts without a row": (Mlp, {"data": 8}, {"data": ("data",), "size": 5}),
+    "mlp zero 1": (Mlp, {"data": 2}, {"data": ("data",), "state": "data"}),
+    "mlp zero 3": (Mlp, {"data": 3}, {"data": ("data",), "rules": "data"}),
+    "mlp first weight in columns": (Mlp, {"model": 2}, {"rules": {"up.*": ("model",)}}),
+    "mlp columns and rows": (Mlp, {"data": 2, "model": 2}, {
+        "data": ("data",), "rules": {"up.*": ("model",), "down.weight": (None, "model")}, "state": "data"}),
+    "cnn data parallel": (Cnn, {"data": 2}, {"data": ("data",)}),
+    "cnn data parallel, uneven": (Cnn, {"data": 4}, {"data": ("data",)}),
+    "cnn zero 3": (Cnn, {"data": 2}, {"data": ("data",), "rules": "data"}),
+    "cnn channels": (Cnn, {"data": 2, "model": 2}, {
+        "data": ("data",), "rules": {"first.*": ("model",), "norm.*": ("model",), "second.weight": (None, "model")}}),
+    "gpt data parallel": (Gpt, {"data": 2}, {"data": ("data",)}),
+    "gpt columns": (Gpt, {"model": 2}, {"rules": {f"blocks{k}": v for k, v in COLUMNS.items()}}),
+    "gpt megatron": (Gpt, {"model": 2}, {"rules": {f"blocks{k}": v for k, v in MEGATRON.items()}}),
+    "gpt sequence parallel": (Gpt, {"sequence": 3}, {"data": (None, "sequence")}),
+    "gpt data and sequence": (Gpt, {"data": 2, "sequence": 2}, {"data": ("data", "sequence")}),
+    "gpt zero 3": (Gpt, {"data": 2}, {"data": ("data",), "rules": "data"}),
+    "gpt in three dimensions": (Gpt, {"data": 2, "sequence": 2, "model": 2}, {
+        "data": ("data", "sequence"), "rules": {f"blocks{k}": v for k, v in MEGATRON.items()}, "state": "data"}),
+    "moe data parallel": (Moe, {"data": 2}, {"data": ("data",)}),
+    "moe expert parallel": (Moe, {"data": 2}, {"data": ("data",), "rules": EXPERTS, "size": 4}),
+    "moe expert and model": (Moe, {"data": 2, "model": 2}, {
+        "data": ("data",), "rules": {"up": ("data", None, "model"), "down": ("data", "model")}}),
+}
+
+
+def main() -> None:
+    """Every way to split, and every model over more meshes of up to eight devices, against one device."""
+    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 50
+    more = {f"{model.__name__.lower()} data parallel on {n}": (model, {"data": n}, {"data": ("data",)})
+            for model in (Mlp, Cnn, Gpt, Moe) for n in (2, 3, 4, 5, 8)}
+    known: dict[Any, list[float]] = {}
+    for name, (model, sizes, how) in {**RUNS, **more}.items():
+        started, size = time.time(), how.get("size", 6)
+        if (model, size) not in known:
+            known[model, size] = trained(model, steps=steps, size=size)[0]
+        losses, expected = np.array(trained(model, Mesh(sizes), steps=steps, **how)[0]), np.array(known[model, size])
+        worst = np.max(np.abs(losses - expected) / np.abs(expected))
+        print(f"{name:45s} {sizes!s:45s} {worst:.1e} {'ok' if worst < 1e-12 else 'WRONG'} {time.time() - started:5.0f} s",
+              flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -245,7 +245,7 @@ def probed(node: Node) -> AxisRule | None:
     indices = tuple(Probe(int64, uses=frozenset([v]), index=v) for v in axes)
     try:
         out = node.op.compute(ProbeScalars(), indices, *reads, **node.attrs)
-    except (CannotProbe, TypeError, AttributeError, StopIteration):
+    except Exception:       # of whatever a rule asks; without one, everything is whole, which is always right
         return None
     listed = [_lifted(x, y.dtype) for x, y in zip(out if isinstance(out, tuple) else (out,), node.outputs, strict=True)]
     whole = _whole(listed, reads)

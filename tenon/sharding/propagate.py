@@ -32,6 +32,7 @@ from tenon.sharding.axis_layout import (
     reshaped,
 )
 from tenon.sharding.localize import fits
+from tenon.sharding.meeting_layouts import met_layouts
 from tenon.sharding.mesh import TURNS, Mesh
 from tenon.sharding.reshard import cost_of, elements_sent, stages_between
 from tenon.sharding.ring_attention import RING, elements_round, ring_axes, ring_rule
@@ -41,6 +42,7 @@ from tenon.sharding.sharding import Axes, Sharding
 OPERATIONS_PER_BYTE = 1         # how many operations that a device repeats cost as much as a byte that is sent
 REPEATED = frozenset({"permute", "reshape", "broadcast_to"})
 VIEWS = frozenset({"permute", "reshape", "broadcast_to", "barrier", "stop_gradient"})     # no work
+ELSEWHERE = frozenset({"to_device", "send", "recv"})
 MOST_CHOICES = 512
 
 
@@ -115,6 +117,8 @@ class _Propagation:
         self.made: dict[Value, ValueSharding] = {}
         self.have: dict[Value, list[ValueSharding]] = {}        # also what was made of it for others
         self.rings: dict[Node, Axes] = {}
+        self.meets: Mapping[Value, Sequence[Layout]] = {}       # of values of the source, and what was made of them
+        self.wanted: dict[Value, Sequence[Layout]] = {}
         self.readers: Counter[Value] = Counter()                # how many nodes read a value
         self.again: dict[tuple[Value, ValueSharding], Value] = {}      # views that were made once more
         self.needs: dict[tuple[Node, int], ValueSharding] = {}
@@ -127,6 +131,8 @@ class _Propagation:
             layouts = (WHOLE,) * new.ndim if sharding is None else layouts_of(sharding, numbers_of(new))
             self._make(new, ValueSharding(layouts))
         live = needed(self.source, self.source.results, has_effect)
+        given = {p: self.made[_value(replaced[p])].layouts for p in self.source.params}
+        self.meets = met_layouts(self.source, given, self.mesh)
         self._visit_all([node for node in self.source.nodes if node in live], replaced)
         returned = [replaced[r] for r in self.source.results]
         found = []
@@ -167,8 +173,13 @@ class _Propagation:
                 replaced[old] = new
                 if isinstance(new, Value):
                     self.readers[new] = max(self.readers[new], readers[old])
+                    if old in self.meets:
+                        self.wanted[new] = self.meets[old]
 
     def _visit(self, node: Node, inputs: tuple[Input, ...], loc: Location | None) -> tuple[Input, ...]:
+        if node.op.name in ELSEWHERE:
+            raise CaptureError(f"{node.op.name}: a function that runs on a mesh has no devices beside", where=loc,
+                               hint="tn.distributed.shard says what each device of the mesh has")
         trial = Node(node.op, inputs, node.attrs, node.outputs, loc)
         choice = self._best(trial)
         if node.op.expand is not None and self._loses_a_split(trial, choice):
@@ -334,6 +345,8 @@ class _Propagation:
                 if label is not None:
                     found.setdefault(label, {WHOLE: None}).update(
                         {have.layouts[k]: None for have in self.have[x]})
+                    if self.made[x].partial and x in self.wanted:
+                        found[label][self.wanted[x][k]] = None
         return {label: list(layouts) for label, layouts in found.items() if len(layouts) > 1}
 
     def _kept(self, node: Node, rule: AxisRule, used: Sequence[str]) -> Iterator[dict[str, tuple[int, ...]]]:

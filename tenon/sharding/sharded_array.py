@@ -22,7 +22,8 @@ class ShardedArray:
     __slots__ = ("dtype", "shape", "sharding", "shards")
 
     def __init__(self, shape: tuple[int, ...], dtype: DType, sharding: Sharding, shards: Mapping[int, np.ndarray]):
-        self.shape, self.dtype, self.sharding, self.shards = shape, dtype, sharding, dict(shards)
+        self.shape, self.dtype, self.shards = shape, dtype, dict(shards)
+        self.sharding = sharding.with_entries(len(shape))
 
     @property
     def is_here(self) -> bool:

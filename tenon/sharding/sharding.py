@@ -85,6 +85,10 @@ class Sharding:
                              hint="give an entry an axis: a name of a mesh axis, a tuple of names, or None")
         return tuple(map(entry_axes, self.spec)) + ((),) * (ndim - len(self.spec))
 
+    def with_entries(self, ndim: int) -> Sharding:
+        """The same for tensors of so many axes, with an entry for each: equal ones are written alike then."""
+        return self if len(self.spec) == ndim else Sharding(self.mesh, self.axes(ndim))
+
     def slices(self, global_shape: Sequence[int], rank: int) -> tuple[slice, ...]:
         """Where the part of a rank lies in the whole tensor."""
         bounds = (part_bounds(size, self.mesh.parts(over), self.mesh.place(rank, over))

@@ -66,7 +66,7 @@ def test_linearity_is_read_off_too() -> None:
     assert not rule("exp(f32[2, 3]) -> f32[2, 3]").is_linear_in({0})
 
 
-@pytest.mark.parametrize("text", succeeding())
+@pytest.mark.parametrize("text", [p for p in succeeding() if "to_device" not in p.id])     # which a mesh refuses
 def test_parts_of_every_operator_are_those_of_its_reference(text: str) -> None:
     example = parse_example(text)
     inputs = with_floats(example, float64) if not any(

@@ -7,42 +7,11 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from sharded_models import Cnn, Gpt, Mlp, Moe, trained
-from tenon import pipeline
+from sharded_models import RUNS, trained
+from tenon import optim, pipeline
 from tenon.runtime.spmd_program import SpmdProgram
 from tenon.sharding.mesh import Mesh
-
-COLUMNS = {r".*\.[qkv]\.(weight|bias)": ("model",), r".*up\.(weight|bias)": ("model",)}
-MEGATRON = {**COLUMNS, r".*\.(o|down)\.weight": (None, "model")}
-EXPERTS = {"up": ("data",), "down": ("data",)}
-RUNS: dict[str, tuple[type, dict[str, int], dict[str, Any]]] = {
-    "mlp data parallel": (Mlp, {"data": 2}, {"data": ("data",)}),
-    "mlp data parallel, uneven": (Mlp, {"data": 4}, {"data": ("data",), "size": 7}),
-    "mlp data parallel, parts without a row": (Mlp, {"data": 8}, {"data": ("data",), "size": 5}),
-    "mlp zero 1": (Mlp, {"data": 2}, {"data": ("data",), "state": "data"}),
-    "mlp zero 3": (Mlp, {"data": 3}, {"data": ("data",), "rules": "data"}),
-    "mlp first weight in columns": (Mlp, {"model": 2}, {"rules": {"up.*": ("model",)}}),
-    "mlp columns and rows": (Mlp, {"data": 2, "model": 2}, {
-        "data": ("data",), "rules": {"up.*": ("model",), "down.weight": (None, "model")}, "state": "data"}),
-    "cnn data parallel": (Cnn, {"data": 2}, {"data": ("data",)}),
-    "cnn data parallel, uneven": (Cnn, {"data": 4}, {"data": ("data",)}),
-    "cnn zero 3": (Cnn, {"data": 2}, {"data": ("data",), "rules": "data"}),
-    "cnn channels": (Cnn, {"data": 2, "model": 2}, {
-        "data": ("data",), "rules": {"first.*": ("model",), "norm.*": ("model",), "second.weight": (None, "model")}}),
-    "gpt data parallel": (Gpt, {"data": 2}, {"data": ("data",)}),
-    "gpt columns": (Gpt, {"model": 2}, {"rules": {f"blocks{k}": v for k, v in COLUMNS.items()}}),
-    "gpt megatron": (Gpt, {"model": 2}, {"rules": {f"blocks{k}": v for k, v in MEGATRON.items()}}),
-    "gpt sequence parallel": (Gpt, {"sequence": 3}, {"data": (None, "sequence")}),
-    "gpt data and sequence": (Gpt, {"data": 2, "sequence": 2}, {"data": ("data", "sequence")}),
-    "gpt zero 3": (Gpt, {"data": 2}, {"data": ("data",), "rules": "data"}),
-    "gpt in three dimensions": (Gpt, {"data": 2, "sequence": 2, "model": 2}, {
-        "data": ("data", "sequence"), "rules": {f"blocks{k}": v for k, v in MEGATRON.items()}, "state": "data"}),
-    "moe data parallel": (Moe, {"data": 2}, {"data": ("data",)}),
-    "moe expert parallel": (Moe, {"data": 2}, {"data": ("data",), "rules": EXPERTS, "size": 16}),
-    "moe expert and model": (Moe, {"data": 2, "model": 2}, {
-        "data": ("data",), "rules": {"up": ("data", None, "model"), "down": ("data", "model")}}),
-}
-
+from tenon.sharding.propagate import ShardingPlan
 
 NATIVE = {"mlp columns and rows", "cnn data parallel, uneven", "moe expert parallel"}
 
@@ -75,3 +44,56 @@ def test_losses_and_parameters_are_those_of_one_device(name: str) -> None:
     np.testing.assert_allclose(losses, expected, rtol=1e-12)
     for got, p in zip(parameters, others, strict=True):
         np.testing.assert_allclose(got, p, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_the_same_run_twice_is_the_same_to_the_bit() -> None:
+    how = RUNS["gpt in three dimensions"]
+    (first, weights), (second, others) = (trained(how[0], Mesh(how[1]), steps=3, **how[2]) for _ in range(2))
+    assert first == second
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(weights, others, strict=True))
+
+
+def test_in_float32_losses_agree_to_its_digits() -> None:
+    model, sizes, how = RUNS["mlp columns and rows"]
+    losses, _ = trained(model, Mesh(sizes), dtype=tn.float32, **how)
+    np.testing.assert_allclose(losses, alone(model, 6, tn.float32)[0], rtol=1e-5)
+
+
+def plan_of(step: Any) -> ShardingPlan:
+    (record,) = step.records.values()
+    (captured,) = record.captures
+    (made,) = captured.program._programs.values()
+    plan: ShardingPlan = made.plan
+    return plan
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(("name", "kind"), [("moe expert parallel", "all_to_all"), ("mlp zero 1", "reduce_scatter"),
+                                            ("mlp zero 3", "all_gather"), ("gpt data and sequence", "collective_permute")])
+def test_each_way_has_its_collective(name: str, kind: str) -> None:
+    model, sizes, how = RUNS[name]
+    seen: list[Any] = []
+    trained(model, Mesh(sizes), steps=2, seen=seen, **how)
+    assert kind in {c.name for c in plan_of(seen[0]).collectives}
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_megatron_adds_up_twice_a_layer_and_pass() -> None:
+    model, sizes, how = RUNS["gpt megatron"]
+    seen: list[Any] = []
+    trained(model, Mesh(sizes), steps=2, seen=seen, make=lambda parameters: optim.SGD(parameters, lr=0.1), **how)
+    assert [c.name for c in plan_of(seen[0]).collectives] == ["all_reduce"] * 4
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_state_is_split_as_it_was_after_a_step() -> None:
+    model, sizes, how = RUNS["mlp columns and rows"]
+    seen: list[Any] = []
+    trained(model, Mesh(sizes), seen=seen, **how)
+    _, net, optimizer = seen
+    group = optimizer.param_groups[0]
+    assert net.up.weight.payload.parts.sharding.spec == ("model", None)
+    assert net.down.weight.payload.parts.sharding.spec == (None, "model")
+    assert [x.payload.parts.sharding.spec for x in group.slots["exp_avg"][:3]] == [("model", "data"), ("model",), ("data", "model")]
+    assert max(part.nbytes for part in group.slots["exp_avg"][0].payload.parts.shards.values()) == net.up.weight.numpy().nbytes // 4
