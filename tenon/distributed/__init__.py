@@ -8,6 +8,7 @@ from typing import Any as _Any
 
 from tenon.config import config as _config
 from tenon.distributed.run_folder import RunFolder as Checkpoint
+from tenon.distributed.shard import gather, shard
 from tenon.distributed.sharded_files import load, save
 from tenon.distributed.world import current_mesh, rank, set_mesh, size
 from tenon.ops.collectives import (
@@ -21,6 +22,7 @@ from tenon.ops.collectives import (
 )
 from tenon.pipelining.pipelined import Pipeline
 from tenon.sharding.mesh import Mesh
+from tenon.sharding.sharding import Sharding
 
 if _TYPE_CHECKING:
     from tenon.planning.cluster import load_cluster
@@ -36,6 +38,7 @@ __all__ = [
     "ParallelSizes",
     "Pipeline",
     "Plan",
+    "Sharding",
     "TransformerModel",
     "all_gather",
     "all_reduce",
@@ -45,6 +48,7 @@ __all__ = [
     "collective_place",
     "current_mesh",
     "estimate_step",
+    "gather",
     "load",
     "load_cluster",
     "plan",
@@ -52,6 +56,7 @@ __all__ = [
     "reduce_scatter",
     "save",
     "set_mesh",
+    "shard",
     "size",
 ]
 
