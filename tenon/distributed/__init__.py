@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from tenon.config import config as _config
+from tenon.distributed.explain_sharding import explain
 from tenon.distributed.run_folder import RunFolder as Checkpoint
 from tenon.distributed.shard import gather, shard
 from tenon.distributed.sharded_files import load, save
@@ -48,6 +49,7 @@ __all__ = [
     "collective_place",
     "current_mesh",
     "estimate_step",
+    "explain",
     "gather",
     "load",
     "load_cluster",

@@ -89,7 +89,7 @@ def gather(x: Tensor) -> Tensor:
 def _split(tensor: Tensor, sharding: Sharding) -> Any:
     """The payload of a tensor split so: whole where nothing is split."""
     payload = tensor.payload
-    if isinstance(payload, OnMesh) and payload.parts.sharding == sharding:
+    if isinstance(payload, OnMesh) and payload.parts.sharding == sharding.with_entries(tensor.ndim):
         return payload
     array = tensor.numpy()
     if sharding.is_replicated:

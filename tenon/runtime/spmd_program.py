@@ -88,7 +88,8 @@ class SpmdProgram:
             results.append(ShardedArray(tuple(value.shape), value.dtype, sharding, shards))      # type: ignore[arg-type]
         return results
 
-    def _made(self, arrays: Sequence[Given]) -> SplitProgram:
+    def plan_for(self, arrays: Sequence[Given]) -> ShardingPlan:
+        """How the graph is split for such arguments; nothing is compiled."""
         for p, x in zip(self.graph.params, arrays, strict=True):
             if isinstance(x, ShardedArray) and x.sharding.mesh != self.mesh:
                 raise ArgumentError(f"{self.graph.name} runs on {self.mesh!r}, and {p.name} is split over "
@@ -98,6 +99,11 @@ class SpmdProgram:
         with span("propagate", graph=graph.name, nodes=len(graph.nodes)):
             plan = propagate(graph, shardings, self.mesh, wanted_results(graph, shardings))
         emit("sharded", graph=graph.name, plan=plan)
+        return plan
+
+    def _made(self, arrays: Sequence[Given]) -> SplitProgram:
+        plan = self.plan_for(arrays)
+        graph = plan.graph
         ranks = self.transport.ranks
         count, size = len(graph.params), len(graph.results)
         parts: dict[int, DevicePart] = {}
@@ -112,6 +118,7 @@ class SpmdProgram:
         together = Graph(graph.name, tuple(p for local in locals_ for p in local.params), (),
                          tuple(r for local in locals_ for r in local.results))
         names = {rank: f"rank {rank} {self.mesh.coordinates(rank)}" for rank in ranks}
+        shardings = tuple(x.sharding if isinstance(x, ShardedArray) else None for x in arrays)
         return SplitProgram(plan, shardings, tuple(as_sharding(s.layouts, self.mesh) for s in plan.results),
                             MultiDevice(together, parts, self.transport, names))
 
