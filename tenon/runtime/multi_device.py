@@ -55,7 +55,7 @@ class MultiDevice:
         """
         if len(arrays) != len(self.graph.params):
             raise ArgumentError(f"{self.graph.name} takes {len(self.graph.params)} arrays, not {len(arrays)}")
-        if not self._agreed:
+        if not self._agreed and self.graph.nodes:       # else it is but the frame of graphs that were compared before
             self.transport.agree(self.graph)
             self._agreed = True
         speakers = {rank: speaker for rank, speaker in self.transport.begin().items() if rank in self.parts}

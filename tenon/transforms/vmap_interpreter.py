@@ -162,6 +162,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
     """
     if not callable(f):
         raise ArgumentError(f"vmap takes a function, not {type(f).__name__}")
+    if mesh_axis is not None and not isinstance(mesh_axis, str):
+        raise ArgumentError(f"vmap: mesh_axis={mesh_axis!r} is no name of a mesh axis", hint='mesh_axis="data"')
 
     @functools.wraps(f, updated=())
     def batched(*args: Any, **keywords: Any) -> Any:

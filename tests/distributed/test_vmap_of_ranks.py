@@ -66,3 +66,5 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         tn.vmap(lambda x: dist.all_gather(x, axis=1, over=OVER, size=13), mesh_axis="data")(tn.asarray(XS))
     with pytest.raises(ArgumentError, match="root=3 is no place among 3 examples"):
         tn.vmap(lambda x: dist.collective_broadcast(x, over=OVER, root=3), mesh_axis="data")(tn.asarray(XS))
+    with pytest.raises(ArgumentError, match="mesh_axis=0 is no name"):
+        tn.vmap(lambda x: x, mesh_axis=0)
