@@ -100,9 +100,10 @@ class Jitted(StandsFor):
         functools.update_wrapper(self, function)
         name = getattr(function, "__name__", type(function).__name__)
         self.__name__: str = name if name.isidentifier() else "function"
-        self.function, self.memory_budget, self.pipeline, self.mesh = function, memory_budget, pipeline, mesh
-        self.fullgraph = fullgraph or pipeline is not None or mesh is not None      # what runs by part is on one device
-        self.constants, self.autotune, self.background = constants and pipeline is None, autotune, background
+        self.function, self.memory_budget = function, memory_budget
+        self.pipeline, self.mesh = pipeline, mesh if pipeline is None else pipeline.mesh_for(mesh)
+        self.fullgraph = fullgraph or self.mesh is not None     # what runs by part is on one device
+        self.constants, self.autotune, self.background = constants, autotune, background
         self.place = _devices_to_place_on(place)
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, CaptureRecord] = {}
@@ -451,11 +452,7 @@ class Jitted(StandsFor):
             MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None, PLACE: self.place,
             DONATED: None if captured.differentiable else captured.donations or None,
             UPDATES: None if captured.differentiable else captured.updates or None}
-        notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES, MESH)}
-        if self.pipeline is not None:
-            with unforked:
-                from tenon.capture.note_pipeline import pipeline_note  # local: few programs are pipelines
-            notes[PIPELINE] = pipeline_note(captured, self.pipeline)
+        notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES, MESH, PIPELINE)}
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
         if not self.constants or self.place is not None or self.mesh is not None:
             captured.constants = ()
@@ -474,7 +471,11 @@ class Jitted(StandsFor):
         return (None, leaves) if given is None else (captured, given)
 
     def _note_mesh(self, captured: Captured) -> None:
-        """Let the graph say on which devices it runs."""
+        """Let the graph say on which devices it runs, and whether in stages."""
+        if self.pipeline is not None:
+            with unforked:
+                from tenon.capture.note_pipeline import pipeline_note  # local: few programs are pipelines
+            captured.graph.notes = {**captured.graph.notes, PIPELINE: pipeline_note(captured, self.pipeline)}
         if captured.differentiable:
             raise CaptureError(f"{self.__name__} runs on {self.mesh!r}, and its result carries a gradient",
                                hint="call backward() and the optimizer in the function, or it in a block of "
@@ -662,8 +663,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     remembered beside the code, so that later runs are the same to the bit.
     `background=True` lets another thread compile: until that is done, calls run eagerly.  What goes wrong there is told
     by the call that comes then.
-    `pipeline=tn.distributed.Pipeline(stages=2, micro_batches=8)` cuts the step in stages, each on a device of its own,
-    through which parts of the batch go one after the other; it implies `fullgraph`.
+    `pipeline=tn.distributed.Pipeline(stages=2, micro_batches=8)` cuts a training step in stages, each on a device of
+    its own, through which parts of the batch go one after the other; with a mesh, these are along its axis "pipe".
     `place="auto"` lets parts of the graph run on several logical devices at once, where a model of costs, measured on
     this machine, says that this is sooner than one device with all threads; `place=("cpu", "cpu:1")` names them.
     With a `mesh`, the graph runs on all its devices: what `tn.distributed.shard` has split is, and collectives are put
@@ -685,9 +686,12 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
         raise ArgumentError(f"jit: memory_budget is a number of bytes, not {memory_budget!r}")
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ArgumentError(f"jit: mesh is a Mesh, not {type(mesh).__name__}", hint='tn.distributed.Mesh({"data": 2})')
-    if mesh is not None and (pipeline is not None or place is not None):
-        raise ArgumentError("jit: a mesh is not combined with a pipeline or places yet", hint="give one of them")
-    if mesh is not None and background:
+    if pipeline is not None and not hasattr(pipeline, "mesh_for"):      # its class is not loaded for others
+        raise ArgumentError(f"jit: pipeline is a Pipeline, not {type(pipeline).__name__}",
+                            hint="tn.distributed.Pipeline(stages=2, micro_batches=8)")
+    if (mesh is not None or pipeline is not None) and place is not None:
+        raise ArgumentError("jit: a mesh or a pipeline is not combined with places yet", hint="give one of them")
+    if (mesh is not None or pipeline is not None) and background:
         raise ArgumentError("jit: background=True is for one device; a mesh waits for its programs")
     if function is None:
         return functools.partial(jit, **options)

@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tenon.eager.on_mesh import OnMesh
 from tenon.errors import ArgumentError, CommunicationError, ShapeError
 from tenon.nn.module import Module
@@ -70,12 +72,17 @@ def gather(x: Tensor) -> Tensor:
     if not isinstance(payload, OnMesh):
         return x
     parts = payload.parts
-    if parts.is_here:
+    mesh, whole, at = parts.sharding.mesh, None, dict(parts.sharding.at)
+    transport = transport_for(mesh)
+    if parts.is_here and (not at or len(transport.ranks) == mesh.size):
         return Tensor(parts.full(), x.requires_grad)
-    mesh, whole = parts.sharding.mesh, None
-    for rank, speaker in transport_for(mesh).begin().items():
-        whole = parts.shards[rank]
+    for rank, speaker in transport.begin().items():
         try:
+            whole = parts.shards.get(rank)
+            if at:
+                own = np.empty(parts.sharding.local_shape(x.shape, rank), x.dtype.numpy) if whole is None else whole
+                whole = speaker.broadcast(own, tuple(at), mesh.place(mesh.rank_at(at), tuple(at)))
+            assert whole is not None, "a rank has its part"
             for axis, over in reversed(list(enumerate(parts.sharding.axes(x.ndim)))):
                 if over:
                     whole = speaker.all_gather(whole, axis, over, x.shape[axis])

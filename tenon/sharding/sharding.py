@@ -87,7 +87,7 @@ class Sharding:
 
     def with_entries(self, ndim: int) -> Sharding:
         """The same for tensors of so many axes, with an entry for each: equal ones are written alike then."""
-        return self if len(self.spec) == ndim else Sharding(self.mesh, self.axes(ndim))
+        return self if len(self.spec) == ndim else Sharding(self.mesh, self.axes(ndim), self.at)
 
     def slices(self, global_shape: Sequence[int], rank: int) -> tuple[slice, ...]:
         """Where the part of a rank lies in the whole tensor."""
