@@ -131,7 +131,7 @@ def _numbers(generator: Generator | None, kind: Drawing, shape: Any, *attrs: Any
     return (generator or default_generator).numbers(kind, shape, *attrs, device=device)
 
 
-def _beside(*tensors: Any) -> Any:
+def beside(*tensors: Any) -> Any:
     """The device of the first tensor among these; None where what is made lies there anyway."""
     found = next((x.device for x in tensors if isinstance(x, Tensor)), HOST)
     return None if found is HOST and placing() is None else found
@@ -186,7 +186,7 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = floa
             generator: Generator | None = None) -> Tensor:
     """Numbers uniform in [low, high); the ends may be tensors, which broadcast."""
     u = _numbers(generator, random_draws.fractions, _size(size, low, high), as_dtype(dtype),
-                 device=_beside(low, high))
+                 device=beside(low, high))
     standard = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low == 0 and high == 1
     return u if standard else scaled(u, high - low, low)
 
@@ -197,14 +197,15 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float
     if isinstance(std, (int, float)) and std < 0:
         raise ArgumentError(f"normal: the standard deviation must not be negative, got {std}")
     z = _numbers(generator, random_draws.normals, _size(size, mean, std), as_dtype(dtype),
-                 device=_beside(mean, std))
+                 device=beside(mean, std))
     drawn: Tensor = z * std + mean if z.dtype.kind == "c" else scaled(z, std, mean)
     return drawn
 
 
-def exponential(rate: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None) -> Tensor:
+def exponential(rate: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None,
+                device: Any = None) -> Tensor:
     """Waiting times between events that come at this rate."""
-    drawn: Tensor = _waiting_times(_size(size, rate), dtype, generator, _beside(rate)) / rate
+    drawn: Tensor = _waiting_times(_size(size, rate), dtype, generator, device or beside(rate)) / rate
     return drawn
 
 
@@ -227,18 +228,18 @@ def _normal_share(x: float) -> float:
 
 def rand_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """Numbers uniform in [0, 1) with the shape and element type of x."""
-    return rand(x.shape, dtype=dtype or x.dtype, generator=generator, device=_beside(x))
+    return rand(x.shape, dtype=dtype or x.dtype, generator=generator, device=beside(x))
 
 
 def randn_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """Numbers from the standard normal distribution with the shape and element type of x."""
-    return randn(x.shape, dtype=dtype or x.dtype, generator=generator, device=_beside(x))
+    return randn(x.shape, dtype=dtype or x.dtype, generator=generator, device=beside(x))
 
 
 def randint_like(x: Any, low: int, high: Any = None, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """Integers from low up to (not including) high with the shape and element type of x."""
     low, high = (0, low) if high is None else (low, high)
-    return randint(low, high, x.shape, dtype or x.dtype, generator, _beside(x))
+    return randint(low, high, x.shape, dtype or x.dtype, generator, beside(x))
 
 
 def _size(size: Any, *parameters: Any) -> Any:
@@ -254,7 +255,7 @@ def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator 
     """1 with probability p, else 0; in the element type of p unless given."""
     if isinstance(p, (int, float)) and not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p={p} is not a probability")
-    u = _numbers(generator, random_draws.fractions, _size(size, p), float32, device=_beside(p))
+    u = _numbers(generator, random_draws.fractions, _size(size, p), float32, device=beside(p))
     drawn: Tensor = cast(u < p, dtype=dtype or (p.dtype if hasattr(p, "dtype") else float32))
     return drawn
 
@@ -264,7 +265,7 @@ def categorical(logits: Any, size: Any = (), axis: int = -1, generator: Generato
     logits = lift(logits)
     shape = (*as_shape(size), *logits.shape)
     at = axis + len(shape) if axis < 0 else axis + len(shape) - logits.ndim
-    drawn: Tensor = (logits + _gumbel(shape, generator, _beside(logits))).argmax(axis=at)
+    drawn: Tensor = (logits + _gumbel(shape, generator, beside(logits))).argmax(axis=at)
     return drawn
 
 
@@ -278,11 +279,11 @@ def multinomial(probabilities: Any, num_samples: int, replacement: bool = False,
     if replacement:
         wide = getitem(logits, (..., None, slice(None)))
         shape = (*logits.shape[:-1], num_samples, logits.shape[-1])
-        repeated: Tensor = (wide + _gumbel(shape, generator, _beside(wide))).argmax(axis=-1)
+        repeated: Tensor = (wide + _gumbel(shape, generator, beside(wide))).argmax(axis=-1)
         return repeated
     if num_samples > logits.shape[-1]:
         raise ArgumentError(f"multinomial: {num_samples} of {logits.shape[-1]} classes without replacement")
-    drawn: Tensor = topk(logits + _gumbel(logits.shape, generator, _beside(logits)), num_samples)[1]
+    drawn: Tensor = topk(logits + _gumbel(logits.shape, generator, beside(logits)), num_samples)[1]
     return drawn
 
 
@@ -301,12 +302,12 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, generator: Generat
         raise ArgumentError(f"dropout: p={p} is not a probability")
     if not training or p == 0:
         return x
-    return _draw(generator, lambda state: ops.dropout(x, state, p=float(p)), _beside(x))
+    return _draw(generator, lambda state: ops.dropout(x, state, p=float(p)), beside(x))
 
 
 def shuffle(x: Any, axis: int = 0, generator: Generator | None = None) -> Tensor:
     """The slices along an axis in random order."""
-    drawn: Tensor = x.take(randperm(int(x.shape[axis]), generator=generator, device=_beside(x)), axis=axis)
+    drawn: Tensor = x.take(randperm(int(x.shape[axis]), generator=generator, device=beside(x)), axis=axis)
     return drawn
 
 

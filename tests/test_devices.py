@@ -345,3 +345,31 @@ def test_gradients_move_with_a_module() -> None:
     front.to("cpu:1", "f64")
     assert front.weight.grad is not None and front.weight.grad.device == "cpu:1"
     assert front.weight.grad.dtype is tn.float64 and front.weight.is_leaf and front.weight.requires_grad
+
+
+# ---------------------------------------------------------------- what makes tensors of its own
+
+EVERYWHERE: dict[str, Callable[[str], Any]] = {
+    "lstm": lambda d: nn.LSTM(3, 4, num_layers=2, bidirectional=True).to(d)(tn.rand(5, 2, 3, device=d))[0],
+    "gru cell": lambda d: nn.GRUCell(3, 4).to(d)(tn.rand(2, 3, device=d)),
+    "transformer": lambda d: nn.TransformerEncoderLayer(8, 2, 16).to(d)(tn.rand(3, 2, 8, device=d)),
+    "causal": lambda d: F.scaled_dot_product_attention(*(tn.rand(2, 3, 4, device=d) for _ in range(3)), is_causal=True),
+    "ctc": lambda d: F.ctc_loss(F.log_softmax(tn.rand(5, 1, 4, device=d), axis=-1), tn.tensor([[1, 2]], device=d), [5], [2]),
+    "dropout": lambda d: nn.AlphaDropout(0.5)(nn.Dropout2d(0.5)(tn.rand(1, 2, 3, 3, device=d))),
+    "fori_loop": lambda d: tn.fori_loop(0, 3, lambda i, x: x + i, tn.rand(3, device=d)),
+    "while_loop": lambda d: tn.while_loop(lambda x: x.sum() < 9, lambda x: x * 2 + 1, tn.rand(3, device=d)),
+    "hessian": lambda d: tn.hessian(lambda x: (x ** 3).sum())(tn.rand(3, device=d)),
+    "normal": lambda d: tn.distributions.Normal(tn.rand(3, device=d), tn.rand(3, device=d)).sample(),
+    "gamma": lambda d: tn.distributions.Gamma(tn.rand(2, device=d) + 1, tn.rand(2, device=d) + 1).sample(),
+    "laplace": lambda d: tn.distributions.Laplace(tn.rand(2, device=d), tn.rand(2, device=d) + 1).sample(),
+    "several": lambda d: tn.distributions.MultivariateNormal(tn.rand(2, device=d), tn.eye(2, device=d)).sample()}
+
+
+@pytest.mark.parametrize("name", EVERYWHERE)
+def test_what_functions_make_lies_beside_what_they_are_given(name: str) -> None:
+    tn.manual_seed(1)
+    plain = EVERYWHERE[name]("cpu")
+    tn.manual_seed(1)
+    there = EVERYWHERE[name]("cpu:1")
+    assert (plain.device, there.device) == ("cpu", "cpu:1")
+    np.testing.assert_allclose(there.detach().numpy(), plain.detach().numpy(), rtol=1e-5, atol=1e-6)

@@ -23,6 +23,7 @@ from tenon.ops.branches import all_of
 from tenon.ops.joining_and_axes import stack
 from tenon.ops.loops import scan as scan_op
 from tenon.ops.loops import while_loop as while_op
+from tenon.ops.placing import on_device
 from tenon.ops.recurrent import steps
 from tenon.tensor import Tensor, asarray
 from tenon.types import TensorType
@@ -89,13 +90,19 @@ def fori_loop(lower: Any, upper: Any, body_fn: Function, init: Any) -> Any:
     """
     body_fn = rewritten(body_fn)
     if isinstance(lower, int) and isinstance(upper, int):
-        first = asarray(lower)
+        first = asarray(lower, device=device_of_first(init))
         (_, result), _ = scan(lambda carry, _: ((carry[0] + 1, body_fn(*carry)), None), (first, init),
                               length=max(0, upper - lower))
         return result
-    start, end = (as_tensor(interpreter().lift(x)) for x in (lower, upper))
+    there = device_of_first(init)
+    start, end = (on_device(as_tensor(interpreter().lift(x)), there) for x in (lower, upper))
     _, result = while_loop(lambda carry: carry[0] < end, lambda carry: (carry[0] + 1, body_fn(*carry)), (start, init))
     return result
+
+
+def device_of_first(init: Any) -> Any:
+    """Where what is carried begins: the device of its first tensor."""
+    return next((x.device for x in flatten(init)[0] if isinstance(x, Tensor)), None)
 
 
 def map(f: Function, xs: Any) -> Any:

@@ -36,6 +36,7 @@ from tenon.runtime.frame import Frame
 from tenon.runtime.looking import Halted, Looked, inputs_of, outputs_of
 from tenon.runtime.program import Program
 from tenon.tensor import asarray
+from tenon.tensor_state import in_memory
 
 Array = np.ndarray[Any, Any]
 
@@ -95,7 +96,8 @@ def bisect(function: Any, *args: Any, **keywords: Any) -> Bisection:
         raise CaptureError(f"{jitted.__name__}: {record.eager or record.full}")
     leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((bound, keywords))[0]]
     arguments = captured.arguments(leaves)
-    arrays = [np.array(x.own.payload) for x in captured.inputs.holders(leaves if arguments is None else arguments)]
+    holders = captured.inputs.holders(leaves if arguments is None else arguments)
+    arrays = [np.array(in_memory(x.own.payload)) for x in holders]
     return _of_graph(captured, arrays)
 
 
@@ -109,7 +111,7 @@ def _by_piece(jitted: Jitted, args: Sequence[Any], keywords: Mapping[str, Any]) 
     runs: list[tuple[Captured, list[Array]]] = []
 
     def note(run: Run, captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> Any:
-        runs.append((captured, [np.array(x.own.payload) for x in captured.inputs.holders(leaves)]))
+        runs.append((captured, [np.array(in_memory(x.own.payload)) for x in captured.inputs.holders(leaves)]))
         return run(captured, leaves, containers)
     with jitted.with_around(note):
         jitted(*args, **keywords)

@@ -35,6 +35,7 @@ from tenon.runtime.frame import Frame
 from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
 from tenon.tensor import asarray
+from tenon.tensor_state import in_memory
 
 KERNELS = (native.KERNEL_ONE, native.KERNEL_ALL)
 DRIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
@@ -70,7 +71,7 @@ def timed_steps(captured: Captured, executable: Executable, args: Sequence[Any],
     assert leaves is not None
     if not isinstance(late_program(executable), Program):
         raise ArgumentError("profile: the program is not made of native steps", hint="TENON_BACKEND=cpu makes one")
-    arrays: Any = [holder.own.payload for holder in captured.inputs.holders(leaves)]
+    arrays: Any = [in_memory(holder.own.payload) for holder in captured.inputs.holders(leaves)]
     donated: Sequence[int] = captured.donations
     arrays = [x.copy() if k in donated else x for k, x in enumerate(arrays)]
     if isinstance(executable, WithConstants):

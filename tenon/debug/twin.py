@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants
 from tenon.capture.pytree import unfold
@@ -62,6 +60,6 @@ def twin_of(jitted: Jitted, captured: Captured, args: Any, keywords: Any) -> Twi
     if graph.symbols():
         leaves = found.arguments(unfold((args, keywords))[0])
         assert leaves is not None
-        shapes = [np.shape(holder.own.payload) for holder in found.inputs.holders(leaves)]
+        shapes: Any = [holder.own.payload.shape for holder in found.inputs.holders(leaves)]
         sizes = {name: int(size) for name, size in bind_sizes(graph, shapes).items()}
     return Twin(found, graph, names, sizes)

@@ -34,6 +34,7 @@ from tenon.records import dataclass, field, replace
 from tenon.runtime.frame import Frame
 from tenon.runtime.looking import copy_of, outputs_of
 from tenon.tensor import Tensor
+from tenon.tensor_state import in_memory
 
 Array = np.ndarray[Any, Any]
 KEPT = "kept by the compiled program"
@@ -347,7 +348,7 @@ class _Keeper:
     def end(self, call: WatchedCall, leaves: Sequence[Any]) -> None:
         """The call is over, and has done what it does."""
         if not self.summaries:
-            call.after = [np.asarray(x.own.payload) for x in call.captured.inputs.holders(leaves)]
+            call.after = [np.asarray(in_memory(x.own.payload)) for x in call.captured.inputs.holders(leaves)]
             self.watched.calls = _kept([*self.watched.calls, call], self.watched.keep, self.watched.jitted.is_split)
 
     def hear_gradients(self, arrays: Sequence[Array]) -> None:
@@ -391,7 +392,7 @@ def _kept(calls: Sequence[WatchedCall], count: int, in_pieces: bool) -> list[Wat
 def _given(captured: Captured, leaves: Sequence[Any]) -> list[Array]:
     """What a call is given.  What it updates in place is copied: who held it would keep it from being updated there."""
     donated = frozenset(captured.donations)
-    return [copy_of(np.asarray(x.own.payload)) if k in donated else np.asarray(x.own.payload)
+    return [copy_of(np.asarray(in_memory(x.own.payload))) if k in donated else np.asarray(in_memory(x.own.payload))
             for k, x in enumerate(captured.inputs.holders(leaves))]
 
 

@@ -23,7 +23,7 @@ from tenon.ops.joining_and_axes import stack
 from tenon.ops.reduction import argmax, sum_
 from tenon.ops.shape import broadcast_to
 from tenon.ops.special import digamma, lgamma
-from tenon.random import default_generator, randn
+from tenon.random import beside, default_generator, randn
 from tenon.transforms.custom_gradient import custom_vjp
 
 __all__ = ["Beta", "Chi2", "Dirichlet", "Gamma", "StudentT"]
@@ -42,7 +42,8 @@ _moving.defvjp(lambda concentration, drawn: (drawn * 1, (concentration, drawn)),
 def standard_gamma(concentration: Any, shape: Any) -> Any:
     """Draws of rate 1, with a gradient for the concentration; they are never 0."""
     wide = broadcast_to(concentration, shape)
-    return _moving(wide, default_generator.draw(lambda state: random_gamma(state, wide.detach(), shape=shape)))
+    return _moving(wide, default_generator.draw(lambda state: random_gamma(state, wide.detach(), shape=shape),
+                                                beside(wide)))
 
 
 class Gamma(Distribution):
@@ -211,7 +212,8 @@ class StudentT(Distribution):
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         squares = standard_gamma(self.df * 0.5, shape) * 2
-        return self.loc + self.scale * randn(*shape, dtype=self.df.dtype) * sqrt(self.df / squares)
+        standard = randn(*shape, dtype=self.df.dtype, device=beside(self.df))
+        return self.loc + self.scale * standard * sqrt(self.df / squares)
 
     def log_prob(self, value: Any) -> Any:
         half, z = self.df * 0.5, (value - self.loc) / self.scale

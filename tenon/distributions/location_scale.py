@@ -14,7 +14,7 @@ from tenon.ops.creation import full_like, zeros_like
 from tenon.ops.exponential import exp, expm1, log, log1p
 from tenon.ops.special import erf, erfinv
 from tenon.ops.trigonometric import atan, tan
-from tenon.random import exponential, rand, randn
+from tenon.random import beside, exponential, rand, randn
 
 __all__ = ["Cauchy", "Exponential", "Gumbel", "HalfNormal", "Laplace", "LogNormal", "Normal", "Uniform"]
 
@@ -50,7 +50,7 @@ class Normal(_LocationScale):
     """
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
-        return scaled(randn(*shape, dtype=self.loc.dtype), self.scale, self.loc)
+        return scaled(randn(*shape, dtype=self.loc.dtype, device=beside(self.loc)), self.scale, self.loc)
 
     def log_prob(self, value: Any) -> Any:
         return square(self._standard(value)) * -0.5 - log(self.scale) - HALF_LOG_TAU
@@ -80,7 +80,7 @@ class LogNormal(_LocationScale):
         return Normal(self.loc, self.scale)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
-        return exp(scaled(randn(*shape, dtype=self.loc.dtype), self.scale, self.loc))
+        return exp(scaled(randn(*shape, dtype=self.loc.dtype, device=beside(self.loc)), self.scale, self.loc))
 
     def log_prob(self, value: Any) -> Any:
         inside = value > 0
@@ -118,8 +118,8 @@ class Laplace(_LocationScale):
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         dtype = self.loc.dtype
-        side = where(rand(*shape, dtype=dtype) < 0.5, -1.0, 1.0).astype(dtype)
-        return scaled(exponential(size=shape, dtype=dtype) * side, self.scale, self.loc)
+        side = where(rand(*shape, dtype=dtype, device=beside(self.loc)) < 0.5, -1.0, 1.0).astype(dtype)
+        return scaled(exponential(size=shape, dtype=dtype, device=beside(self.loc)) * side, self.scale, self.loc)
 
     def log_prob(self, value: Any) -> Any:
         return -log(self.scale * 2) - abs_(self._standard(value))
@@ -148,7 +148,8 @@ class Gumbel(_LocationScale):
     """
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
-        return scaled(-portable_log(exponential(size=shape, dtype=self.loc.dtype)), self.scale, self.loc)
+        drawn = exponential(size=shape, dtype=self.loc.dtype, device=beside(self.loc))
+        return scaled(-portable_log(drawn), self.scale, self.loc)
 
     def log_prob(self, value: Any) -> Any:
         z = self._standard(value)
@@ -181,7 +182,8 @@ class Cauchy(_LocationScale):
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         dtype = self.loc.dtype
-        return scaled(randn(*shape, dtype=dtype) / randn(*shape, dtype=dtype), self.scale, self.loc)
+        above, below = (randn(*shape, dtype=dtype, device=beside(self.loc)) for _ in range(2))
+        return scaled(above / below, self.scale, self.loc)
 
     def log_prob(self, value: Any) -> Any:
         return -log1p(square(self._standard(value))) - log(self.scale) - math.log(math.pi)
@@ -219,7 +221,7 @@ class HalfNormal(Distribution):
         self.batch_shape = tuple(self.scale.shape)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
-        return abs_(randn(*shape, dtype=self.scale.dtype)) * self.scale
+        return abs_(randn(*shape, dtype=self.scale.dtype, device=beside(self.scale))) * self.scale
 
     def log_prob(self, value: Any) -> Any:
         inside = Normal(zeros_like(self.scale), self.scale).log_prob(value) + math.log(2)
@@ -263,7 +265,7 @@ class Uniform(Distribution):
         self.batch_shape = tuple(self.low.shape)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
-        return scaled(rand(*shape, dtype=self.low.dtype), self.high - self.low, self.low)
+        return scaled(rand(*shape, dtype=self.low.dtype, device=beside(self.low)), self.high - self.low, self.low)
 
     def log_prob(self, value: Any) -> Any:
         inside = (value >= self.low) & (value < self.high)
@@ -306,7 +308,7 @@ class Exponential(Distribution):
         self.batch_shape = tuple(self.rate.shape)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
-        return exponential(size=shape, dtype=self.rate.dtype) / self.rate
+        return exponential(size=shape, dtype=self.rate.dtype, device=beside(self.rate)) / self.rate
 
     def log_prob(self, value: Any) -> Any:
         return where(value >= 0, log(self.rate) - self.rate * value, -math.inf)

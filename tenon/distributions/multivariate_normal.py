@@ -18,7 +18,7 @@ from tenon.ops.matrix_products import matmul
 from tenon.ops.reduction import sum_
 from tenon.ops.shape import broadcast_to
 from tenon.ops.solving import inv, solve_triangular
-from tenon.random import randn
+from tenon.random import beside, randn
 from tenon.types import broadcast_shapes
 
 
@@ -64,7 +64,7 @@ class MultivariateNormal(Distribution):
         return inv(self.covariance_matrix)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
-        standard = randn(*shape, dtype=self.loc.dtype)
+        standard = randn(*shape, dtype=self.loc.dtype, device=beside(self.loc))
         return self.loc + matmul(self.scale_tril, standard[..., None])[..., 0]
 
     def log_prob(self, value: Any) -> Any:

@@ -27,7 +27,7 @@ from tenon.ops.indexing import one_hot, take_along_axis
 from tenon.ops.reduction import argmax, sum_
 from tenon.ops.shape import broadcast_to
 from tenon.ops.special import lgamma
-from tenon.random import bernoulli, categorical, default_generator, rand
+from tenon.random import bernoulli, beside, categorical, default_generator, rand
 from tenon.types import broadcast_shapes, int64
 
 __all__ = ["Bernoulli", "Binomial", "Categorical", "Geometric", "OneHotCategorical", "Poisson"]
@@ -118,7 +118,7 @@ class Geometric(_Trial):
     """
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
-        fails = 1 - rand(*shape, dtype=self._given.dtype)       # in (0, 1]
+        fails = 1 - rand(*shape, dtype=self._given.dtype, device=beside(self._given))       # in (0, 1]
         return (log(fails) / self._chances().log_none()).floor()
 
     def log_prob(self, value: Any) -> Any:
@@ -158,7 +158,7 @@ class Binomial(_Trial):
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         count, p = self.total_count.detach(), self.probs.detach()
-        return default_generator.draw(lambda state: random_binomial(state, count, p, shape=shape))
+        return default_generator.draw(lambda state: random_binomial(state, count, p, shape=shape), beside(p))
 
     def log_prob(self, value: Any) -> Any:
         n, inside = self.total_count, _counts(value, self.total_count)
@@ -206,7 +206,7 @@ class Poisson(Distribution):
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         rate = self.rate.detach()
-        return default_generator.draw(lambda state: random_poisson(state, rate, shape=shape))
+        return default_generator.draw(lambda state: random_poisson(state, rate, shape=shape), beside(rate))
 
     def log_prob(self, value: Any) -> Any:
         inside = _counts(value)

@@ -58,7 +58,7 @@ class Embeddings(Module):
 
     def forward(self, ids: Any, kinds: Any) -> Any:
         x = self.word_embeddings(ids) + self.token_type_embeddings(kinds)
-        return self.dropout(self.LayerNorm(x + self.position_embeddings(arange(ids.shape[1]))))
+        return self.dropout(self.LayerNorm(x + self.position_embeddings(arange(ids.shape[1], device=ids.device))))
 
 
 class SelfAttention(Module):

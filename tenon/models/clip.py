@@ -110,7 +110,7 @@ class TextEmbeddings(Module):
         self.position_embedding = Embedding(config["max_position_embeddings"], config["hidden_size"])
 
     def forward(self, ids: Any) -> Any:
-        return self.token_embedding(ids) + self.position_embedding(arange(ids.shape[1]))
+        return self.token_embedding(ids) + self.position_embedding(arange(ids.shape[1], device=ids.device))
 
 
 class TextModel(Module):
@@ -124,7 +124,7 @@ class TextModel(Module):
         x = self.final_layer_norm(self.encoder(self.embeddings(ids), True))
         # the first checkpoints say 2, and end texts with the token of the highest number
         ends = ids.argmax(axis=-1) if self.end == 2 else (ids == self.end).astype("int32").argmax(axis=-1)
-        return x[arange(ids.shape[0]), ends]
+        return x[arange(ids.shape[0], device=ids.device), ends]
 
 
 class VisionEmbeddings(Module):

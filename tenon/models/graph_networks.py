@@ -28,13 +28,14 @@ def with_loops(edges: Any, count: Any) -> Any:
     """The edges, and one from every node to itself."""
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         raise ShapeError(f"edges are integers [2, E], not {edges.type}")
-    own = arange(count)
+    own = arange(count, device=edges.device)
     return concat([edges, stack([own, own]).astype(edges.dtype)], axis=1)
 
 
 def gathered(values: Any, to: Any, count: Any) -> Any:
     """The sums of what comes to each node: [E, ...] to [count, ...]."""
-    return put(zeros((count, *values.shape[1:]), dtype=values.dtype), to, values, axis=0, reduce="add")
+    nothing = zeros((count, *values.shape[1:]), dtype=values.dtype, device=values.device)
+    return put(nothing, to, values, axis=0, reduce="add")
 
 
 class GCNConv(Module):
@@ -53,7 +54,7 @@ class GCNConv(Module):
     def forward(self, x: Any, edges: Any) -> Any:
         count = x.shape[0]
         start, end = with_loops(edges, count)
-        degree = gathered(ones(start.shape[0], dtype=x.dtype), end, count)
+        degree = gathered(ones(start.shape[0], dtype=x.dtype, device=x.device), end, count)
         scale = degree ** -0.5
         weights = take(scale, start, axis=0) * take(scale, end, axis=0)
         out = gathered(take(self.lin(x), start, axis=0) * weights[:, None], end, count)
@@ -93,7 +94,7 @@ class GATConv(Module):
 
     def _shares(self, scores: Any, end: Any, count: Any) -> Any:
         """A softmax over the edges that end at each node."""
-        lowest = zeros((count, self.heads), dtype=scores.dtype) - 1e30
+        lowest = zeros((count, self.heads), dtype=scores.dtype, device=scores.device) - 1e30
         places = broadcast_to(end[:, None], scores.shape)
         most = scatter_reduce(lowest, places, scores.detach(), 0, "max")
         e = exp(scores - take(most, end, axis=0))

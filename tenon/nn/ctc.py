@@ -20,6 +20,7 @@ from tenon.ops.exponential import exp, log
 from tenon.ops.indexing import take, take_along_axis
 from tenon.ops.joining_and_axes import concat, expand_dims, reshape, stack
 from tenon.ops.losses import reduced
+from tenon.ops.placing import on_device
 from tenon.ops.scan import cumsum
 from tenon.ops.shape import broadcast_to
 from tenon.tensor import Tensor, asarray
@@ -44,15 +45,15 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
     """
     log_probs, targets, alone = _checked(log_probs, targets, blank)
     count = log_probs.shape[1]
-    steps, letters = _lengths(input_lengths, count), _lengths(target_lengths, count)
+    steps, letters = (on_device(_lengths(x, count), log_probs.device) for x in (input_lengths, target_lengths))
     if targets.ndim == 1:
         targets = _rows(targets, letters)
     extended = _with_blanks(targets, blank)
     size = extended.shape[1]
     skips = _may_skip(extended, blank)
     wide = log_probs if log_probs.dtype.bits > 16 else log_probs.astype(float32)
-    start = full((count, size), NEVER, dtype=wide.dtype)
-    place = arange(size)
+    start = full((count, size), NEVER, dtype=wide.dtype, device=wide.device)
+    place = arange(size, device=wide.device)
 
     def step(state: tuple[Any, Any], scores: Any) -> Any:
         before, t = state
@@ -62,7 +63,7 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
         after = _log_sum(before, _shifted(before, 1), where(skips, two, NEVER)) + each
         new = where(t == 0, first, after)
         return (where(expand_dims(t < steps, 1), maximum(new, NEVER), before), t + 1), None
-    (last, _), _ = scan(step, (start, asarray(np.int64(0))), wide)
+    (last, _), _ = scan(step, (start, asarray(np.int64(0), device=wide.device)), wide)
     ends = stack([letters * 2, clip(letters * 2 - 1, 0, None)], axis=1)
     found = take_along_axis(last, ends, axis=1)
     second = where(letters > 0, found[:, 1], NEVER)
@@ -75,7 +76,7 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
 
 
 def _checked(log_probs: Any, targets: Any, blank: int) -> tuple[Any, Any, bool]:
-    targets = targets if isinstance(targets, Tensor) else asarray(np.asarray(targets))
+    targets = targets if isinstance(targets, Tensor) else asarray(np.asarray(targets), device=log_probs.device)
     if log_probs.ndim not in (2, 3) or log_probs.dtype.kind != "f":
         raise ShapeError(f"ctc_loss: log_probs are numbers [T, N, C] or [T, C], they are {log_probs.type}")
     if targets.dtype.kind not in "iu" or targets.ndim not in (1, 2):
@@ -95,26 +96,28 @@ def _lengths(given: Any, count: Any) -> Any:
 def _rows(targets: Any, letters: Any) -> Any:
     """Texts in a row as one row each, as wide as all of them together."""
     starts = expand_dims(cumsum(letters) - letters, 1)
-    return take(targets, clip(starts + arange(targets.shape[0]), 0, targets.shape[0] - 1), axis=0)
+    return take(targets, clip(starts + arange(targets.shape[0], device=starts.device), 0, targets.shape[0] - 1), axis=0)
 
 
 def _with_blanks(targets: Any, blank: int) -> Any:
     """A blank before each letter, and one behind the last: [N, 2 S + 1]."""
     count, size = targets.shape
     between = stack([full_like(targets, blank), targets], axis=2)
-    return concat([reshape(between, (count, 2 * size)), full((count, 1), blank, dtype=int64)], axis=1)
+    last = full((count, 1), blank, dtype=int64, device=targets.device)
+    return concat([reshape(between, (count, 2 * size)), last], axis=1)
 
 
 def _may_skip(extended: Any, blank: int) -> Any:
     """Where the blank before a letter may be left out: the letter before it is another one."""
-    before = concat([full((extended.shape[0], 2), blank, dtype=int64), extended[:, :-2]], axis=1)
+    none = full((extended.shape[0], 2), blank, dtype=int64, device=extended.device)
+    before = concat([none, extended[:, :-2]], axis=1)
     return (extended != blank) & (extended != before) if extended.shape[1] > 2 else extended != extended
 
 
 def _shifted(x: Any, by: int) -> Any:
     """The elements `by` places before; impossible ones where there are none."""
     size = x.shape[1]
-    return concat([full((x.shape[0], by), NEVER, dtype=x.dtype), x], axis=1)[:, :size]
+    return concat([full((x.shape[0], by), NEVER, dtype=x.dtype, device=x.device), x], axis=1)[:, :size]
 
 
 def _log_sum(a: Any, b: Any, c: Any) -> Any:

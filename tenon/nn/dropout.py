@@ -8,7 +8,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.nn.module import Module
 from tenon.ops.comparison import where
 from tenon.ops.creation import ones
-from tenon.random import dropout, rand
+from tenon.random import beside, dropout, rand
 
 __all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
 
@@ -31,7 +31,7 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     if p == 1:
         return x * 0
     a = ((1 - p) * (1 + p * SATURATION ** 2)) ** -0.5
-    return where(rand(x.shape, device=x.device) < 1 - p, x, SATURATION) * a - a * SATURATION * p
+    return where(rand(x.shape, device=beside(x)) < 1 - p, x, SATURATION) * a - a * SATURATION * p
 
 
 class Dropout(Module):

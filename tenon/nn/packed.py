@@ -46,8 +46,8 @@ class PackedSequence:
         there = np.arange(most) < sizes[:, None]                                    # [L, N], the longest first
         rows = np.where(there, (np.cumsum(sizes) - sizes)[:, None] + np.arange(most), 0)
         order = np.arange(most) if unsorted_indices is None else np.asarray(unsorted_indices)
-        self.padded = take(data, tensor(rows[:, order]), axis=0)
-        self.lengths, self.sorts = tensor(there.sum(0)[order]), unsorted_indices is not None
+        self.padded = take(data, tensor(rows[:, order], device=data.device), axis=0)
+        self.lengths, self.sorts = tensor(there.sum(0)[order], device=data.device), unsorted_indices is not None
 
     @classmethod
     def of(cls, padded: Any, lengths: Any, sorts: bool) -> PackedSequence:
@@ -58,7 +58,7 @@ class PackedSequence:
 
     def mask(self, ndim: int) -> Any:
         """Where there is a step: [L, N, 1, ...]."""
-        there = expand_dims(arange(self.padded.shape[0]), 1) < self.lengths
+        there = expand_dims(arange(self.padded.shape[0], device=self.padded.device), 1) < self.lengths
         return reshape(there, (*there.shape, *(1,) * (ndim - 2)))
 
     @property
@@ -83,7 +83,7 @@ class PackedSequence:
         order, lengths = self._order(), self._known()
         steps, which = np.nonzero(np.arange(lengths.max(initial=0))[:, None] < lengths[order])
         flat = reshape(self.padded, (-1, *self.padded.shape[2:]))
-        return take(flat, tensor(steps * len(order) + order[which]), axis=0)
+        return take(flat, tensor(steps * len(order) + order[which], device=flat.device), axis=0)
 
     def with_data(self, data: Any) -> PackedSequence:
         """The same sequences of other steps, which stand in the order of `data`."""
@@ -145,7 +145,7 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
             raise ArgumentError(f"pad_packed_sequence: total_length={wanted}, and a sequence has {longest} steps")
         wanted = longest if wanted is None else wanted
     if wanted is not None and wanted > here:
-        more = full((wanted - here, *steps.shape[1:]), padding_value, dtype=steps.dtype)
+        more = full((wanted - here, *steps.shape[1:]), padding_value, dtype=steps.dtype, device=steps.device)
         steps = concat([steps, more], axis=0)
     elif wanted is not None and wanted < here:
         steps = narrow(steps, 0, 0, wanted)
@@ -169,7 +169,7 @@ def pad_sequence(sequences: Sequence[Any], batch_first: bool = False, padding_va
     longest = max(x.shape[0] for x in listed)
 
     def padded(x: Any) -> Any:
-        rest = full((longest - x.shape[0], *x.shape[1:]), padding_value, dtype=x.dtype)
+        rest = full((longest - x.shape[0], *x.shape[1:]), padding_value, dtype=x.dtype, device=x.device)
         return concat([x, rest] if padding_side == "right" else [rest, x], axis=0) if rest.shape[0] else x
     return stack([padded(x) for x in listed], axis=0 if batch_first else 1)
 

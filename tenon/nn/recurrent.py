@@ -98,7 +98,7 @@ class _Recurrent(Module):
         shape = (self.num_layers * (2 if self.bidirectional else 1), x.shape[1], self.hidden_size)
         if hx is None:
             held = next(self.parameters()).dtype if autocasting() else x.dtype      # in which states come out
-            return [zeros(shape, dtype=held)] * self.states
+            return [zeros(shape, dtype=held, device=x.device)] * self.states
         given = [hx] if self.states == 1 else list(hx)
         given = [h[:, None] for h in given] if alone else given
         for h in given:
@@ -181,7 +181,7 @@ class _Cell(Module):
         return [self.weight_ih, self.weight_hh, *biases]
 
     def _zeros(self, x: Any) -> Any:
-        return zeros((*x.shape[:-1], self.hidden_size), dtype=x.dtype)
+        return zeros((*x.shape[:-1], self.hidden_size), dtype=x.dtype, device=x.device)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}"

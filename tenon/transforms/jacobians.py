@@ -126,7 +126,7 @@ def basis(tensors: Sequence[Tensor]) -> list[Tensor]:
     start: Dim = 0
     found = []
     for x in tensors:
-        part = eye(total, dtype=x.dtype)[:, start:start + x.size]
+        part = eye(total, dtype=x.dtype, device=x.device)[:, start:start + x.size]
         found.append(reshape_op(part, shape=(total, *x.shape)))
         start = start + x.size
     return found

@@ -21,6 +21,7 @@ from tenon.debug.watched_values import Watched, WatchedValue
 from tenon.graph.interpret import interpret, witnessed
 from tenon.graph.ir import Graph, Node
 from tenon.tensor import asarray
+from tenon.tensor_state import in_memory
 
 
 def watched_values(watched: Watched, graph: Graph, numbers: Mapping[Node, int]) -> Data:
@@ -63,7 +64,7 @@ def node_values(twin: Twin, args: Sequence[Any], keywords: Mapping[str, Any], nu
     given = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((tuple(args), dict(keywords)))[0]]
     leaves = twin.captured.arguments(given)
     assert leaves is not None
-    arrays = [holder.own.payload for holder in twin.captured.inputs.holders(leaves)]
+    arrays = [in_memory(holder.own.payload) for holder in twin.captured.inputs.holders(leaves)]
     with witnessed(see), np.errstate(all="ignore"):
-        interpret(twin.graph, arrays, twin.sizes or None)       # type: ignore[arg-type]  # all are arrays by now
+        interpret(twin.graph, arrays, twin.sizes or None)
     return {str(numbers[node]): data for node, data in found.items() if node in numbers}
