@@ -668,7 +668,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     `place="auto"` lets parts of the graph run on several logical devices at once, where a model of costs, measured on
     this machine, says that this is sooner than one device with all threads; `place=("cpu", "cpu:1")` names them.
     With a `mesh`, the graph runs on all its devices: what `tn.distributed.shard` has split is, and collectives are put
-    where they have to be (docs/distributed.md).  All that the function does is one graph then, backward pass included.
+    where they have to be (`tn.distributed.explain` says which); a pipeline's stages are its axis "pipe".  All that the
+    function does is one graph then, backward pass included.
 
     >>> @tn.jit
     ... def f(x):

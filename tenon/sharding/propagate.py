@@ -310,7 +310,9 @@ class _Propagation:
         assert isinstance(x, Value)
         mesh = Mesh(dict(node.attrs["mesh"]))
         if mesh != self.mesh:
-            raise CaptureError(f"shard: the mesh is {mesh!r}, and the function runs on {self.mesh!r}", where=node.loc)
+            raise CaptureError(f"shard: the mesh is {mesh!r}, and the function runs on {self.mesh!r}", where=node.loc,
+                               hint="in a pipeline, whose turns are an axis too, give arguments that are split: "
+                                    "step(shard(x, ...))" if TURNS in self.mesh.axes else None)
         wanted = ValueSharding(layouts_of(Sharding(mesh, node.attrs["spec"]), numbers_of(x)))
         return NodeSharding((wanted,), (wanted,), 0, ())
 

@@ -8,7 +8,7 @@ import pytest
 import tenon as tn
 from sharded_models import Mlp, trained
 from tenon import nn, optim
-from tenon.distributed import Mesh, Sharding, explain, gather, shard
+from tenon.distributed import Mesh, Pipeline, Sharding, explain, gather, shard
 from tenon.errors import ArgumentError, CaptureError, CommunicationError, GradientError, ShapeError
 from tenon.sharding.sharded_array import ShardedArray
 
@@ -140,6 +140,27 @@ def test_explain_runs_nothing_and_says_why() -> None:
 def test_what_cannot_be_is_refused(make: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         make()
+
+
+def test_a_mesh_and_a_pipeline_are_combined_by_arguments_in_parts() -> None:
+    mesh = Mesh({"data": 2, "pipe": 2})
+
+    def trained_by(mesh: Any, pipeline: Any, *given: Any) -> list[float]:
+        tn.manual_seed(0)
+        net = nn.Sequential(*(nn.Linear(8, 8) for _ in range(4))).to(tn.float64)
+        optimizer = optim.SGD(net.parameters(), lr=0.1)
+
+        @tn.jit(mesh=mesh, pipeline=pipeline)
+        def step(x: Any, y: Any) -> Any:
+            loss = nn.functional.mse_loss(net(x), y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+        return [float(step(*given)) for _ in range(3)]
+    x, y = tn.rand(8, 8, dtype=tn.float64), tn.rand(8, 8, dtype=tn.float64)
+    found = trained_by(mesh, Pipeline(micro_batches=4), shard(x, mesh, ("data",)), shard(y, mesh, ("data",)))
+    np.testing.assert_allclose(found, trained_by(None, None, x, y), rtol=1e-12)
 
 
 def test_gradients_of_parts_need_the_whole_step() -> None:
