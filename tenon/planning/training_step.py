@@ -112,8 +112,11 @@ def stages_of(model: TransformerModel, sizes: ParallelSizes, cluster: Cluster) -
         ahead, back = ([x + transfer for x in xs] for xs in (ahead, back))
         transfer = 0.0
     sent = _sent(model, sizes, cluster, block, first, last, passing)
+    working = block.kept if again else 0.0
+    if sizes.shard == 3:                    # a layer's parameters are gathered while those of the one before are used
+        working += 2 * block.parameters * as_dtype(model.dtype).itemsize
     return Stages(StageSeconds(tuple(ahead), tuple(back), tuple(weights), transfer), _by_device(parameters, sizes),
-                  tuple(kept), passing, sent, block.kept if again else 0.0)
+                  tuple(kept), passing, sent, working)
 
 
 def _by_device(parameters: list[int], sizes: ParallelSizes) -> tuple[int, ...]:
