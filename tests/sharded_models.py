@@ -12,7 +12,7 @@ import numpy as np
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.distributed.shard import shard
+from tenon.distributed.shard import gather, shard
 from tenon.sharding.mesh import Mesh
 
 
@@ -126,7 +126,7 @@ def trained(model: type, mesh: Mesh | None = None, data: Any = (), rules: Any = 
     losses = [float(step(x, y)) for _ in range(steps)]
     if seen is not None:
         seen += [step, net, optimizer]
-    return losses, [p.numpy() for p in net.parameters()]
+    return losses, [gather(p).detach().numpy() for p in net.parameters()]
 
 
 COLUMNS = {r".*\.[qkv]\.(weight|bias)": ("model",), r".*up\.(weight|bias)": ("model",)}

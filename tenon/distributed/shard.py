@@ -134,7 +134,11 @@ def _matched(named: Mapping[str, Tensor], rules: Any) -> dict[str, Spec]:
                             hint='{r".*weight": ("model", None)}; or the name of a mesh axis')
     found: dict[str, Spec] = {}
     for pattern, spec in pairs:
-        matches = [name for name in named if re.fullmatch(pattern, name)]
+        try:
+            matches = [name for name in named if re.fullmatch(pattern, name)]
+        except re.error as error:
+            raise ArgumentError(f"shard: {pattern!r} is no regular expression: {error}",
+                                hint='r".*weight" matches all names that end so') from None
         if not matches:
             raise ArgumentError(f"shard: no parameter is called {pattern!r}",
                                 hint=f"they are {', '.join(list(named)[:8])}{' ...' if len(named) > 8 else ''}")

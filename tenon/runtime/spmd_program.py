@@ -120,7 +120,7 @@ class SpmdProgram:
         names = {rank: f"rank {rank} {self.mesh.coordinates(rank)}" for rank in ranks}
         shardings = tuple(x.sharding if isinstance(x, ShardedArray) else None for x in arrays)
         return SplitProgram(plan, shardings, tuple(as_sharding(s.layouts, self.mesh) for s in plan.results),
-                            MultiDevice(together, parts, self.transport, names))
+                            MultiDevice(together, parts, self.transport, names, graph))
 
 
 def wanted_results(graph: Graph, shardings: Sequence[Sharding | None]) -> list[Sharding | str | None]:

@@ -129,6 +129,7 @@ def test_explain_runs_nothing_and_says_why() -> None:
     (lambda: shard(tn.ones(4), DATA, ("data", None)), ShapeError, "2 entries, and the tensor 1"),
     (lambda: shard(tn.ones(4), {"data": 2}, ("data",)), ArgumentError, "a mesh is expected, not dict"),
     (lambda: shard(Mlp(), DATA, {"ip.*": ("data",)}), ArgumentError, "no parameter is called 'ip"),
+    (lambda: shard(Mlp(), DATA, {"*.weight": ("data",)}), ArgumentError, "no regular expression: nothing to repeat"),
     (lambda: shard(Mlp(), DATA, {".*bias": ("data", None)}), ShapeError, "up.bias"),
     (lambda: shard(Mlp(), DATA, ("data",)), ArgumentError, "patterns of names"),
     (lambda: shard(optim.SGD([nn.Parameter([1.0])], lr=1.0), DATA, ("data",)), ArgumentError, "no mesh axis"),
