@@ -117,6 +117,14 @@ def test_a_hint_says_where_stages_begin(interpreted: None) -> None:
         train(net, Pipeline(2, 4, begins=[nn.Linear(1, 1)]))
 
 
+def test_inference_runs_in_stages_too(interpreted: None) -> None:
+    net = mlp()
+    x, _ = data_for(net, 8)
+    predict = tn.jit(lambda x: net(x).softmax(-1), pipeline=Pipeline(2, 4))
+    with tn.no_grad():
+        np.testing.assert_allclose(predict(tn.tensor(x)).numpy(), net(tn.tensor(x)).softmax(-1).numpy(), rtol=1e-12)
+
+
 # ---------------------------------------------------------------- what is refused
 
 def test_batch_norm_in_training_is_refused(interpreted: None) -> None:
