@@ -19,6 +19,7 @@ from typing import Any
 from tenon.runtime.thread_pool import Pool, get_num_threads, on_pool
 
 Job = Callable[[], Any]
+MOST_PATIENCE = {False: 1.0, True: 30.0}        # seconds, after Ctrl-C and after an error
 
 
 def run_side_by_side(jobs: Sequence[Job], on_failure: Callable[[BaseException], None]) -> list[Any]:
@@ -61,10 +62,16 @@ class _Run:
         self.on_failure(error)
 
     def wait(self) -> None:
-        """Until the others have ended; Ctrl-C meanwhile ends them."""
+        """Until the others have ended; Ctrl-C meanwhile ends them.
+
+        Where one has failed, a loop without end on another, which no signal reaches, is not waited for: its thread is
+        left to itself, with memory of its own.
+        """
         while self._running:
             try:
-                self._others.acquire()
+                patience = None if not self.failures else MOST_PATIENCE[isinstance(self.failures[0], Exception)]
+                if not self._others.acquire(timeout=patience):
+                    return
                 self._running -= 1
             except BaseException as error:
                 self.fail(error)

@@ -1,8 +1,13 @@
 """Device graphs at once: results, errors that end all devices, nothing that hangs."""
 
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -173,3 +178,40 @@ def test_to_device_is_the_value_itself_and_so_is_its_gradient() -> None:
 def test_addresses_are_checked(make: Any) -> None:
     with pytest.raises(TenonError, match=r"whole number from 0|named by a text"):
         trace(lambda x: (make(x), x)[1], VECTOR)
+
+
+ENDLESS = """
+import os, signal, threading, time
+import numpy as np
+from cut_graphs import all_nodes, program_of
+import tenon as tn
+from tenon.graph.build import trace
+from tenon.ops.loops import while_loop
+from tenon.placement.cut import cut
+from tenon.placement.placement import Placement
+from tenon.types import TensorType, float32
+vector = TensorType(float32, (3,))
+
+def endless(x):
+    body, condition = trace(lambda x: tn.tanh(x), vector), trace(lambda x: x.sum() < 1e30, vector)
+    return tn.exp(while_loop(x, constants=0, condition=condition, body=body))
+graph = trace(endless, vector)
+there = {node: int(WHERE if node.op.name != "exp" else 1 - WHERE) for node in all_nodes(graph)}
+program = program_of(graph, cut(graph, Placement(("a", "b"), there, (None,))), 2)
+threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    program.run([np.ones(3, np.float32)])
+except KeyboardInterrupt:
+    print("stopped", flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="signals as POSIX has them")
+@pytest.mark.parametrize("where", [0, 1])
+def test_ctrl_c_ends_a_loop_without_end_on_any_device(where: int, tmp_path: Path) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS.replace("WHERE", str(where)))
+    root = Path(__file__).parents[2]
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60,
+                         env={**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}"})
+    assert ran.stdout == "stopped\n", ran.stderr
