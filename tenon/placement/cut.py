@@ -13,7 +13,7 @@ next one is elsewhere, a number without meaning is sent there.  Branches and loo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from tenon.errors import GraphError, Location
 from tenon.graph.build import Builder, constant_attrs
 from tenon.graph.ir import AS_READ, AUTOTUNE, MEMORY_BUDGET, Graph, Input, Node, Value
 from tenon.graph.op import OPS, Op
-from tenon.graph.partition import has_effect
+from tenon.graph.partition import has_effect, needed
 from tenon.ops.transfer import recv, send
 from tenon.placement import cut_control
 from tenon.placement.deadlock_check import check_no_deadlock
@@ -56,7 +56,7 @@ def cut(graph: Graph, placement: Placement, everywhere: bool = False) -> dict[in
     level = Level(placement, frozenset(range(len(placement.devices))), itertools.count())
     for param, rank in zip(graph.params, placement.params, strict=True):
         level.enter(param, rank)
-    level.nodes(graph.nodes)
+    level.nodes(graph)
     level.end()
     owners = [sorted(level.ranks) if everywhere else [level.home_of(x)] for x in graph.results]
     for x, ranks in zip(graph.results, owners, strict=True):
@@ -115,9 +115,10 @@ class Level:
 
     # ------------------------------------------------------------ nodes
 
-    def nodes(self, nodes: Iterable[Node]) -> None:
-        """Cut one node after the other."""
-        for k, node in enumerate(nodes, self.now + 1):
+    def nodes(self, graph: Graph) -> None:
+        """Cut one node after the other, but those that nobody reads."""
+        live = needed(graph, graph.results, has_effect)
+        for k, node in enumerate(node for node in graph.nodes if node in live):
             self.now, self.loc = k, node.loc
             ranks = self.placement.ranks(node)
             effect = has_effect(node)

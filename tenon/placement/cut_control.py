@@ -34,7 +34,7 @@ def cut_control(level: Level, node: Node) -> None:
     homes = _homes(level, node, control)
     inner = [_inner_level(level, ranks, control, graph, homes) for graph in control.graphs]
     for one, graph in zip(inner, control.graphs, strict=True):
-        one.nodes(graph.nodes)
+        one.nodes(graph)
         one.end()
         if control.op not in BRANCHES and any(map(has_effect, graph.nodes)):
             one.wait_for_effects(ranks)     # as the next turn does

@@ -88,6 +88,12 @@ def test_a_graph_of_any_size_tells_each_device_the_sizes() -> None:
         agrees(graph, placed(graph, {"multiply": 1}, (0, 1)), np.ones((rows, 3)), X)
 
 
+def test_what_nobody_reads_does_not_cross() -> None:
+    graph = trace(lambda x: (tn.exp(tn.tanh(x)), x * 2.0)[1], VECTOR)
+    parts = cut(graph, placed(graph, {"exp": 1}))
+    assert list(parts) == [0] and "send" not in str(parts[0].graph)
+
+
 # ---------------------------------------------------------------- effects
 
 def test_effects_keep_their_order_between_devices() -> None:
