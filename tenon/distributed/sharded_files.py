@@ -17,7 +17,6 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from importlib import import_module
 from typing import Any
 from zlib import crc32
 
@@ -26,11 +25,11 @@ import numpy as np
 from tenon import tensor_file
 from tenon.distributed.checkpoint_index import PartIndex, StoredPart, checksum, read_index, write_index
 from tenon.distributed.world import gather_texts, rank, size
+from tenon.eager.on_mesh import OnMesh
 from tenon.errors import ArgumentError
 from tenon.serialization.nested_tensors import nest_from, structure_of
 from tenon.sharding.sharded_array import ShardedArray
 from tenon.tensor import Tensor
-from tenon.tensor_state import Payload
 from tenon.types import as_dtype
 
 Leaf = np.ndarray[Any, np.dtype[Any]] | ShardedArray
@@ -239,5 +238,4 @@ def _region(parts: list[StoredPart], bounds: list[tuple[int, int]], dtype: Any, 
 
 def sharded_tensor(parts: ShardedArray) -> Tensor:
     """A tensor that lies in these parts."""
-    payload: Payload = import_module("tenon.eager.on_mesh").OnMesh(parts)
-    return Tensor(payload)
+    return Tensor(OnMesh(parts))

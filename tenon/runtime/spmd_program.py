@@ -95,6 +95,7 @@ class SpmdProgram:
                 raise ArgumentError(f"{self.graph.name} runs on {self.mesh!r}, and {p.name} is split over "
                                     f"{x.sharding.mesh!r}", hint="shard it over the mesh that the function has")
         graph = whole_numbers(self.graph, arrays)
+        self.transport.agree(graph)         # before any rank waits for another in it
         shardings = tuple(x.sharding if isinstance(x, ShardedArray) else None for x in arrays)
         with span("propagate", graph=graph.name, nodes=len(graph.nodes)):
             plan = propagate(graph, shardings, self.mesh, wanted_results(graph, shardings))

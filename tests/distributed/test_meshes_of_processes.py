@@ -1,0 +1,71 @@
+"""Functions on a mesh, in processes: the bits of threads, whatever is split; and their checkpoints on other meshes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from distributed.test_mpi_transport import mpiexec
+
+pytest.importorskip("mpi4py")
+
+TRAINING = """
+import sys
+import numpy as np
+import tenon as tn
+from tenon import distributed as dist, nn, optim
+
+folder, first, last, axes = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+for how in ("data", "zero", "tensor"):
+    mesh = dist.Mesh({"data": 2}) if axes == "two" else dist.Mesh({"data": 1})
+    tn.manual_seed(first)
+    net = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4))
+    opt = optim.Adam(net.parameters(), lr=0.05)
+    if how == "zero":
+        dist.shard(net, mesh, "data")
+    elif how == "tensor":
+        dist.shard(net, mesh, {r"0\\.weight": ("data", None), r"0\\.bias": ("data",), r"2\\.weight": (None, "data")})
+    dist.shard(opt, mesh)
+
+    @tn.jit(mesh=mesh)
+    def step(x, y):
+        if how == "data":
+            x, y = dist.shard(x, mesh, ("data", None)), dist.shard(y, mesh, ("data", None))
+        loss = ((net(x) - y) ** 2).mean()
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        return loss
+    run = dist.Checkpoint(f"{folder}/{how}", net=net, opt=opt)
+    assert run.restore().get("step", 0) == first
+    for k in range(first, last):
+        rng = np.random.default_rng(k)
+        x, y = (tn.asarray(rng.standard_normal((7, width)).astype(np.float32)) for width in (6, 4))
+        print(how, k, float(step(x, y)).hex())
+    run.save(step=last)
+    print(how, dist.gather(net[0].weight).numpy().tobytes().hex())
+"""
+
+
+def lines(count: int, folder: Path, *arguments: str) -> list[str]:
+    script = folder.parent / "training.py"
+    script.write_text(TRAINING)
+    ran = mpiexec(count, str(script), str(folder), *arguments)
+    assert ran.returncode == 0, ran.stderr
+    return sorted(ran.stdout.splitlines())
+
+
+def test_processes_compute_the_bits_of_threads_and_go_on_from_each_others_checkpoints(tmp_path: Path) -> None:
+    threads = lines(1, tmp_path / "threads", "0", "3", "two")
+    assert lines(2, tmp_path / "processes", "0", "3", "two") == sorted(threads * 2)
+    assert len(list((tmp_path / "processes" / "zero").glob("1-*.safetensors"))) == 2
+    # processes go on where threads were, and threads where processes were
+    later = lines(1, tmp_path / "processes", "3", "5", "two")
+    assert lines(2, tmp_path / "threads", "3", "5", "two") == sorted(later * 2)
+    # and one device where two were: other sums, the same numbers up to rounding
+    alone = lines(1, tmp_path / "threads", "5", "6", "one")
+    both = lines(1, tmp_path / "processes", "5", "6", "two")
+    for one, other in zip(alone, both, strict=True):
+        if "0x" in one:
+            assert float.fromhex(one.split()[-1]) == pytest.approx(float.fromhex(other.split()[-1]), rel=1e-5)
+    assert np.isfinite([float.fromhex(x.split()[-1]) for x in threads if "0x" in x]).all()
