@@ -12,7 +12,7 @@ from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.settle import fits
 from tenon.errors import RecompileWarning, user_location
 from tenon.tensor import Tensor
-from tenon.types import DType
+from tenon.types import DType, TensorType
 
 
 def why_not(captured: Captured, leaves: Sequence[Any], names: Sequence[str] = ()) -> str:
@@ -31,7 +31,19 @@ def why_not(captured: Captured, leaves: Sequence[Any], names: Sequence[str] = ()
         return failing
     if captured.arguments(leaves) is None:
         return "a number from outside, or what is asked of it, is not what it was"
-    return "a tensor changed its type, or whether it requires a gradient"
+    return next((why for held in captured.held if (why := _changed(*held))), "a tensor from outside changed its type")
+
+
+def _changed(x: Tensor, requires_grad: bool, without_grad: bool, type: TensorType, device: object) -> str | None:
+    """What is not as it was of a tensor from outside."""
+    own = x.own
+    if own.requires_grad is not requires_grad:
+        return f"a tensor {x.type} from outside requires " + (
+            "a gradient, and did not" if own.requires_grad else "no gradient, and did")
+    if (own.grad is None) is not without_grad:
+        return f"a tensor {x.type} from outside " + ("has no gradient, and had one" if own.grad is None else
+                                                     "has a gradient, and had none")
+    return f"a tensor from outside is {x.type}, and was {type}" if x.type != type else None
 
 
 def is_another_text(captured: Captured) -> bool:

@@ -17,7 +17,7 @@ def explain(step: Any, *args: Any, **keywords: Any) -> ShardingPlan:
     graph, the bytes that a device sends in each, for what, and the line of the function.
 
     Its text says so; `.collectives` are the records, `.made` has the sharding of every value of `.graph`.  Nothing of
-    the function is run.  Raises ArgumentError for what is not compiled for a mesh.
+    the function is run.  Raises ArgumentError for what is not compiled for a mesh, and for a pipeline.
 
     >>> mesh = tn.distributed.Mesh({"model": 2})
     >>> @tn.jit(mesh=mesh)
@@ -31,5 +31,7 @@ def explain(step: Any, *args: Any, **keywords: Any) -> ShardingPlan:
         raise ArgumentError(f"explain: {step!r} is not compiled for a mesh", hint="@tn.jit(mesh=mesh)")
     captured = step.capture(*args, **keywords)
     given = captured.arguments(unfold((args, keywords))[0])
-    assert given is not None and isinstance(captured.program, SpmdProgram)
+    if given is None or not isinstance(captured.program, SpmdProgram):
+        raise ArgumentError(f"explain: {step.__name__} is no one graph for all devices, but a pipeline of stages",
+                            hint="step.capture(*args).program.describe() says what each device does")
     return captured.program.plan_for([parts_of(x.own.payload) for x in captured.inputs.holders(given)])

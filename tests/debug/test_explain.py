@@ -154,3 +154,23 @@ def test_guards_are_those_of_the_program_and_not_of_tenons_operators():
     told = next(line for line in tn.explain(step).lines if "guarded:" in line)
     assert "<word> is 'a'" in told and "in_features is 4" in told
     assert "attributes of" not in told and "linear." not in told
+
+
+def test_why_a_tensor_from_outside_made_another_capture() -> None:
+    w = tn.tensor([1.0, 2.0], requires_grad=True)
+
+    @tn.jit
+    def step():
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+    step()
+    step()
+    assert "captured since a tensor f32[2] from outside has a gradient, and had none" in str(tn.explain(step))
+    w.grad = None
+    w.requires_grad = False
+    other = tn.jit(lambda: w * 2)
+    other()
+    w.requires_grad = True
+    other()
+    assert "from outside requires a gradient, and did not" in str(tn.explain(other))

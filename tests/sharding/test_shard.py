@@ -121,6 +121,15 @@ def test_explain_runs_nothing_and_says_why() -> None:
     assert "for relu" in str(plan) and "test_shard.py" in str(plan)
     with pytest.raises(ArgumentError, match="not compiled for a mesh"):
         explain(tn.jit(lambda x: x), tn.ones(2))
+    w = nn.Parameter(np.ones((4, 4)))
+
+    @tn.jit(mesh=Mesh({"pipe": 2}), pipeline=Pipeline(micro_batches=2))
+    def step(x: Any) -> Any:
+        loss = (x @ w @ w).mean()
+        loss.backward()
+        return loss
+    with pytest.raises(ArgumentError, match="a pipeline of stages"):
+        explain(step, tn.ones(4, 4, dtype=tn.float64))
 
 
 @pytest.mark.parametrize(("make", "kind", "message"), [
