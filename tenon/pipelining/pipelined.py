@@ -20,7 +20,6 @@ from tenon.graph.interpret import bind_sizes
 from tenon.graph.ir import UPDATES, Graph
 from tenon.graph.size_stages import of_sizes
 from tenon.locks import Lock
-from tenon.ops.communicator import Communicator
 from tenon.pipelining.device_program import DeviceProgram
 from tenon.pipelining.device_steps import Instruction, device_steps
 from tenon.pipelining.micro_batches import MicroStep, micro_step, plan_micro_batches
@@ -32,7 +31,7 @@ from tenon.pipelining.step_parts import parts_of_step
 from tenon.program.backend_interface import Array, Executable, Then
 from tenon.records import dataclass, replace
 from tenon.runtime.multi_device import DevicePart, MultiDevice
-from tenon.runtime.transports import Transport, transport_for
+from tenon.runtime.transports import Agreed, transport_for
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.sharded_array import ShardedArray, part_for
 from tenon.sharding.sharding import Sharding, entry_axes
@@ -132,23 +131,6 @@ class DeviceGraphs:
     stages: Stages
     segments: Segments
     instructions: tuple[tuple[Instruction, ...], ...]
-
-
-@dataclass(frozen=True)
-class Agreed:
-    """A transport for devices whose graphs differ; what these are made of was compared."""
-
-    transport: Transport
-
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        return self.transport.ranks
-
-    def agree(self, graph: Graph) -> None:
-        """Nothing is left to compare."""
-
-    def begin(self) -> Mapping[int, Communicator]:
-        return self.transport.begin()
 
 
 class Pipelined:

@@ -37,15 +37,11 @@ class DevicePart:
 
 
 class MultiDevice:
-    """What runs the graphs of several devices; `graph` is what they compute together.
-
-    All ranks must have made theirs of one `source`, `graph` itself where it is not given.
-    """
+    """What runs the graphs of several devices; `graph` is what they compute together."""
 
     def __init__(self, graph: Graph, parts: Mapping[int, DevicePart], transport: Transport,
-                 names: Mapping[int, str] | None = None, source: Graph | None = None):
+                 names: Mapping[int, str] | None = None):
         self.graph, self.transport, self._agreed = graph, transport, False
-        self.source = graph if source is None else source
         self.parts = {rank: parts[rank] for rank in transport.ranks if rank in parts}
         self.names = {rank: (names or {}).get(rank, f"device {rank}") for rank in parts}
         made = {place for part in self.parts.values() for place in part.results}
@@ -59,8 +55,8 @@ class MultiDevice:
         """
         if len(arrays) != len(self.graph.params):
             raise ArgumentError(f"{self.graph.name} takes {len(self.graph.params)} arrays, not {len(arrays)}")
-        if not self._agreed and self.graph.nodes:       # else it is but the frame of graphs that were compared before
-            self.transport.agree(self.source)
+        if not self._agreed:
+            self.transport.agree(self.graph)
             self._agreed = True
         speakers = {rank: speaker for rank, speaker in self.transport.begin().items() if rank in self.parts}
 

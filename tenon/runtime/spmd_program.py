@@ -25,7 +25,7 @@ from tenon.observe import emit, span
 from tenon.program.backend_interface import Executable, Then
 from tenon.records import dataclass, replace
 from tenon.runtime.multi_device import DevicePart, MultiDevice
-from tenon.runtime.transports import transport_for
+from tenon.runtime.transports import Agreed, transport_for
 from tenon.sharding.axis_layout import as_spec
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.propagate import ShardingPlan, propagate
@@ -95,7 +95,6 @@ class SpmdProgram:
                 raise ArgumentError(f"{self.graph.name} runs on {self.mesh!r}, and {p.name} is split over "
                                     f"{x.sharding.mesh!r}", hint="shard it over the mesh that the function has")
         graph = whole_numbers(self.graph, arrays)
-        self.transport.agree(graph)         # before any rank waits for another in it
         shardings = tuple(x.sharding if isinstance(x, ShardedArray) else None for x in arrays)
         with span("propagate", graph=graph.name, nodes=len(graph.nodes)):
             plan = propagate(graph, shardings, self.mesh, wanted_results(graph, shardings))
@@ -103,6 +102,7 @@ class SpmdProgram:
         return plan
 
     def _made(self, arrays: Sequence[Given]) -> SplitProgram:
+        self.transport.agree(self.graph)        # before any rank waits for another in it
         plan = self.plan_for(arrays)
         graph = plan.graph
         ranks = self.transport.ranks
@@ -121,7 +121,7 @@ class SpmdProgram:
         names = {rank: f"rank {rank} {self.mesh.coordinates(rank)}" for rank in ranks}
         shardings = tuple(x.sharding if isinstance(x, ShardedArray) else None for x in arrays)
         return SplitProgram(plan, shardings, tuple(as_sharding(s.layouts, self.mesh) for s in plan.results),
-                            MultiDevice(together, parts, self.transport, names, graph))
+                            MultiDevice(together, parts, Agreed(self.transport), names))
 
 
 def wanted_results(graph: Graph, shardings: Sequence[Sharding | None]) -> list[Sharding | str | None]:

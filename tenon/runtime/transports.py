@@ -9,6 +9,7 @@ from typing import Protocol
 from tenon.config import config
 from tenon.graph.ir import Graph
 from tenon.ops.communicator import Communicator, Ranks
+from tenon.records import dataclass
 from tenon.runtime.local_transport import LocalTransport
 
 
@@ -35,3 +36,20 @@ def transport_for(mesh: Ranks) -> Transport:
         return LocalTransport(mesh)
     made: Transport = import_module("tenon.distributed.mpi_transport").MpiTransport(mesh)   # by name: it stands above
     return made
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """A transport for devices whose graphs differ; what these are made of was compared."""
+
+    transport: Transport
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return self.transport.ranks
+
+    def agree(self, graph: Graph) -> None:
+        """Nothing is left to compare."""
+
+    def begin(self) -> Mapping[int, Communicator]:
+        return self.transport.begin()
