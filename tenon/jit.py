@@ -72,6 +72,7 @@ from tenon.types import DType, TensorType
 if TYPE_CHECKING:
     from tenon.capture.split.breaks import FunctionPart
     from tenon.pipelining.pipelined import Pipeline
+    from tenon.planning.plan import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
 Run = Callable[[Captured, Sequence[Any], Sequence[Any]], Any]
@@ -328,6 +329,10 @@ class Jitted(StandsFor):
         if captured is None:
             raise CaptureError(f"{self.__name__}: {record.eager or record.full}")
         return captured
+
+    def as_called(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """The arguments as a call makes them before it looks for a capture."""
+        return args, keywords
 
     def look(self, *args: Any, **keywords: Any) -> tuple[CaptureRecord, Captured | None]:
         """What a call with these arguments would use: what is known of such calls, and a capture if there can be one.
@@ -634,19 +639,20 @@ def _innermost(function: Any) -> Any:
 @overload
 def jit(function: F, *, fullgraph: bool = ..., memory_budget: float | None = ..., constants: bool = ...,
         autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...,
-        place: Sequence[str] | str | None = ..., mesh: Mesh | None = ...) -> F: ...
+        place: Sequence[str] | str | None = ..., mesh: Mesh | None = ..., plan: Plan | None = ...) -> F: ...
 
 
 @overload
 def jit(function: None = None, *, fullgraph: bool = ..., memory_budget: float | None = ..., constants: bool = ...,
         autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...,
-        place: Sequence[str] | str | None = ..., mesh: Mesh | None = ...) -> Callable[[F], F]: ...
+        place: Sequence[str] | str | None = ..., mesh: Mesh | None = ...,
+        plan: Plan | None = ...) -> Callable[[F], F]: ...
 
 
 def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float | None = None,
         constants: bool = True, autotune: bool = False, background: bool = False,
         pipeline: Pipeline | None = None, place: Sequence[str] | str | None = None,
-        mesh: Mesh | None = None) -> Any:
+        mesh: Mesh | None = None, plan: Plan | None = None) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
@@ -669,7 +675,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     this machine, says that this is sooner than one device with all threads; `place=("cpu", "cpu:1")` names them.
     With a `mesh`, the graph runs on all its devices: what `tn.distributed.shard` has split is, and collectives are put
     where they have to be (`tn.distributed.explain` says which); a pipeline's stages are its axis "pipe".  All that the
-    function does is one graph then, backward pass included.
+    function does is one graph then, backward pass included.  A `plan` of `tn.distributed.plan(step, *args)` chooses the
+    mesh: rows of the arguments are divided over it, and weights with what an optimizer keeps, where that is its best.
 
     >>> @tn.jit
     ... def f(x):
@@ -694,8 +701,12 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
         raise ArgumentError("jit: a mesh or a pipeline is not combined with places yet", hint="give one of them")
     if (mesh is not None or pipeline is not None) and background:
         raise ArgumentError("jit: background=True is for one device; a mesh waits for its programs")
+    if plan is not None and not hasattr(plan, "applied"):       # its class is not loaded for others
+        raise ArgumentError(f"jit: plan is a Plan, not {type(plan).__name__}", hint="tn.distributed.plan(step, *args)")
     if function is None:
-        return functools.partial(jit, **options)
+        return functools.partial(jit, plan=plan, **options)
+    if plan is not None:
+        return plan.applied(function, options)
     if isinstance(function, (classmethod, staticmethod)):
         return type(function)(jit(function.__func__, **options))
     if not callable(function):

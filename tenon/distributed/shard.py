@@ -104,7 +104,8 @@ def _split(tensor: Tensor, sharding: Sharding) -> Any:
     return OnMesh(split_array(array, sharding, transport_for(sharding.mesh).ranks))
 
 
-def _assign(tensor: Tensor, sharding: Sharding) -> None:
+def split_in_place(tensor: Tensor, sharding: Sharding) -> None:
+    """Split a tensor so; it stays the same tensor."""
     state = tensor.state
     tensor.hold(TensorState(_split(tensor, sharding), state.requires_grad, state.grad, state.node, state.index))
 
@@ -114,7 +115,7 @@ def _sharded_module(module: Module, mesh: Mesh, rules: Any) -> Module:
     if isinstance(rules, str):
         mesh.check_axes((rules,))
         for p in named.values():
-            _assign(p, _besides(p, mesh, rules))
+            split_in_place(p, _besides(p, mesh, rules))
         return module
     for name, spec in _matched(named, rules).items():
         sharding = Sharding(mesh, spec)
@@ -122,7 +123,7 @@ def _sharded_module(module: Module, mesh: Mesh, rules: Any) -> Module:
             sharding.axes(named[name].ndim)
         except ShapeError as error:
             raise ShapeError(f"shard: {name} {named[name].type}: {error.what}", hint=error.hint) from None
-        _assign(named[name], sharding)
+        split_in_place(named[name], sharding)
     return module
 
 
@@ -155,7 +156,7 @@ def _sharded_optimizer(optimizer: Optimizer, mesh: Mesh, axis: Any) -> Optimizer
         for held in group.slots.values():
             for p, slot in zip(group["params"], held, strict=True):
                 if slot.shape == p.shape:
-                    _assign(slot, _besides(p, mesh, axis) if axis else _sharding_of(p, mesh))
+                    split_in_place(slot, _besides(p, mesh, axis) if axis else _sharding_of(p, mesh))
     return optimizer
 
 

@@ -59,6 +59,11 @@ class Plan:
         """The devices of the best one."""
         return self.sizes.mesh
 
+    def applied(self, function: Any, options: dict[str, Any]) -> Any:
+        """The function, jitted to run as the best one says: what `tn.jit(plan=)` does."""
+        from tenon.planning.planned_step import planned_step  # local: a plan can be read where nothing is jitted
+        return planned_step(function, self.sizes, options)
+
     def __str__(self) -> str:
         columns = ["stage x data x model", "schedule", "micro-batch", "recompute", "shard", "step", "memory",
                    *(f"by {name}" for name in self.levels), "bubble", "MFU"]

@@ -91,8 +91,13 @@ def _rows(captured: Captured) -> int | None:
 def _sharding(p: Value, is_argument: bool, mesh: Mesh, state: str, rows: int | None) -> Sharding | None:
     if is_argument:
         return Sharding(mesh, ("data",)) if p.shape and p.shape[0] == rows else None
+    return None if state == "whole" else divided_state(p, mesh)
+
+
+def divided_state(p: Value, mesh: Mesh) -> Sharding | None:
+    """How a value from outside is divided among replicas: along its first axis that divides evenly."""
     parts = mesh.axis_size("data")
-    if state == "whole" or parts == 1:
+    if parts == 1:
         return None
     for axis, size in enumerate(p.shape):
         if isinstance(size, int) and size >= parts and size % parts == 0:

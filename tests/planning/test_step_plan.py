@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tenon as tn
@@ -14,7 +15,10 @@ from tenon.errors import ArgumentError, CaptureError
 from tenon.planning.calibrate import calibrate
 from tenon.planning.cluster import Chip, Cluster, Efficiencies, Interconnect, cluster_text, load_cluster
 from tenon.planning.make_plan import plan
+from tenon.planning.plan import Plan
 from tenon.planning.step_costs import capture_step, rank_step
+from tenon.planning.transformer_model import TransformerModel
+from tenon.records import replace
 from tenon.sharding.mesh import Mesh
 
 CHIP = Chip("thread", 1e9, 28e9, (("float32", 190e9),), fused_products=True, fused_attention=True, moves_apart=True,
@@ -114,3 +118,32 @@ def test_what_is_planned_here_is_what_it_takes() -> None:
         if max(best.values()) <= 0.2:
             break
     assert max(best.values()) <= 0.3, best
+
+
+@pytest.mark.parametrize("state", [0, 1])
+def test_a_step_runs_as_its_plan_says(state: int) -> None:
+    tn.manual_seed(0)
+    step, given, _ = training()
+    found = plan(step, *given, cluster=CLUSTER, devices=2)
+    one = replace(found, candidates=(sorted(found.candidates, key=lambda x: x.sizes.shard)[state],))
+    tn.manual_seed(0)
+    planned = tn.jit(training()[0], plan=Plan.from_json(one.to_json()))
+    losses = [float(step(*given)) for _ in range(3)]
+    np.testing.assert_allclose([float(planned(*given)) for _ in range(3)], losses, rtol=1e-5)
+    assert tn.distributed.explain(planned, *given).collectives
+    odd = [x[:31] for x in given]
+    np.testing.assert_allclose(float(planned(*odd)), float(step(*odd)), rtol=1e-5)
+
+
+def test_a_plan_that_a_step_cannot_follow_is_an_error() -> None:
+    step, given, _ = training()
+    found = plan(step, *given, cluster=CLUSTER, devices=2)
+    with pytest.raises(ArgumentError, match="plan is a Plan, not str"):
+        tn.jit(step, plan="auto")
+    with pytest.raises(ArgumentError, match="and so does mesh="):
+        tn.jit(step, plan=found, mesh=Mesh({"data": 2}))
+    layers = plan(TransformerModel(layers=2, width=64, heads=4, batch=2, tokens=8, vocabulary=16), cluster="a100",
+                  devices=2)
+    best = replace(layers.best, sizes=replace(layers.sizes, data=1, model=2))
+    with pytest.raises(ArgumentError, match="1 stages and 2 parts of its tensors"):
+        tn.jit(step, plan=replace(layers, candidates=(best,)))
