@@ -145,5 +145,5 @@ def test_a_plan_that_a_step_cannot_follow_is_an_error() -> None:
     layers = plan(TransformerModel(layers=2, width=64, heads=4, batch=2, tokens=8, vocabulary=16), cluster="a100",
                   devices=2)
     best = replace(layers.best, sizes=replace(layers.sizes, data=1, model=2))
-    with pytest.raises(ArgumentError, match="1 stages and 2 parts of its tensors"):
+    with pytest.raises(ArgumentError, match=r"\d stages and 2 parts of its tensors"):
         tn.jit(step, plan=replace(layers, candidates=(best,)))
