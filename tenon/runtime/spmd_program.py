@@ -22,6 +22,7 @@ from tenon.graph.size_stages import of_sizes
 from tenon.graph.text import print_graph
 from tenon.locks import Lock
 from tenon.observe import emit, span
+from tenon.ops.say import hearing
 from tenon.program.backend_interface import Executable, Then
 from tenon.records import dataclass, replace
 from tenon.runtime.multi_device import DevicePart, MultiDevice
@@ -44,6 +45,22 @@ class SplitProgram:
     shardings: tuple[Sharding | None, ...]          # of the arguments,
     results: tuple[Sharding | None, ...]            # and of the results
     program: MultiDevice
+
+
+class Unheard(Executable):
+    """A program whose `say` nobody hears: what all ranks say is told once in a process."""
+
+    def __init__(self, program: Executable):
+        self.program = program
+
+    @property
+    def graph(self) -> Graph:
+        return self.program.graph
+
+    def run(self, arrays: Sequence[Any], donated: Collection[int] = (), then: Then | None = None) -> list[Any]:
+        """The results of the program."""
+        with hearing():
+            return self.program.run(arrays, donated, then)
 
 
 class SpmdProgram:
@@ -113,7 +130,7 @@ class SpmdProgram:
         for place, (rank, local) in enumerate(zip(ranks, locals_, strict=True)):
             text = print_graph(local)
             programs[text] = programs.get(text) or self.compile(local)
-            parts[rank] = DevicePart(programs[text],
+            parts[rank] = DevicePart(Unheard(programs[text]) if place else programs[text],
                                      tuple(range(place * count, (place + 1) * count)),
                                      tuple(range(place * size, (place + 1) * size)))
         together = Graph(graph.name, tuple(p for local in locals_ for p in local.params), (),

@@ -24,6 +24,7 @@ from tenon.records import dataclass
 from tenon.sharding.axis_layout import Digit, Layout, ValueSharding, local_shape, numbers_of
 from tenon.sharding.mesh import TURNS, Mesh
 from tenon.sharding.sharding import Axes, part_bounds
+from tenon.types import bool_
 
 ACROSS_TURNS = 10**6        # times as dear as between devices: a turn would have to wait for all others
 REDUCTION = {"add": "sum", "max": "max", "min": "min"}
@@ -222,7 +223,8 @@ def _emit(builder: Builder, x: Value, move: ReshardMove, sizes: Sequence[int], n
     if move.kind == "mask":
         if mesh.place(rank, move.over) == 0 or _is_zero(x):
             return x
-        found: Value = builder.emit(OPS["full_op"], (literal(0, x.dtype),), {"shape": x.shape})
+        # Zeros that still depend on the value: ranks order and merge collectives by what depends on what, all alike.
+        found: Value = builder.emit(OPS["where"], (literal(False, bool_), x, literal(0, x.dtype)), {})
         return found
     attrs: dict[str, Any] = {"over": move.over}
     if move.kind == "reduce":
@@ -243,6 +245,9 @@ def _is_zero(x: Value) -> bool:
         source = node.inputs[0]
         node = source.node if isinstance(source, Value) else None
     fill = node.inputs[0] if node is not None and node.op.name == "full_op" else None
+    if node is not None and node.op.name == "where":        # of a mask
+        chosen, _, fill = node.inputs
+        fill = fill if isinstance(chosen, Literal) and not chosen.value else None
     return isinstance(fill, Literal) and fill.value == 0
 
 

@@ -25,8 +25,6 @@ from tenon.sharding.reshard import cost_of, emit_moves
 from tenon.sharding.ring_attention import on_ring
 from tenon.sharding.sharding import Sharding
 
-ONCE = frozenset({"say"})       # effects that one rank has for all
-
 
 def partition(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh, rank: int,
               results: Sequence[Sharding | str | None] = ()) -> Graph:
@@ -80,8 +78,6 @@ class _Local:
         outputs = [plan.made[y] for y in node.outputs]
         if node.op.name == "with_sharding":
             self.have[node.output] = {outputs[0]: _value(inputs[0])}
-            return
-        if node.op.name in ONCE and self.rank:
             return
         if node in plan.rings:
             with using(self.builder):

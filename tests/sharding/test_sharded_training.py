@@ -9,6 +9,8 @@ import pytest
 import tenon as tn
 from sharded_models import RUNS, trained
 from tenon import optim
+from tenon.distributed import shard
+from tenon.nn import cross_entropy
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.propagate import ShardingPlan
 
@@ -89,3 +91,32 @@ def test_state_is_split_as_it_was_after_a_step() -> None:
     assert net.down.weight.payload.parts.sharding.spec == (None, "model")
     assert [x.payload.parts.sharding.spec for x in group.slots["exp_avg"][:3]] == [("model", "data"), ("model",), ("data", "model")]
     assert max(part.nbytes for part in group.slots["exp_avg"][0].payload.parts.shards.values()) == net.up.weight.numpy().nbytes // 4
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_sum_that_is_added_up_joins_one_that_is_not_yet() -> None:
+    mesh, x, y = Mesh({"data": 2}), tn.rand(5, 3), tn.randint(0, 3, (5,))
+
+    def loss_of(mesh: Any) -> float:
+        @tn.jit(mesh=mesh)
+        def loss(x, y):
+            x, y = (x, y) if mesh is None else (shard(x, mesh, ("data",)), shard(y, mesh, ("data",)))
+            return cross_entropy(x, y) + 0.1 * (x * x).mean()       # the first is divided by a sum: it is added up
+        return float(loss(x, y))
+    np.testing.assert_allclose(loss_of(mesh), loss_of(None), rtol=1e-6)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_what_is_printed_in_a_branch_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    mesh = Mesh({"data": 3})
+
+    @tn.jit(mesh=mesh)
+    def double(x):
+        total = shard(x, mesh, ("data",)).sum()
+        if total > 0:
+            print("total", total)
+            total = total * 2
+        return total
+    for _ in range(2):
+        assert float(double(tn.ones(4))) == 8
+    assert capsys.readouterr().out == "total tensor(4.)\n" * 2
