@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.errors import ArgumentError, ShapeError
+from tenon.ops.communicator import part
 from tenon.records import dataclass
 from tenon.sharding.mesh import Mesh
 
@@ -32,9 +33,8 @@ def part_bounds(size: int, parts: int, place: int) -> tuple[int, int]:
     >>> [part_bounds(7, 3, place) for place in range(3)]
     [(0, 3), (3, 5), (5, 7)]
     """
-    least, more = divmod(size, parts)
-    start = place * least + min(place, more)
-    return start, start + least + (place < more)
+    found = part(size, parts, place)
+    return found.start, found.stop
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Sharding:
 
     def local_shape(self, global_shape: Sequence[int], rank: int) -> tuple[int, ...]:
         """The shape of the part of a rank."""
-        return tuple(part.stop - part.start for part in self.slices(global_shape, rank))
+        return tuple(x.stop - x.start for x in self.slices(global_shape, rank))
 
     def owners(self, global_shape: Sequence[int]) -> dict[tuple[tuple[int, int], ...], tuple[int, ...]]:
         """For each part (where it begins and ends along each axis) the ranks that have it."""
