@@ -12,13 +12,14 @@ import builtins
 import linecache
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from types import FrameType, ModuleType
+from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 MOST_NAMES = 4
 MOST_LETTERS = 60       # of what is said of one name
 INNER_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MISSING = object()
+NAMED = (FunctionType, BuiltinFunctionType, MethodType, ModuleType)      # which say themselves what they are called
 
 
 class Context(NamedTuple):
@@ -46,12 +47,12 @@ def _called(tree: ast.stmt, scope: Mapping[str, Any]) -> str:
     match tree.value if isinstance(tree, ast.Expr) else None:
         case ast.Call(func=ast.Name(id=name)):
             one = scope.get(name)
-            own = _is_own(one) and name in (getattr(one, "__name__", None), getattr(one, "name", None))
+            own = _is_own(one) and name in (_stored(one, "__name__"), _stored(one, "name"))
             return name if own or one is vars(builtins).get(name) else ""
         case ast.Call(func=ast.Attribute(value=owner, attr=name)):
             found = _value(owner, scope)
             if isinstance(found, ModuleType):
-                return name if found.__name__.split(".")[0] == "tenon" and _is_own(getattr(found, name, None)) else ""
+                return name if found.__name__.split(".")[0] == "tenon" and _is_own(_stored(found, name)) else ""
             return name if _is_own(found) and not _is_module(found) else ""
     return ""
 
@@ -60,12 +61,36 @@ def _is_own(one: Any) -> bool:
     """Whether it is Tenon's; an error, which users raise as well, is nobody's."""
     if isinstance(one, type) and issubclass(one, BaseException):
         return False
-    module = getattr(one, "__module__", None)
+    module = _stored(one if isinstance(one, (type, *NAMED)) else type(one), "__module__")
     return isinstance(module, str) and module.split(".")[0] == "tenon"
 
 
+def _stored(one: Any, name: str) -> Any:
+    """An attribute as it is stored, in the object or in its classes; code of the user's is not asked."""
+    if isinstance(one, NAMED):
+        return getattr(one, name, MISSING) if not isinstance(one, ModuleType) else vars(one).get(name, MISSING)
+    places = one.__mro__ if isinstance(one, type) else type(one).__mro__
+    tables = ({} if isinstance(one, type) else _held(one), *map(vars, places))
+    return next((table[name] for table in tables if name in table), MISSING)
+
+
+def _held(one: Any) -> Mapping[str, Any]:
+    """What an object holds by name; nothing where it keeps that elsewhere."""
+    try:
+        held = object.__getattribute__(one, "__dict__")
+    except AttributeError:      # of slots
+        return {}
+    return held if type(held) is dict else {}
+
+
 def _is_module(one: Any) -> bool:
-    return hasattr(type(one), "named_parameters")
+    return _stored(type(one), "named_parameters") is not MISSING
+
+
+def _has_parts(module: Any) -> bool:
+    """Whether a layer of Tenon's holds others, which may be the user's."""
+    held = _held(module)
+    return "items_" in held or any(map(_is_module, held.values()))
 
 
 def _described(tree: ast.stmt, scope: Mapping[str, Any]) -> Iterator[str]:
@@ -94,16 +119,16 @@ def _value(path: ast.expr, scope: Mapping[str, Any]) -> Any:
             return scope.get(name, MISSING)
         case ast.Attribute(value=owner, attr=name):
             found = _value(owner, scope)
-            return getattr(found, "__dict__", {}).get(name, MISSING)
+            return vars(found).get(name, MISSING) if isinstance(found, ModuleType) else _held(found).get(name, MISSING)
     return MISSING
 
 
 def _words(value: Any) -> str:
     if value is None or type(value) in (bool, int, float):
         words = repr(value)
-    elif _is_own(type(value)) and hasattr(type(value), "is_leaf"):
+    elif _is_own(type(value)) and _stored(type(value), "is_leaf") is not MISSING:
         words = str(value.type)
-    elif _is_own(type(value)) and _is_module(value):
+    elif _is_own(type(value)) and _is_module(value) and not _has_parts(value):
         words = str(value).split("  ")[0]       # behind it is how many parameters it has
     elif type(value).__module__ == "numpy" and hasattr(value, "strides"):
         words = f"{value.dtype} {list(value.shape)} of NumPy"

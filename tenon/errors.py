@@ -8,6 +8,7 @@ import re
 import sys
 from itertools import islice
 from types import CodeType, FrameType
+from typing import Any
 
 import numpy as np
 
@@ -91,12 +92,25 @@ class TenonError(Exception):
 
     def __init__(self, what: str, where: Location | None = None, why: str | None = None, hint: str | None = None):
         self.what, self.why, self.hint = what, why, hint or hint_for(what)
-        self.where, self.context = where, Context()
+        self.where, self._context = where, Context()
+        self._frame: FrameType | None = None        # looked at when somebody asks: most errors are caught
         if where is None and (frame := _users_frame()) is not None:
-            self.where = at = location_of(frame)
-            self.context = _context(frame, at)
+            self.where = self._at = location_of(frame)
+            self._frame = frame
         self._nameless = "" if re.match(STARTS_WITH_A_NAME, what) else what
         super().__init__(what)
+
+    @property
+    def context(self) -> Context:
+        """What the line of the user's calls, and what the names in it are."""
+        if self._frame is not None:
+            frame, self._frame = self._frame, None
+            self._context = _context(frame, self._at)
+        return self._context if self.where is not None else Context()       # the line is not told
+
+    def __reduce__(self) -> Any:
+        self.context    # noqa: B018    a frame is of this process
+        return super().__reduce__()
 
     def named(self, operator: str) -> None:
         """Begin with the operator that the user called, where the message names none."""

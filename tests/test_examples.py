@@ -86,3 +86,15 @@ def test_data_parallel_digits(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     folder = str(tmp_path / "run")
     example("data_parallel_digits").main(epochs=1, folder=folder)
     assert example("data_parallel_digits").main(epochs=2, folder=folder) == losses      # it went on, to the bit
+
+
+def test_gpt_on_a_mesh(capsys: pytest.CaptureFixture[str]) -> None:
+    one, found = example("gpt_on_a_mesh").main(steps=3, batch=4, context=8, width=16, layers=1)
+    np.testing.assert_allclose(found, one, rtol=1e-5)
+    assert "on Mesh({'data': 2, 'model': 2})" in capsys.readouterr().out
+
+
+def test_mixture_of_experts() -> None:
+    one, found, sent = example("mixture_of_experts").main(steps=6, width=8)
+    np.testing.assert_allclose(found, one, rtol=1e-5)
+    assert sent["all_to_all"] == 4 and "all_gather" not in sent

@@ -20,6 +20,7 @@ from tenon.capture.code_monitor import unwatched_calls
 from tenon.capture.conditional_gradients import together
 from tenon.devices import HOST, Device
 from tenon.eager.grad_mode import no_grad
+from tenon.eager.on_mesh import OnMesh
 from tenon.errors import ArgumentError
 from tenon.nn import module
 from tenon.tensor import Tensor, tensor
@@ -44,7 +45,7 @@ class ParameterGroup(dict[str, Any]):
         """Zeros for each parameter under these names, where there are none yet."""
         for name in slots:
             if name not in self.slots:
-                self.slots[name] = [tensor(np.zeros(p.shape, p.dtype.numpy), device=p.device) for p in self["params"]]
+                self.slots[name] = list(map(_zeros_beside, self["params"]))
 
     def __setitem__(self, name: str, value: Any) -> None:
         held = self.get(name)
@@ -305,6 +306,13 @@ def _is_like(value: Any, held: Any) -> bool:
     if isinstance(held, bool) or held is None or isinstance(held, str):
         return type(value) is type(held)
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _zeros_beside(p: Tensor) -> Tensor:
+    """Zeros of the shape of a parameter, on its device, in parts where it is."""
+    if isinstance(p.own.payload, OnMesh):
+        return Tensor(OnMesh(p.own.payload.parts.zeros()))
+    return tensor(np.zeros(p.shape, p.dtype.numpy), device=p.device)
 
 
 def _home(group: ParameterGroup) -> Device:

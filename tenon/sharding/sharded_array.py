@@ -43,6 +43,11 @@ class ShardedArray:
             out[tuple(slice(*bounds) for bounds in part)] = self.shards[rank]
         return out
 
+    def zeros(self) -> ShardedArray:
+        """Zeros of this shape, split so."""
+        shards = {rank: np.zeros_like(part) for rank, part in self.shards.items()}
+        return ShardedArray(self.shape, self.dtype, self.sharding, shards)
+
     def __repr__(self) -> str:
         return f"<{self.dtype.short}{list(self.shape)} split by {self.sharding!r}>"
 

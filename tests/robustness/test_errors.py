@@ -3,6 +3,7 @@
 
 import builtins
 import contextlib
+import copy
 import inspect
 import itertools
 import linecache
@@ -310,3 +311,34 @@ def test_sizes_beside_an_empty_axis_are_taken_where_numpy_takes_them(shape, dtyp
                 run()
     else:
         assert made().shape == tn.jit(made)().shape == shape
+
+
+class Counting:
+    """Counts what is asked of it that it does not have."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> None:
+        self.asked.append(name)
+        raise AttributeError(name)
+
+
+def test_an_error_runs_no_code_of_the_users_to_tell_what_names_are() -> None:
+    thing, layers = Counting(), nn.ModuleList([nn.ModuleList([nn.Linear(2, 2)]) for _ in range(3)])
+    with pytest.raises(tn.errors.TenonError) as caught:
+        layers[0][0](tn.ones(3, 3) * (1 if thing else 2))
+    assert "in_features" in str(caught.value) and "ModuleList" not in str(caught.value) and not thing.asked
+    for _ in range(100):
+        assert not hasattr(layers[1], "lora_A")     # each asks within an error; they are not told within each other
+    with pytest.raises(tn.errors.TenonError, match="no attribute 'lora_A'"):
+        layers.lora_A(thing)
+    assert not thing.asked
+
+
+def test_errors_go_to_other_processes_and_are_copied() -> None:
+    x, w = tn.ones(2, 3), tn.ones(4, 5)
+    with pytest.raises(tn.errors.ShapeError) as caught:
+        x @ w
+    for other in (pickle.loads(pickle.dumps(caught.value)), copy.deepcopy(caught.value)):
+        assert "x is f32[2, 3], w is f32[4, 5]" in str(other) and type(other) is tn.errors.ShapeError
