@@ -105,6 +105,7 @@ class Captured:
     sightings: Sightings = field(default_factory=Sightings)     # what its functions held when they returned
     derived: Mapping[Value, Value] = field(default_factory=dict)    # gradients of values, of backward passes within it
     chosen: bool = False                    # whether a result may be another tensor, as the data decide
+    raising: tuple[BaseException | str, ...] = ()       # what calls raise that run eagerly, or words for it
     compiling: Lock = field(default_factory=Lock)
 
     @cached_property

@@ -97,7 +97,20 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
                     prologue=further.prologue(), further=further,
                     found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed),
                     sightings=sightings, derived=capture.gradients,
-                    chosen=any(capture.may_be_another(x) for x in leaves.tracked))
+                    chosen=any(capture.may_be_another(x) for x in leaves.tracked), raising=_raised(capture))
+
+
+def _raised(capture: Capture) -> tuple[BaseException | str, ...]:
+    """What calls raise that run eagerly, or words for it where the data decide its text, or whether it is raised."""
+    found: dict[Any, BaseException | str] = {}
+    for x in getattr(capture, "raising", ()):
+        if x is None:
+            found[None] = ""
+        elif all(type(arg) in (str, int, float, bool) for arg in x.args):
+            found[type(x), x.args] = x.with_traceback(None)
+        else:
+            found[type(x)] = f"{type(x).__name__} with a text of the data"
+    return tuple(found.values())
 
 
 class _Leaves:

@@ -61,6 +61,15 @@ class Stopped(Exception):
 
 # ---------------------------------------------------------------- what a program returned
 
+def off_the_graph(captured: Captured) -> BaseException:
+    """The error of a call that its graph does not hold: the function's own, where there is but one."""
+    if len(captured.raising) == 1 and isinstance(captured.raising[0], BaseException):
+        return captured.raising[0].with_traceback(None)
+    known = [x if isinstance(x, str) else f"{type(x).__name__}: {x}" for x in captured.raising if x]
+    return CaptureError("the call takes a way that its graph does not hold" + (
+        f", such as where the function raises {' or '.join(known)}" if known else ""))
+
+
 class RunResults:
     """The arrays that a program returned; a tensor is made of one only where somebody asks."""
 
@@ -148,7 +157,7 @@ class Settlement:
         """
         captured = self.captured
         if captured.failed is not None and results.arrays[captured.failed]:
-            raise Stopped(CaptureError("the call takes a way that its graph does not hold"))
+            raise Stopped(off_the_graph(captured))
         if captured.output_effects is not None and captured.output_effects.raises():
             raise Stopped(CaptureError("a warning is an error, in the middle of the call"))
         self.fill = Fill(captured, self.leaves, results, self.containers)

@@ -10,6 +10,7 @@ import tenon as tn
 from sharded_models import RUNS, trained
 from tenon import optim
 from tenon.distributed import shard
+from tenon.errors import CaptureError
 from tenon.nn import cross_entropy
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.propagate import ShardingPlan
@@ -120,3 +121,36 @@ def test_what_is_printed_in_a_branch_is_printed_once(capsys: pytest.CaptureFixtu
     for _ in range(2):
         assert float(double(tn.ones(4))) == 8
     assert capsys.readouterr().out == "total tensor(4.)\n" * 2
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_what_a_step_raises_for_some_data_is_raised_and_nothing_is_changed() -> None:
+    mesh, weight = Mesh({"data": 2}), tn.ones(3)
+
+    @tn.jit(mesh=mesh)
+    def step(x, most):
+        total = (shard(x, mesh, ("data",)) * weight).sum()
+        weight.mul_(2.0)
+        if total > most:
+            raise FloatingPointError("the sum is too large")
+        return total
+    assert float(step(tn.ones(5, 3), tn.tensor(20.0))) == 15
+    with pytest.raises(FloatingPointError, match="the sum is too large"):
+        step(tn.ones(5, 3), tn.tensor(20.0))
+    assert weight.tolist() == [2, 2, 2]
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_of_several_errors_the_call_names_those_that_it_knows() -> None:
+    mesh = Mesh({"data": 2})
+
+    @tn.jit(mesh=mesh)
+    def step(x):
+        total = shard(x, mesh, ("data",)).sum()
+        if total > 20:
+            raise ValueError("large")
+        assert total > 0, f"the sum is {total}"
+        return total
+    with pytest.raises(CaptureError, match="raises ValueError: large or AssertionError with a text of the data"):
+        step(-tn.ones(5, 3))
+    assert float(step(tn.ones(5, 3))) == 15

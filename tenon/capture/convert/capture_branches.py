@@ -144,7 +144,7 @@ class BranchCapture:
             raise UnsafeCall(f"it raises {type(first).__name__} or {type(second).__name__}, as the data decide",
                              where=self.where)
         taken = first is not None
-        self.capture.fail_if(self.condition if taken else logical_not(self.condition))
+        self.capture.fail_if(self.condition if taken else logical_not(self.condition), first if taken else second)
         arm = self.arms[1 if taken else 0]
         self.capture.builder.nodes += arm.builder.nodes
         failed = self.capture.failed
@@ -152,6 +152,6 @@ class BranchCapture:
         self.capture.failed = failed
         inner = next((v for k, v in arm.values.items() if k[0] == "failed"), None)
         if isinstance(inner, Tensor):
-            self.capture.fail_if(inner)
+            self.capture.fails_where(inner)
         self.capture.path = self.capture.assuming(self.condition, not taken)
         return variables

@@ -182,7 +182,8 @@ class WhileCapture:
         if self.error is not None:
             mark.restore()
             scope = {**scope, **mark.give(self.given)}
-            capture.failed, self.flag = True, False
+            capture.fail(self.error)
+            self.flag = False
         condition = self.running(self.flag)
         exits = {**self.given, **mark.changes(scope), **moved}
         exits = {key: fitted(capture, self.given[key], x) if key in self.given else x for key, x in exits.items()}
@@ -346,7 +347,8 @@ class WhileCapture:
     def end_of_peeled(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
         assert self.capture is not None
         if self.error is not None:
-            self.capture.failed, self.flag = True, False
+            self.capture.fail(self.error)
+            self.flag = False
         if self.capture.is_data(self.flag):
             return self.start(scope)
         if self.flag:

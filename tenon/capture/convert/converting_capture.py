@@ -91,6 +91,7 @@ class ConvertingCapture(OfCapture, Capture):
         self.output_effects: list[OutputEffect] = []
         self.warning = rules_of_warnings()
         self.failed: Any = False        # or the bool that says that the call has to run eagerly after all
+        self.raising: list[BaseException | None] = []       # what it raises then; None for what only the run knows
 
     def forked(self, payload: Payload) -> Payload:
         """An edge of its own: what enters a branch or a loop is known by its edge."""
@@ -434,11 +435,21 @@ class ConvertingCapture(OfCapture, Capture):
 
     # ------------------------------------------------------------ what runs eagerly after all
 
-    def fail_if(self, condition: Any) -> None:
+    def fail_if(self, condition: Any, error: BaseException | None = None) -> None:
         """Let calls in which this bool comes out true run eagerly, where Python raises what it raises."""
+        self.raising.append(error)
+        self.fails_where(condition)
+
+    def fails_where(self, condition: Any) -> None:
+        """The same, of what has been noted before."""
         condition = strong(condition)
         self.failed = RuntimeNumber(condition) if self.failed is False else \
             self.failed if self.failed is True else RuntimeNumber(logical_or(strong(self.failed), condition))
+
+    def fail(self, error: BaseException) -> None:
+        """Let calls that come here run eagerly: the function raises this error."""
+        self.failed = True
+        self.raising.append(error)
 
     def fail_if_not(self, condition: Any) -> None:
         """Let calls in which this bool, of Python or of the graph, comes out false run eagerly."""

@@ -225,7 +225,7 @@ class Each(WhileCapture):
             if self.peels:
                 assert self.capture is not None
                 if self.error is not None:
-                    self.capture.failed = True
+                    self.capture.fail(self.error)
                 with unwatched():
                     variables = self.peels.pop().close(variables)
                 self.scope.update(variables)
