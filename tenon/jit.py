@@ -37,6 +37,7 @@ from tenon.capture.reasons import is_another_text, warn_of_recompiles, why_anew
 from tenon.capture.replay import holds, run
 from tenon.capture.settle import Stopped
 from tenon.capture.symbolic_numbers import Unmoved
+from tenon.capture.trace import Held
 from tenon.config import ConfigError, usable_cores
 from tenon.devices import device_count, placing
 from tenon.dims import (
@@ -54,6 +55,7 @@ from tenon.graph.ir import (
     AUTOTUNE,
     DEVICES,
     DONATED,
+    HELD,
     MEMORY_BUDGET,
     MESH,
     PIPELINE,
@@ -457,7 +459,7 @@ class Jitted(StandsFor):
             MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None, PLACE: self.place,
             DONATED: None if captured.differentiable else captured.donations or None,
             UPDATES: None if captured.differentiable else captured.updates or None}
-        notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES, MESH, PIPELINE)}
+        notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES, HELD, MESH, PIPELINE)}
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
         if not self.constants or self.place is not None or self.mesh is not None:
             captured.constants = ()
@@ -485,7 +487,8 @@ class Jitted(StandsFor):
             raise CaptureError(f"{self.__name__} runs on {self.mesh!r}, and its result carries a gradient",
                                hint="call backward() and the optimizer in the function, or it in a block of "
                                     "tn.no_grad()")
-        captured.graph.notes = {**captured.graph.notes, MESH: self.mesh}
+        held = tuple(k for k, source in enumerate(captured.sources) if isinstance(source, Held))
+        captured.graph.notes = {**captured.graph.notes, MESH: self.mesh, HELD: held}
 
     def _note_recompile(self, why: str) -> None:
         """Say that there is a further capture, and warn where there are many."""

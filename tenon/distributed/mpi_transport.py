@@ -18,8 +18,9 @@ import numpy as np
 
 from tenon.distributed.graph_agreement import check_same_graph
 from tenon.distributed.mpi_link import MpiLink, link, summary
+from tenon.distributed.state_agreement import check_same_state
 from tenon.errors import ArgumentError, CommunicationError
-from tenon.graph.ir import Graph
+from tenon.graph.ir import Graph, Value
 from tenon.ops.communicator import Array, Over, Ranks, along, check_part, check_split, combine, part
 from tenon.records import dataclass
 from tenon.types import TensorType, as_dtype, bfloat16
@@ -52,6 +53,10 @@ class MpiTransport:
     def agree(self, graph: Graph) -> None:
         """Raise CommunicationError, on every rank, where not all have captured the same graph."""
         check_same_graph(graph, link())
+
+    def agree_on_state(self, name: str, held: Sequence[tuple[Value, np.ndarray]]) -> None:
+        """Raise CommunicationError, on every rank, where not all hold the same in these tensors."""
+        check_same_state(name, held, link())
 
     def begin(self) -> dict[int, MpiCommunicator]:
         """What the rank of this process speaks through."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, CommunicationError
-from tenon.graph.ir import Graph
+from tenon.graph.ir import Graph, Value
 from tenon.ops.communicator import Array, Over, Ranks, along, check_part, check_split, combine, part
 from tenon.records import dataclass, field
 from tenon.types import TensorType, as_dtype
@@ -44,6 +44,9 @@ class LocalTransport:
 
     def agree(self, graph: Graph) -> None:
         """Of one process, which has captured one graph."""
+
+    def agree_on_state(self, name: str, held: Sequence[tuple[Value, np.ndarray]]) -> None:
+        """Of one process, which has but one of each."""
 
     def begin(self) -> dict[int, LocalCommunicator]:
         """What the ranks of one run speak through."""

@@ -17,7 +17,7 @@ import numpy as np
 from tenon.atomic import at_once
 from tenon.errors import ArgumentError
 from tenon.graph.interpret import bind_sizes
-from tenon.graph.ir import MESH, UPDATES, Graph
+from tenon.graph.ir import HELD, MESH, UPDATES, Graph
 from tenon.graph.size_stages import of_sizes
 from tenon.graph.text import print_graph
 from tenon.locks import Lock
@@ -120,6 +120,10 @@ class SpmdProgram:
 
     def _made(self, arrays: Sequence[Given]) -> SplitProgram:
         self.transport.agree(self.graph)        # before any rank waits for another in it
+        if not self._programs:
+            self.transport.agree_on_state(self.graph.name, [
+                (self.graph.params[k], x) for k in self.graph.notes.get(HELD, ())
+                if not isinstance(x := arrays[k], ShardedArray)])
         plan = self.plan_for(arrays)
         graph = plan.graph
         ranks = self.transport.ranks
@@ -156,7 +160,7 @@ def as_sharding(layouts: Sequence[Any], mesh: Mesh) -> Sharding | None:
 
 def whole_numbers(graph: Graph, arrays: Sequence[Given]) -> Graph:
     """The graph for the sizes of these arrays."""
-    notes = {name: x for name, x in graph.notes.items() if name != MESH}
+    notes = {name: x for name, x in graph.notes.items() if name not in (MESH, HELD)}
     if not graph.symbols():
         return replace(graph, notes=notes)
     return replace(of_sizes(graph, bind_sizes(graph, [x.shape for x in arrays])), notes=notes)

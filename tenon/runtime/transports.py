@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Protocol
 
+import numpy as np
+
 from tenon.config import config
-from tenon.graph.ir import Graph
+from tenon.graph.ir import Graph, Value
 from tenon.ops.communicator import Communicator, Ranks
 from tenon.records import dataclass
 from tenon.runtime.local_transport import LocalTransport
@@ -25,6 +27,9 @@ class Transport(Protocol):
 
     def agree(self, graph: Graph) -> None:
         """Raise CommunicationError on every rank where not all captured this graph."""
+
+    def agree_on_state(self, name: str, held: Sequence[tuple[Value, np.ndarray]]) -> None:
+        """Raise CommunicationError on every rank where not all hold the same in these tensors."""
 
 
 def transport_for(mesh: Ranks) -> Transport:
@@ -49,6 +54,9 @@ class Agreed:
         return self.transport.ranks
 
     def agree(self, graph: Graph) -> None:
+        """Nothing is left to compare."""
+
+    def agree_on_state(self, name: str, held: Sequence[tuple[Value, np.ndarray]]) -> None:
         """Nothing is left to compare."""
 
     def begin(self) -> Mapping[int, Communicator]:

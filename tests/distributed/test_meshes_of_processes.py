@@ -69,3 +69,39 @@ def test_processes_compute_the_bits_of_threads_and_go_on_from_each_others_checkp
         if "0x" in one:
             assert float.fromhex(one.split()[-1]) == pytest.approx(float.fromhex(other.split()[-1]), rel=1e-5)
     assert np.isfinite([float.fromhex(x.split()[-1]) for x in threads if "0x" in x]).all()
+
+
+SEEDS = """
+import sys
+import numpy as np
+import tenon as tn
+from tenon import distributed as dist, nn
+from tenon.errors import CommunicationError
+
+mesh = dist.Mesh({"data": 2})
+if sys.argv[2] != "generators":
+    tn.manual_seed(dist.rank() if sys.argv[2] == "weights" else 0)
+net = nn.Linear(3, 2)
+if sys.argv[2] == "generators":
+    net.weight = nn.Parameter(tn.ones(2, 3))
+    tn.manual_seed(dist.rank())
+
+@tn.jit(mesh=mesh)
+def step(x):
+    with tn.no_grad():
+        return (dist.shard(x, mesh, ("data",)) @ net.weight.T).sum() + tn.rand(())
+try:
+    print(float(step(tn.ones(4, 3))).hex())
+except CommunicationError as error:
+    print(str(error).splitlines()[0])
+"""
+
+
+@pytest.mark.parametrize("differ", ["weights", "generators", "nothing"])
+def test_what_ranks_hold_is_compared_before_the_first_run(tmp_path: Path, differ: str) -> None:
+    (tmp_path / "seeds.py").write_text(SEEDS)
+    ran = mpiexec(2, str(tmp_path / "seeds.py"), str(tmp_path), differ)
+    assert ran.returncode == 0, ran.stderr
+    first, second = ran.stdout.splitlines()
+    assert first == second
+    assert first.startswith("ranks hold different tensors at the first call of step: ") == (differ != "nothing")
