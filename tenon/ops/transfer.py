@@ -35,7 +35,7 @@ to_device: Op = define(
 
 to_device_of: Op = define(
     "to_device_of", public=False, handles=True, type=lambda x, other: x, ref=lambda x, other: x,
-    expand=lambda x, other: x, vjp=lambda g, y, x, other: (to_device_of(g, x), None),
+    expand=lambda x, other: x, batch="front", vjp=lambda g, y, x, other: (to_device_of(g, x), None),
     doc="The first input on the device of the second, whose elements are not looked at: a gradient on its way back.",
     examples=["to_device_of(f32[2, 3], f32[4]) -> f32[2, 3]"])
 

@@ -247,3 +247,12 @@ def test_texts_that_are_wrong_about_devices_are_refused(old: str, new: str, said
 def test_a_text_attribute_that_looks_like_a_device_stays() -> None:
     text = "def f(x: f32[3] @ cpu:1):\n    v0: f32[3] @ cpu:1 = to_device(x, device='cpu:1')  # a @ cpu:1\n    return v0"
     assert print_graph(parse_graph(text), locations=False).splitlines()[-1] == "    return v0"
+
+
+def test_gradients_of_examples_go_back_to_the_device_of_the_examples():
+    x, scale = tn.rand(5, 3), tn.rand(5).to("cpu:1")
+    rows = tn.vmap(tn.grad(lambda a, b: (a * a).sum().to("cpu:1") * b))
+    for run in (rows, tn.jit(lambda x, scale: rows(x, scale))):
+        found = run(x, scale)
+        assert found.device == "cpu"
+        np.testing.assert_allclose(found.numpy(), 2 * x.numpy() * scale.cpu().numpy()[:, None], rtol=1e-6)
