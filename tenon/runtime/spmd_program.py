@@ -17,7 +17,7 @@ import numpy as np
 from tenon.atomic import at_once
 from tenon.errors import ArgumentError
 from tenon.graph.interpret import bind_sizes
-from tenon.graph.ir import HELD, MESH, UPDATES, Graph
+from tenon.graph.ir import HELD, MESH, UPDATES, Graph, Value
 from tenon.graph.size_stages import of_sizes
 from tenon.graph.text import print_graph
 from tenon.locks import Lock
@@ -121,9 +121,7 @@ class SpmdProgram:
     def _made(self, arrays: Sequence[Given]) -> SplitProgram:
         self.transport.agree(self.graph)        # before any rank waits for another in it
         if not self._programs:
-            self.transport.agree_on_state(self.graph.name, [
-                (self.graph.params[k], x) for k in self.graph.notes.get(HELD, ())
-                if not isinstance(x := arrays[k], ShardedArray)])
+            self.transport.agree_on_state(self.graph.name, whole_state(self.graph, arrays))
         plan = self.plan_for(arrays)
         graph = plan.graph
         ranks = self.transport.ranks
@@ -143,6 +141,11 @@ class SpmdProgram:
         shardings = tuple(x.sharding if isinstance(x, ShardedArray) else None for x in arrays)
         return SplitProgram(plan, shardings, tuple(as_sharding(s.layouts, self.mesh) for s in plan.results),
                             MultiDevice(together, parts, Agreed(self.transport), names))
+
+
+def whole_state(graph: Graph, arrays: Sequence[Given]) -> list[tuple[Value, np.ndarray]]:
+    """What a graph reads from outside that is not in parts."""
+    return [(graph.params[k], x) for k in graph.notes.get(HELD, ()) if not isinstance(x := arrays[k], ShardedArray)]
 
 
 def wanted_results(graph: Graph, shardings: Sequence[Sharding | None]) -> list[Sharding | str | None]:
