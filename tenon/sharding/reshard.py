@@ -107,8 +107,9 @@ def _refined(layout: Layout, sizes: tuple[int, ...], mesh: Mesh) -> tuple[Digit,
 def _moves(sizes: Sequence[int], before: Sequence[Axes], after: Sequence[Axes], source: ValueSharding,
            target: ValueSharding, mesh: Mesh) -> tuple[ReshardMove, ...]:
     now, found = list(before), []
-    pending = [name for name in source.partial if name not in target.partial]
-    masked = tuple(name for name in target.partial if name not in source.partial)
+    kept = source.partial if source.combine == target.combine else ()      # a largest part is no term of a sum
+    pending = [name for name in source.partial if name not in target.partial or name not in kept]
+    masked = tuple(name for name in target.partial if name not in kept)
 
     def extends(k: int) -> Axes | None:
         """What still splits digit `k`, where nothing has to be joined before."""

@@ -154,3 +154,15 @@ def test_of_several_errors_the_call_names_those_that_it_knows() -> None:
     with pytest.raises(CaptureError, match="raises ValueError: large or AssertionError with a text of the data"):
         step(-tn.ones(5, 3))
     assert float(step(tn.ones(5, 3))) == 15
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("largest", [tn.max, tn.min])
+def test_a_largest_of_parts_is_no_term_of_a_sum_of_parts(largest: Any) -> None:
+    mesh, x = Mesh({"data": 2}), tn.arange(14.0).reshape(7, 2) + 1
+
+    @tn.jit(mesh=mesh)
+    def both(x):
+        x = shard(x, mesh, ("data",))
+        return (x * x).sum() + largest(x)
+    assert float(both(x)) == float((x * x).sum() + largest(x))
