@@ -213,8 +213,13 @@ class Filling(Scalars):
         """How many elements of the ordered last axis of x come before each value: each step takes half as many."""
         (out,) = self.outputs
         n, shape = x.shape[-1], values.shape
-        tiles, lanes, lane = _tiles(product(shape))
-        at = _index(shape, tiles * size(TILE) + lane)
+        by_rows = x.ndim > 1 and not isinstance(product(shape), int)    # no position is divided by a size that changes
+        if by_rows:
+            outer, lane = Index("row", product(shape[:-1])), Index("lane", shape[-1])
+            at, width, work = (*_index(shape[:-1], outer), lane), size(shape[-1]), _work(shape[-1])
+        else:
+            outer, lanes, lane = _tiles(product(shape))
+            at, width, work = _index(shape, outer * size(TILE) + lane), lanes(outer), TILE
         row = at[:-1] if x.ndim > 1 else ()
         value, element, found = Local("value", values.dtype), Local("element", x.dtype), Local("found", int64)
         body: list[Stmt] = [Let(value, values(at)), Let(found, size(0))]
@@ -226,7 +231,7 @@ class Filling(Scalars):
                      Let(found, Select((further <= size(n)) & before, further, found))]
             step //= 2
         body.append(Store(out, offset(shape, at), found))
-        self._parallel(tiles, (Loop(lane, lanes(tiles), tuple(body), "vector"),), TILE * len(body))
+        self._parallel(outer, (Loop(lane, width, tuple(body), "vector"),), work * len(body))
 
     def _less(self, x: Expr, y: Expr) -> Expr:
         """Whether x comes before y; NaN is the largest."""

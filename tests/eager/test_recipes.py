@@ -11,6 +11,7 @@ from tenon.graph.build import Builder, trace
 from tenon.graph.interpret import interpret
 from tenon.graph.op import using
 from tenon.graph.text import parse_example
+from tenon.ops.placing import MOVES
 from tenon.types import TensorType, float32
 
 FUNCTIONS = {
@@ -55,6 +56,8 @@ def test_a_definition_as_a_recipe_is_its_graph(text):
     example = parse_example(text)
     if not all(t is None or isinstance(t, TensorType) for t in example.inputs):
         pytest.skip("it has numbers among its inputs")
+    if example.op in MOVES:
+        pytest.skip("a call that moves a tensor is made in full")
     graph = trace(example.op, *example.inputs, **example.attrs)
     recipe, arrays = recipe_of(graph), arguments(example)
     assert recipe is not None or example.op.name in {"custom_call"}

@@ -25,6 +25,7 @@ from fuzz.rounding import widened
 from tenon.graph.op import OPS, Op
 from tenon.graph.text import Example, attribute_text, parse_example
 from tenon.ops.define import PUBLIC
+from tenon.ops.placing import MOVES
 from tenon.types import BY_SHORT, TensorType
 
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 16, 17, 31, 33)
@@ -328,7 +329,7 @@ def parsed(text: str) -> Iterator[Phrase]:
 
 
 def allowed(op: Op) -> bool:
-    return not (op.effect or op.data_dependent or op.name in LEFT_OUT)
+    return not (op.effect or op.data_dependent or op.name in LEFT_OUT or op in MOVES)
 
 
 @cache
