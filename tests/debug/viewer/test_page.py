@@ -59,7 +59,7 @@ def shared_page(browser, tmp_path_factory):
 @pytest.fixture
 def page(shared_page):
     """The page as it is when it was just opened, but for what is remembered in it."""
-    shared_page.evaluate("""() => { const t = tenon; t.from = undefined; t.toggled.clear(); t.colorBy = 'phase';
+    shared_page.evaluate("""() => { const t = tenon; t.from = undefined; t.toggled.clear(); t.colorBy = 'phase'; t.code = 'loops';
         document.getElementById('color').value = 'phase'; document.getElementById('search').value = '';
         delete document.documentElement.dataset.theme; t.readColors(); t.showSide('source'); t.setPass(0);
         t.select(null); t.openTab('node'); t.graph.fit(); document.getElementById('canvas').focus(); }""")
