@@ -122,7 +122,7 @@ class TenonError(Exception):
         """What happened, with the name of what the user called where another one of Tenon's is told, or none."""
         called, name = self.context.called, self.what.partition(":")[0]
         alike = name.isidentifier() and (called in name or name in called)      # max_pool for max_pool2d
-        told = not called or alike or re.search(rf"\b{called}\b", self.what)
+        told = not called or alike or name.isupper() or re.search(rf"\b{called}\b", self.what)
         return self.what if told else f"{called}: {self.what}"
 
     def __str__(self) -> str:

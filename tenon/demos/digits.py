@@ -70,7 +70,7 @@ def run(folder: Path, epochs: int = EPOCHS, seed: int = 0) -> float:
     weights = folder / "digits.safetensors"
     tn.save(net, weights)
     print(f"weights saved to {weights}; a fresh process reads the held-out images:\n", flush=True)
-    subprocess.run([sys.executable, "-m", "tenon.cli", "demo", "digits", "--folder", str(folder), "--classify",
+    subprocess.run([sys.executable, "-m", "tenon", "demo", "digits", "--folder", str(folder), "--classify",
                     str(weights)], check=True)
     net.train()
     report(step, net, next(shuffled(*train, seed=seed)))
