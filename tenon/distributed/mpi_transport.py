@@ -8,7 +8,7 @@ then all get the pieces.  So the bits are those of the local transport.  Large a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -54,9 +54,9 @@ class MpiTransport:
         """Raise CommunicationError, on every rank, where not all have captured the same graph."""
         check_same_graph(graph, link())
 
-    def agree_on_state(self, name: str, held: Sequence[tuple[Value, np.ndarray]]) -> None:
-        """Raise CommunicationError, on every rank, where not all hold the same in these tensors."""
-        check_same_state(name, held, link())
+    def agree_on_state(self, name: str, whole: Sequence[tuple[Value, np.ndarray]], held: Collection[Value]) -> None:
+        """Raise CommunicationError, on every rank, where these tensors are not the same on all."""
+        check_same_state(name, whole, held, link())
 
     def begin(self) -> dict[int, MpiCommunicator]:
         """What the rank of this process speaks through."""

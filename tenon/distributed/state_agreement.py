@@ -1,4 +1,4 @@
-"""What processes hold when a function on a mesh is first called -> nothing, or on every rank an error: they differ.
+"""What processes hold and give when a function on a mesh is first called -> nothing, or an error on every rank.
 
 Weights that were drawn from different seeds, or dropout's generators, would give numbers of no program.  Some elements
 of each tensor are compared, roughly: sums on different processors may differ in their last digits.
@@ -7,7 +7,7 @@ of each tensor are compared, roughly: sums on different processors may differ in
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -18,12 +18,15 @@ from tenon.graph.ir import Value
 
 SAMPLES = 64            # elements of a tensor that are compared
 NEAR = 1e-2             # of the largest
+GIVEN = "every rank gives the whole arguments, the same: seed loaders alike; tn.distributed.shard takes a rank's part"
 HINT = "tn.manual_seed(0) on all ranks before weights and other numbers are drawn, or one checkpoint that all load"
 
 
-def check_same_state(name: str, held: Sequence[tuple[Value, np.ndarray]], link: MpiLink) -> None:
-    """Raise CommunicationError unless all ranks hold the same in these tensors, that are whole on each."""
-    samples = [sample(x) for _, x in held]
+def check_same_state(name: str, whole: Sequence[tuple[Value, np.ndarray]], held: Collection[Value],
+                     link: MpiLink) -> None:
+    """Raise CommunicationError unless these tensors, that are whole on all ranks, are the same on each; those that are
+    not `held` are arguments."""
+    samples = [sample(x) for _, x in whole]
     mine = np.concatenate(samples or [np.zeros(0)])
     found = [mine if k == link.rank else np.empty_like(mine) for k in range(link.size)]
     others = [k for k in range(link.size) if k != link.rank]
@@ -32,10 +35,11 @@ def check_same_state(name: str, held: Sequence[tuple[Value, np.ndarray]], link: 
     ends = np.cumsum([x.size for x in samples])[:-1]
     parts = [np.split(x, ends) for x in found]
     for rank in range(1, link.size):
-        for k, (p, _) in enumerate(held):
+        for k, (p, _) in enumerate(whole):
             if not alike(parts[0][k], parts[rank][k]):
-                raise CommunicationError(f"ranks hold different tensors at the first call of {name}: {p.name}, "
-                                         f"{p.type}, is not on rank {rank} what it is on rank 0", hint=HINT)
+                does, hint = ("hold different tensors", HINT) if p in held else ("give different arguments", GIVEN)
+                raise CommunicationError(f"ranks {does} at the first call of {name}: {p.name}, {p.type}, is not on "
+                                         f"rank {rank} what it is on rank 0", hint=hint)
 
 
 def sample(x: np.ndarray) -> np.ndarray:

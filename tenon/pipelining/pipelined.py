@@ -31,7 +31,7 @@ from tenon.pipelining.step_parts import parts_of_step
 from tenon.program.backend_interface import Array, Executable, Then
 from tenon.records import dataclass, replace
 from tenon.runtime.multi_device import DevicePart, MultiDevice
-from tenon.runtime.spmd_program import whole_state
+from tenon.runtime.spmd_program import held_state, whole_state
 from tenon.runtime.transports import Agreed, transport_for
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.sharded_array import ShardedArray, part_for
@@ -153,7 +153,7 @@ class Pipelined:
         """
         if not self._agreed:
             self.transport.agree(self.graph)
-            self.transport.agree_on_state(self.graph.name, whole_state(self.graph, arrays))
+            self.transport.agree_on_state(self.graph.name, whole_state(self.graph, arrays), held_state(self.graph))
             self._agreed = True
         plan = self.plan(arrays)
         found = plan.program.run(arrays)

@@ -11,7 +11,7 @@ that wait for each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Condition
 from typing import Any
 
@@ -45,7 +45,7 @@ class LocalTransport:
     def agree(self, graph: Graph) -> None:
         """Of one process, which has captured one graph."""
 
-    def agree_on_state(self, name: str, held: Sequence[tuple[Value, np.ndarray]]) -> None:
+    def agree_on_state(self, name: str, whole: Sequence[tuple[Value, np.ndarray]], held: Collection[Value]) -> None:
         """Of one process, which has but one of each."""
 
     def begin(self) -> dict[int, LocalCommunicator]:

@@ -121,7 +121,7 @@ class SpmdProgram:
     def _made(self, arrays: Sequence[Given]) -> SplitProgram:
         self.transport.agree(self.graph)        # before any rank waits for another in it
         if not self._programs:
-            self.transport.agree_on_state(self.graph.name, whole_state(self.graph, arrays))
+            self.transport.agree_on_state(self.graph.name, whole_state(self.graph, arrays), held_state(self.graph))
         plan = self.plan_for(arrays)
         graph = plan.graph
         ranks = self.transport.ranks
@@ -144,8 +144,13 @@ class SpmdProgram:
 
 
 def whole_state(graph: Graph, arrays: Sequence[Given]) -> list[tuple[Value, np.ndarray]]:
-    """What a graph reads from outside that is not in parts."""
-    return [(graph.params[k], x) for k in graph.notes.get(HELD, ()) if not isinstance(x := arrays[k], ShardedArray)]
+    """What a graph reads that is not in parts."""
+    return [(p, x) for p, x in zip(graph.params, arrays, strict=True) if not isinstance(x, ShardedArray)]
+
+
+def held_state(graph: Graph) -> tuple[Value, ...]:
+    """The parameters of a graph that are tensors from outside, no arguments."""
+    return tuple(graph.params[k] for k in graph.notes.get(HELD, ()))
 
 
 def wanted_results(graph: Graph, shardings: Sequence[Sharding | None]) -> list[Sharding | str | None]:

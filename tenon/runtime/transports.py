@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import Protocol
 
@@ -28,8 +28,8 @@ class Transport(Protocol):
     def agree(self, graph: Graph) -> None:
         """Raise CommunicationError on every rank where not all captured this graph."""
 
-    def agree_on_state(self, name: str, held: Sequence[tuple[Value, np.ndarray]]) -> None:
-        """Raise CommunicationError on every rank where not all hold the same in these tensors."""
+    def agree_on_state(self, name: str, whole: Sequence[tuple[Value, np.ndarray]], held: Collection[Value]) -> None:
+        """Raise CommunicationError on every rank where these tensors, of which some are `held`, are not the same."""
 
 
 def transport_for(mesh: Ranks) -> Transport:
@@ -56,7 +56,7 @@ class Agreed:
     def agree(self, graph: Graph) -> None:
         """Nothing is left to compare."""
 
-    def agree_on_state(self, name: str, held: Sequence[tuple[Value, np.ndarray]]) -> None:
+    def agree_on_state(self, name: str, whole: Sequence[tuple[Value, np.ndarray]], held: Collection[Value]) -> None:
         """Nothing is left to compare."""
 
     def begin(self) -> Mapping[int, Communicator]:

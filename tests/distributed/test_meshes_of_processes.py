@@ -91,17 +91,18 @@ def step(x):
     with tn.no_grad():
         return (dist.shard(x, mesh, ("data",)) @ net.weight.T).sum() + tn.rand(())
 try:
-    print(float(step(tn.ones(4, 3))).hex())
+    print(float(step(tn.ones(4, 3) * (dist.rank() + 1 if sys.argv[2] == "arguments" else 1))).hex())
 except CommunicationError as error:
     print(str(error).splitlines()[0])
 """
 
 
-@pytest.mark.parametrize("differ", ["weights", "generators", "nothing"])
+@pytest.mark.parametrize("differ", ["weights", "generators", "arguments", "nothing"])
 def test_what_ranks_hold_is_compared_before_the_first_run(tmp_path: Path, differ: str) -> None:
     (tmp_path / "seeds.py").write_text(SEEDS)
     ran = mpiexec(2, str(tmp_path / "seeds.py"), str(tmp_path), differ)
     assert ran.returncode == 0, ran.stderr
     first, second = ran.stdout.splitlines()
     assert first == second
-    assert first.startswith("ranks hold different tensors at the first call of step: ") == (differ != "nothing")
+    what = "give different arguments" if differ == "arguments" else "hold different tensors"
+    assert first.startswith(f"ranks {what} at the first call of step: ") == (differ != "nothing")
