@@ -329,7 +329,7 @@ def parsed(text: str) -> Iterator[Phrase]:
 
 
 def allowed(op: Op) -> bool:
-    return not (op.effect or op.data_dependent or op.name in LEFT_OUT or op in MOVES)
+    return op.is_own and not (op.effect or op.data_dependent or op.name in LEFT_OUT or op in MOVES)
 
 
 @cache
