@@ -39,7 +39,7 @@ LEFT_OUT = {"eig": "order and phases", "eigh": "signs", "svd": "signs", "qr": "s
             "lstsq": "rank", "empty_like": "no values", "nextafter": "of other types it is another number",
             "frexp": "of other types it is another number", "empty_stack": "lives in a run", "is_empty": "lives in a run",
             "push": "lives in a run", "pop": "lives in a run", "fused": "made by a pass", "call": "made by a capture",
-            "custom_call": "the user's own"}
+            "custom_call": "the user's own", "with_sharding": "is there where meshes are"}
 
 
 @dataclass(frozen=True)
