@@ -708,10 +708,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
         raise ArgumentError(f"jit: plan is a Plan, not {type(plan).__name__}", hint="tn.distributed.plan(step, *args)")
     if function is None:
         return functools.partial(jit, plan=plan, **options)
-    if plan is not None:
-        return plan.applied(function, options)
     if isinstance(function, (classmethod, staticmethod)):
-        return type(function)(jit(function.__func__, **options))
+        return type(function)(jit(function.__func__, plan=plan, **options))
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {type(function).__name__}",
                             hint="it decorates functions, methods, and objects that can be called")
@@ -719,7 +717,9 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
         name = getattr(_innermost(function), "__qualname__", repr(function))
         raise ArgumentError(f"jit: {name} is a generator or a coroutine, which has no single result",
                             hint="jit a function that does one step, and call it from there")
+    make: Callable[[Any], Any] = functools.partial(plan.applied, options=options) if plan is not None else \
+        lambda whole: Jitted(whole, **options)
     if isinstance(function, types.MethodType):
-        return types.MethodType(Jitted(function.__func__, **options), function.__self__)
-    return Jitted(function, **options)
+        return types.MethodType(make(function.__func__), function.__self__)
+    return make(function)
 

@@ -74,8 +74,6 @@ def planned_step(function: Any, sizes: ParallelSizes, options: dict[str, Any]) -
                             "of its tensors, which are not found in a step of yours",
                             hint="tn.distributed.shard and Pipeline divide a step so; or plan the step itself: "
                                  "tn.distributed.plan(step, *args)")
-    if not callable(function):
-        raise ArgumentError(f"jit takes a function, not {type(function).__name__}")
     own = function.function if isinstance(function, Jitted) else function
     return PlannedStep(own, sizes, **{name: x for name, x in options.items() if name not in ("mesh", "pipeline",
                                                                                           "place")})

@@ -53,13 +53,13 @@ class TensorParallel:
         """Into a pair of products: all tokens, whose gradients are summed on the way back."""
         if self.parts == 1:
             return x
-        return _gathered(x, x.shape[1] * self.parts) if self.sequence else _copied(x)
+        return all_gather(x, axis=1, over=OVER, size=x.shape[1] * self.parts) if self.sequence else _copied(x)
 
     def leave(self, x: Any) -> Any:
         """Out of a pair: the sum of what the ranks have."""
         if self.parts == 1:
             return x
-        return _scattered(x, x.shape[1] // self.parts) if self.sequence else _summed(x)
+        return reduce_scatter(x, axis=1, over=OVER, size=x.shape[1] // self.parts) if self.sequence else _summed(x)
 
     def place(self) -> Any:
         """Which of the ranks this is."""
@@ -81,28 +81,6 @@ def _copied(x: Any) -> Any:
 @custom_vjp
 def _summed(x: Any) -> Any:
     return all_reduce(x, over=OVER)
-
-
-def _gathered(x: Any, tokens: int) -> Any:
-    part = x.shape[1]
-
-    @custom_vjp
-    def gathered(x: Any) -> Any:
-        return all_gather(x, axis=1, over=OVER, size=tokens)
-    gathered.defvjp(lambda x: (gathered.function(x), None),
-                    lambda kept, g: (reduce_scatter(g, axis=1, over=OVER, size=part),))
-    return gathered(x)
-
-
-def _scattered(x: Any, part: int) -> Any:
-    tokens = x.shape[1]
-
-    @custom_vjp
-    def scattered(x: Any) -> Any:
-        return reduce_scatter(x, axis=1, over=OVER, size=part)
-    scattered.defvjp(lambda x: (scattered.function(x), None),
-                     lambda kept, g: (all_gather(g, axis=1, over=OVER, size=tokens),))
-    return scattered(x)
 
 
 # What a sum passes on is what each rank gets: its gradient is the same for all of them, and no sum.

@@ -147,3 +147,18 @@ def test_a_plan_that_a_step_cannot_follow_is_an_error() -> None:
     best = replace(layers.best, sizes=replace(layers.sizes, data=1, model=2))
     with pytest.raises(ArgumentError, match=r"\d stages and 2 parts of its tensors"):
         tn.jit(step, plan=replace(layers, candidates=(best,)))
+
+
+def test_a_plan_is_for_methods_too() -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.scale = 2.0
+
+        def step(self, x: tn.Tensor) -> tn.Tensor:
+            return (x * self.scale).sum()
+    trainer, x = Trainer(), tn.rand(8, 3)
+    found = plan(lambda x: (x * 2.0).sum(), x, cluster=CLUSTER, devices=2)
+    planned = tn.jit(trainer.step, plan=found)
+    np.testing.assert_allclose(float(planned(x)), float(trainer.step(x)), rtol=1e-5)
+    with pytest.raises(ArgumentError, match="jit takes a function, not int"):
+        tn.jit(3, plan=found)
