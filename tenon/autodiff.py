@@ -18,6 +18,7 @@ from tenon.graph.partition import pullback_of, set_derivative
 from tenon.ops.arithmetic import add
 from tenon.ops.call import run_body, type_of_body
 from tenon.ops.creation import ones_like, zeros_like
+from tenon.ops.custom import body_batch
 from tenon.ops.define import define
 from tenon.ops.shape import cast, sum_to
 from tenon.records import replace
@@ -210,4 +211,5 @@ def _call_vjp(g: Any, y: Any, *xs: Any, body: Graph) -> list[Any]:
 
 
 call = define("call", public=False, type=type_of_body, ref=run_body, vjp=_call_vjp,
+              batch=body_batch,
               doc="A graph applied to inputs, as one operator: what a jitted function is on the tape.")

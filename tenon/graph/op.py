@@ -199,7 +199,7 @@ class Op(CallStart):
     effect: bool = False                                # ordered with other effects, never removed
     handles: bool = False                               # takes stacks and tokens too, and passes them on as they are
     data_dependent: bool = False                        # the output shape depends on the data: eager only
-    batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.transforms.vmap_rules)
+    batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.ops.batching)
     axis_rule: Callable[..., Any] | None = None         # (*types, **attrs) -> which axes may be split over devices
     #                                                     (tenon.graph.axis_rule); read off the meaning where None
     domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input

@@ -41,7 +41,7 @@ TANH_A, TANH_B = math.sqrt(2 / math.pi), 0.044715                   # Hendrycks 
 # ---------------------------------------------------------------- piecewise linear
 
 @composite(promote=separate, vjp=lambda g, y, x: (where(greater(y, 0), g, 0),), ref=lambda x: np.maximum(0, x),
-           examples=["relu(f32[2, 3]) -> f32[2, 3]"])
+           batch="front", examples=["relu(f32[2, 3]) -> f32[2, 3]"])
 def relu(x: Any) -> Any:
     """max(x, 0); the gradient at 0 is 0.
 
@@ -51,7 +51,7 @@ def relu(x: Any) -> Any:
     return maximum(0, x)            # of equal ones it gives the second: -0.0 stays -0.0, eager and compiled
 
 
-@composite(promote=floating, examples=["leaky_relu(f32[2, 3], negative_slope=0.1) -> f32[2, 3]"],
+@composite(promote=floating, batch="front", examples=["leaky_relu(f32[2, 3], negative_slope=0.1) -> f32[2, 3]"],
            vjp=lambda g, y, x, negative_slope: (where(greater(x, 0), g, g * negative_slope),),
            ref=lambda x, negative_slope: np.where(x > 0, x, x * negative_slope))
 def leaky_relu(x: Any, *, negative_slope: float = 0.01) -> Any:
@@ -78,7 +78,7 @@ def _between(g: Any, x: Any, low: float, high: float, slope: float = 1) -> Any:
     return where(logical_and(greater(x, low), less(x, high)), g * slope if slope != 1 else g, 0)
 
 
-@composite(promote=floating, examples=["hardtanh(f32[2, 3], min_val=-0.5, max_val=0.5) -> f32[2, 3]"],
+@composite(promote=floating, batch="front", examples=["hardtanh(f32[2, 3], min_val=-0.5, max_val=0.5) -> f32[2, 3]"],
            vjp=lambda g, y, x, min_val, max_val: (_between(g, x, min_val, max_val),))
 def hardtanh(x: Any, *, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     """x cut to lie between min_val and max_val."""
@@ -87,20 +87,21 @@ def hardtanh(x: Any, *, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     return clip(x, min_val, max_val)
 
 
-@composite(promote=floating, vjp=lambda g, y, x: (_between(g, x, 0, 6),), examples=["relu6(f32[2, 3]) -> f32[2, 3]"])
+@composite(promote=floating, vjp=lambda g, y, x: (_between(g, x, 0, 6),),
+           batch="front", examples=["relu6(f32[2, 3]) -> f32[2, 3]"])
 def relu6(x: Any) -> Any:
     """x cut to lie between 0 and 6."""
     return clip(x, 0, 6)
 
 
 @composite(promote=floating, vjp=lambda g, y, x: (_between(g, x, -3, 3, 1 / 6),),
-           examples=["hardsigmoid(f32[2, 3]) -> f32[2, 3]"])
+           batch="front", examples=["hardsigmoid(f32[2, 3]) -> f32[2, 3]"])
 def hardsigmoid(x: Any) -> Any:
     """x / 6 + 1/2 cut to lie between 0 and 1."""
     return clip(x + 3, 0, 6) / 6
 
 
-@composite(promote=floating, examples=["hardswish(f32[2, 3]) -> f32[2, 3]"],
+@composite(promote=floating, batch="front", examples=["hardswish(f32[2, 3]) -> f32[2, 3]"],
            vjp=lambda g, y, x: (where(less_equal(x, -3), 0, where(less(x, 3), g * (x / 3 + 0.5), g)),))
 def hardswish(x: Any) -> Any:
     """x * hardsigmoid(x)."""
@@ -130,14 +131,14 @@ def hardshrink(x: Any, *, lambd: float = 0.5) -> Any:
 # ---------------------------------------------------------------- exponential
 
 @composite(promote=floating, vjp=lambda g, y, x, alpha: (where(greater(x, 0), g, g * (y + alpha)),),
-           examples=["elu(f32[2, 3], alpha=1.5) -> f32[2, 3]"])
+           batch="front", examples=["elu(f32[2, 3], alpha=1.5) -> f32[2, 3]"])
 def elu(x: Any, *, alpha: float = 1.0) -> Any:
     """x where positive, else alpha * (exp(x) - 1)."""
     return where(greater(x, 0), x, expm1(minimum(x, 0)) * alpha)
 
 
 @composite(promote=floating, vjp=lambda g, y, x, alpha: (where(greater(x, 0), g, g * (y / alpha + 1)),),
-           examples=["celu(f32[2, 3], alpha=1.5) -> f32[2, 3]"])
+           batch="front", examples=["celu(f32[2, 3], alpha=1.5) -> f32[2, 3]"])
 def celu(x: Any, *, alpha: float = 1.0) -> Any:
     """x where positive, else alpha * (exp(x / alpha) - 1)."""
     if alpha == 0:
@@ -145,7 +146,7 @@ def celu(x: Any, *, alpha: float = 1.0) -> Any:
     return where(greater(x, 0), x, expm1(minimum(x, 0) / alpha) * alpha)
 
 
-@composite(promote=floating, examples=["selu(f32[2, 3]) -> f32[2, 3]"],
+@composite(promote=floating, batch="front", examples=["selu(f32[2, 3]) -> f32[2, 3]"],
            vjp=lambda g, y, x: (where(greater(x, 0), g * SELU_SCALE, g * (y + SELU_SCALE * SELU_ALPHA)),))
 def selu(x: Any) -> Any:
     """The self-normalising elu (Klambauer et al. 2017): SCALE * elu(x, alpha=ALPHA)."""
@@ -161,7 +162,7 @@ def _gelu_vjp(g: Any, y: Any, x: Any, approximate: str) -> tuple[Any]:
     return (g * ((bent + 1) * 0.5 + x * (1 - bent * bent) * slope * 0.5),)
 
 
-@composite(promote=floating, vjp=_gelu_vjp, examples=["gelu(f32[2, 3], approximate='none') -> f32[2, 3]",
+@composite(promote=floating, vjp=_gelu_vjp, batch="front", examples=["gelu(f32[2, 3], approximate='none') -> f32[2, 3]",
                                                       "gelu(f32[2, 3], approximate='tanh') -> f32[2, 3]"])
 @rounded_once
 def gelu(x: Any, *, approximate: str = "none") -> Any:
@@ -183,7 +184,7 @@ def _silu_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     return (g * (s + y * (1 - s)),)
 
 
-@composite(promote=floating, vjp=_silu_vjp, examples=["silu(f32[2, 3]) -> f32[2, 3]"])
+@composite(promote=floating, vjp=_silu_vjp, batch="front", examples=["silu(f32[2, 3]) -> f32[2, 3]"])
 @rounded_once
 def silu(x: Any) -> Any:
     """x * sigmoid(x), also called swish."""
@@ -196,7 +197,7 @@ def swish(x: Any) -> Any:
     return silu(x)
 
 
-@composite(promote=floating, examples=["softplus(f32[2, 3], beta=2.0, threshold=20.0) -> f32[2, 3]"],
+@composite(promote=floating, batch="front", examples=["softplus(f32[2, 3], beta=2.0, threshold=20.0) -> f32[2, 3]"],
            vjp=lambda g, y, x, beta, threshold: (where(greater(x * beta, threshold), g, g * sigmoid(x * beta)),))
 def softplus(x: Any, *, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
@@ -204,7 +205,8 @@ def softplus(x: Any, *, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return where(greater(scaled, threshold), x, (maximum(scaled, 0) + log1p(exp(-abs_(scaled)))) / beta)
 
 
-@composite(promote=floating, vjp=lambda g, y, x: (g * sigmoid(-x),), examples=["logsigmoid(f32[2, 3]) -> f32[2, 3]"])
+@composite(promote=floating, vjp=lambda g, y, x: (g * sigmoid(-x),),
+           batch="front", examples=["logsigmoid(f32[2, 3]) -> f32[2, 3]"])
 def logsigmoid(x: Any) -> Any:
     """log(sigmoid(x)), exact for large negative x."""
     return minimum(x, 0) - log1p(exp(-abs_(x)))
@@ -215,13 +217,13 @@ def _mish_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     return (g * (bent + x * sigmoid(x) * (1 - bent * bent)),)
 
 
-@composite(promote=floating, vjp=_mish_vjp, examples=["mish(f32[2, 3]) -> f32[2, 3]"])
+@composite(promote=floating, vjp=_mish_vjp, batch="front", examples=["mish(f32[2, 3]) -> f32[2, 3]"])
 def mish(x: Any) -> Any:
     """x * tanh(softplus(x))."""
     return x * tanh(softplus(x))
 
 
-@composite(promote=floating, examples=["softsign(f32[2, 3]) -> f32[2, 3]"],
+@composite(promote=floating, batch="front", examples=["softsign(f32[2, 3]) -> f32[2, 3]"],
            vjp=lambda g, y, x: (lambda: (lambda d: g / (d * d))(abs_(x) + 1),))
 def softsign(x: Any) -> Any:
     """x / (1 + |x|)."""
@@ -229,7 +231,7 @@ def softsign(x: Any) -> Any:
 
 
 @composite(promote=floating, vjp=lambda g, y, x: (lambda: (lambda t: g * t * t)(tanh(x)),),
-           examples=["tanhshrink(f32[2, 3]) -> f32[2, 3]"])
+           batch="front", examples=["tanhshrink(f32[2, 3]) -> f32[2, 3]"])
 def tanhshrink(x: Any) -> Any:
     """x - tanh(x)."""
     return x - tanh(x)
@@ -258,6 +260,7 @@ def _largest(x: Any, axis: int) -> Any:
 
 @composite(promote=floating, autocast="wide", canonical=along_axis, ref=_softmax_ref,
            vjp=lambda g, y, x, axis: (y * (g - (g * y).sum(axis=axis, keepdims=True)),),
+           batch="axis",
            examples=["softmax(f32[2, 3], axis=1) -> f32[2, 3]", "softmax(f32[2, 3, 4], axis=-2) -> f32[2, 3, 4]",
                      "softmax(f32[2, 3], axis=2) -> error"])
 def softmax(x: Any, *, axis: int = -1) -> Any:
@@ -277,7 +280,7 @@ def _log_softmax_ref(x: Any, axis: int) -> Any:
 
 @composite(promote=floating, autocast="wide", canonical=along_axis, ref=_log_softmax_ref,
            vjp=lambda g, y, x, axis: (g - exp(y) * g.sum(axis=axis, keepdims=True),),
-           examples=["log_softmax(f32[2, 3], axis=1) -> f32[2, 3]",
+           batch="axis", examples=["log_softmax(f32[2, 3], axis=1) -> f32[2, 3]",
                      "log_softmax(f32[2, 3, 4], axis=0) -> f32[2, 3, 4]"])
 def log_softmax(x: Any, *, axis: int = -1) -> Any:
     """The logarithm of softmax, exact where the softmax is nearly 0."""

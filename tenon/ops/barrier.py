@@ -26,6 +26,7 @@ def _axis_rule(*xs: Any) -> AxisRule:
 barrier = define(
     "barrier", public=False, handles=True, type=_types, ref=lambda *xs: xs if len(xs) > 1 else xs[0], vjp=_rule,
     axis_rule=_axis_rule,
+    batch="front",
     doc="The inputs unchanged, all of them computed before any output is used.  What is computed from the outputs is "
         "not merged with what was computed from the inputs: `tn.checkpoint` recomputes behind one.",
     examples=["barrier(f32[2, 3]) -> f32[2, 3]"])

@@ -20,6 +20,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
 from tenon.ops.arithmetic import add
+from tenon.ops.batching import Arguments, merge, split
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import check_kind, composite, define, function
 from tenon.ops.shape import reshape_op
@@ -76,11 +77,21 @@ def conv_ref(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: i
     return np.ascontiguousarray(out.reshape(w.shape[0], x.shape[0], *sizes).swapaxes(0, 1))
 
 
+def _conv_batch(op: Op, a: Arguments, groups: int, **attrs: Any) -> Any:
+    """Examples that share the kernel are more of the batch that the operator has; others are groups of channels."""
+    x, w = a.inputs
+    if not a.batched[1]:
+        return split(op(merge(x, 0), w, groups=groups, **attrs), 0, a.size)
+    x, w = a.whole(0), a.whole(1)
+    return split(op(merge(x, 1), merge(w, 0), groups=groups * a.size, **attrs), 1, a.size)
+
+
 conv: Op = define(
     "conv", type=conv_type, canonical=_conv_attrs, ref=conv_ref, compute=_conv_compute, promote=same,
     autocast="narrow",
     vjp=lambda g, y, x, w, **attrs: (lambda: conv_input_grad(g, conj(w), sizes=x.shape[2:], **attrs),
                                      lambda: conv_weight_grad(conj(x), g, kernel=w.shape[2:], **attrs)),
+    batch=_conv_batch,
     doc="The convolution of x [N, C, *sizes] with w [O, C / groups, *kernel] (the kernel is not flipped, as in all "
         "deep learning).  `padding` is a size, one an axis, a (low, high) pair an axis, \"same\" or \"valid\".",
     examples=["conv(f32[2, 3, 8], f32[4, 3, 3]) -> f32[2, 4, 6]",
@@ -133,6 +144,7 @@ conv_input_grad: Op = define(
     promote=same, autocast="narrow",
     vjp=lambda h, y, g, w, sizes, **attrs: (lambda: conv(h, conj(w), **attrs),
                                             lambda: conv_weight_grad(h, conj(g), kernel=w.shape[2:], **attrs)),
+    batch=_conv_batch,
     doc="The gradient of conv with respect to its input of these sizes; also the transposed convolution.",
     examples=["conv_input_grad(f32[2, 4, 6], f32[4, 3, 3], sizes=(8,), stride=(1,), padding=((0, 0),), "
               "dilation=(1,), groups=1) -> f32[2, 3, 8]",
@@ -168,12 +180,18 @@ def _weight_grad_ref(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dil
     return out.reshape(g.shape[1], x.shape[1] // groups, *kernel)
 
 
+def _weight_grad_batch(op: Op, a: Arguments, groups: int, **attrs: Any) -> Any:
+    """Every example is a group of channels."""
+    x, g = a.whole(0), a.whole(1)
+    return split(op(merge(x, 1), merge(g, 1), groups=groups * a.size, **attrs), 0, a.size)
+
+
 conv_weight_grad: Op = define(
     "conv_weight_grad", public=False, type=_weight_grad_type, ref=_weight_grad_ref, compute=_weight_grad_compute,
     promote=same,
     vjp=lambda h, y, x, g, kernel, **attrs: (lambda: conv_input_grad(conj(g), h, sizes=x.shape[2:], **attrs),
                                              lambda: conv(conj(x), h, **attrs)),
-    doc="The gradient of conv with respect to its kernel of these sizes.",
+    batch=_weight_grad_batch, doc="The gradient of conv with respect to its kernel of these sizes.",
     examples=["conv_weight_grad(f32[2, 3, 8], f32[2, 4, 6], kernel=(3,), stride=(1,), padding=((0, 0),), "
               "dilation=(1,), groups=1) -> f32[4, 3, 3]",
               "conv_weight_grad(f32[2, 4, 7, 6], f32[2, 6, 4, 5], kernel=(3, 2), stride=(2, 1), "

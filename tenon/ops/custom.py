@@ -8,7 +8,7 @@ from typing import Any
 from tenon.errors import GraphError, TenonError, user_location
 from tenon.graph.interpret import concrete, interpret_within
 from tenon.graph.ir import Graph, Value
-from tenon.graph.op import interpreter
+from tenon.graph.op import Op, interpreter, using
 from tenon.ops.call import check_takes, one_or_all, result_types
 from tenon.ops.define import define
 from tenon.types import TensorType
@@ -31,6 +31,21 @@ def apply_graph(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, Any] | 
             sizes = {**(sizes or {}), **{str(dim): size for x in node.outputs
                                          for dim, size in zip(x.shape, values[x].shape, strict=True)}}
     return tuple(values[r] for r in graph.results)
+
+
+def apply_graph_by(graph: Graph, inputs: Sequence[Any], level: Any) -> tuple[Any, ...]:
+    """The same, by the interpreter `level`; the graph's symbolic sizes are read off the inputs."""
+    known = graph.symbols()
+    sizes = {str(dim): size for p, x in zip(graph.params, inputs, strict=True)
+             for dim, size in zip(p.shape, x.shape, strict=True) if str(dim) in known}
+    with using(level):
+        return apply_graph(graph, inputs, sizes)
+
+
+def body_batch(op: Op, a: Any, body: Graph) -> Any:
+    """Batching rule: a graph is run node by node on the batch."""
+    given = [a.level.enter(x, 0) if b else x for x, b in zip(a.inputs, a.batched, strict=True)]
+    return tuple(a.level.leave(x, 0) for x in apply_graph_by(body, given, a.level))
 
 
 def _types(*xs: TensorType, body: Graph, forward: Graph, backward: Graph, given: tuple[bool, ...]) -> Any:

@@ -15,7 +15,7 @@ from tenon.errors import DTypeError, TenonError
 from tenon.graph import op as calls
 from tenon.graph.argument_errors import MISUSE, misused
 from tenon.graph.build import expansion, literal
-from tenon.graph.op import Domain, Op, current, interpreter
+from tenon.graph.op import Op, current, interpreter
 from tenon.graph.promotion import Promotion, floating, same, separate
 from tenon.graph.synonyms import axis_first, renamed
 from tenon.types import DType, TensorType, broadcast_shapes, float32, int64
@@ -79,43 +79,40 @@ def define(name: str, public: bool = True, **fields: Any) -> Op:
 
 def unary(name: str, ref: Callable[..., Any], scalar: Callable[..., Any] | None, vjp: Callable[..., Any] | None,
           doc: str, promote: Promotion = floating, result: Callable[[DType], DType] | None = None,
-          kinds: str = "buifc", examples: Sequence[str] = (), domain: Domain = (), public: bool = True) -> Op:
+          kinds: str = "buifc", examples: Sequence[str] = (), public: bool = True, **fields: Any) -> Op:
     """An elementwise operator of one input.  `scalar(s, x)` is element i; None leaves it to NumPy."""
     def rule(x: TensorType) -> TensorType:
         check_kind(name, x.dtype, kinds)
         return x.with_dtype(result(x.dtype)) if result else x
     compute = None if scalar is None else lambda s, i, x: scalar(s, x(i))
     return define(name, public, type=rule, ref=ref, vjp=vjp, compute=compute, promote=promote, elementwise=True,
-                  doc=doc, domain=domain, examples=examples or [_example(name, 1, kinds, result)])
+                  doc=doc, examples=examples or [_example(name, 1, kinds, result)], **fields)
 
 
 def binary(name: str, ref: Callable[..., Any], scalar: Callable[..., Any] | None, vjp: Callable[..., Any] | None,
            doc: str, promote: Promotion = same, result: Callable[[DType], DType] | None = None,
-           kinds: str = "buifc", examples: Sequence[str] = (), domain: Domain = ()) -> Op:
+           kinds: str = "buifc", examples: Sequence[str] = (), **fields: Any) -> Op:
     """An elementwise operator of two inputs that broadcast.  `scalar(s, x, y)` is element i."""
     def rule(x: TensorType, y: TensorType) -> TensorType:
         check_kind(name, x.dtype, kinds)
         return TensorType(result(x.dtype) if result else x.dtype, broadcast_shapes(x.shape, y.shape))
     compute = None if scalar is None else lambda s, i, x, y: scalar(s, x(i), y(i))
     return define(name, type=rule, ref=ref, vjp=vjp, compute=compute, promote=promote, elementwise=True, doc=doc,
-                  domain=domain, examples=examples or [_example(name, 2, kinds, result)])
+                  examples=examples or [_example(name, 2, kinds, result)], **fields)
 
 
-def composite(examples: Sequence[str] = (), vjp: Callable[..., Any] | None = None, promote: Promotion | None = None,
-              ref: Callable[..., Any] | None = None, canonical: Callable[..., Any] | None = None,
-              public: bool = True, domain: Domain = (), autocast: str = "") -> Callable[[Callable[..., Any]], Op]:
+def composite(**fields: Any) -> Callable[[Callable[..., Any]], Op]:
     """Decorate a function of operators: it becomes an operator that stays whole until a pass opens it.
 
-    With `vjp` its gradient is that rule; without, the gradient of its definition.
+    With `vjp` its gradient is that rule; without, the gradient of its definition.  Other fields are those of `Op`.
     """
     def decorate(fn: Callable[..., Any]) -> Op:
         def rule(*types: TensorType | None, **attrs: Any) -> Any:
             results = tuple(r.type for r in expansion(op, types, attrs).results)
             return results if len(results) > 1 else results[0]
         rule.__wrapped__ = fn  # type: ignore[attr-defined]
-        op = define(fn.__name__.rstrip("_"), public=public, type=rule, expand=fn, vjp=vjp, promote=promote, ref=ref,
-                    canonical=canonical, doc=fn.__doc__ or "", examples=examples, domain=domain,
-                    autocast=autocast)
+        fields.setdefault("doc", fn.__doc__ or "")
+        op = define(fn.__name__.rstrip("_"), type=rule, expand=fn, **fields)
         return op
     return decorate
 

@@ -51,6 +51,7 @@ def _fft_ref(x: Any, axis: int, inverse: bool) -> Any:
 fft_op: Op = define(
     "fft", public=False, type=_fft_type, ref=_fft_ref, axis_rule=beside_axis(),
     vjp=lambda g, y, x, axis, inverse: (fft_op(g, axis=axis, inverse=not inverse),),
+    batch="axis",
     doc="y[k] = sum over j of x[j] * exp(-2 pi i j k / n) along an axis; +2 pi where inverse.  Nothing is divided.",
     examples=["fft(c64[2, 5], axis=1, inverse=False) -> c64[2, 5]",
               "fft(c128[4, 3], axis=0, inverse=True) -> c128[4, 3]",
@@ -71,7 +72,7 @@ def _rfft_vjp(g: Any, y: Any, x: Any, axis: int) -> tuple[Any]:
 rfft_op = define(
     "rfft", public=False, type=_rfft_type, ref=lambda x, axis: np.fft.rfft(x, axis=axis), vjp=_rfft_vjp,
     axis_rule=beside_axis(),
-    doc="The first n // 2 + 1 elements of the fft of real numbers; the others are their conjugates.",
+    batch="axis", doc="The first n // 2 + 1 elements of the fft of real numbers; the others are their conjugates.",
     examples=["rfft(f32[2, 5], axis=1) -> c64[2, 3]", "rfft(f64[4], axis=0) -> c128[3]"])
 
 
@@ -89,7 +90,7 @@ def _irfft_vjp(g: Any, y: Any, x: Any, n: Dim, axis: int) -> tuple[Any]:
 
 irfft_op = define(
     "irfft", public=False, type=_irfft_type, ref=lambda x, n, axis: np.fft.irfft(x, n, axis=axis, norm="forward"),
-    vjp=_irfft_vjp, axis_rule=beside_axis(), doc="The n real numbers whose rfft is x, times n.",
+    vjp=_irfft_vjp, axis_rule=beside_axis(), batch="axis", doc="The n real numbers whose rfft is x, times n.",
     examples=["irfft(c64[2, 3], n=5, axis=1) -> f32[2, 5]", "irfft(c128[3], n=4, axis=0) -> f64[4]"])
 
 

@@ -20,10 +20,11 @@ from tenon.graph.axis_rule import AxisRule, Labels, linear_in
 from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.graph.promotion import Kinds, like_first, separate
+from tenon.ops.batching import Arguments, merge, split
 from tenon.ops.comparison import equal, where
-from tenon.ops.creation import arange_op, zeros_like
+from tenon.ops.creation import arange, arange_op, zeros_like
 from tenon.ops.define import define, function, lift
-from tenon.ops.shape import broadcast_to, cast, full_op, reshape_op
+from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.ops.windows import shown
 from tenon.types import TensorType, as_dtype, broadcast_shapes, int64, normalize_axis
 
@@ -70,12 +71,30 @@ def _take_type(x: TensorType, indices: TensorType, *, axis: Any = None) -> Tenso
     return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1:]))
 
 
+def _take_batch(op: Op, a: Arguments, axis: int) -> Any:
+    x, at = a.inputs
+    if not a.batched[1]:
+        return op(x, at, axis=axis + 1)
+    if not a.batched[0]:        # the axes of the indices stand where the axis was: the batch axis among them
+        out = op(x, at, axis=axis)
+    else:                       # every example has its own rows: one long axis of all, and indices counted along it
+        out = op(merge(x, axis), _counted_along(at, a.shape(0)[axis], a.size, axis), axis=axis)
+    return permute(out, axes=(axis, *(k for k in range(out.ndim) if k != axis)))
+
+
+def _counted_along(at: Any, count: Dim, size: Dim, axis: int) -> Any:
+    """Indices into axes of `count` elements -> indices into one axis that holds `size` of them, one after the other."""
+    at = wrap_index(at, size=count, axis=axis).astype("int64")
+    return at + reshape_op(arange(size), shape=(size, *(1,) * (at.ndim - 1))) * count
+
+
 take: Op = define(
     "take", type=_take_type, canonical=_take_axis,
     ref=lambda x, at, axis: np.take(x, check_range("take", at, x.shape[axis], axis), axis),
     vjp=lambda g, y, x, at, axis: (put(zeros_like(x), at, g, axis=axis, reduce="add"), None),
     compute=lambda s, i, x, at, axis: x(
         (*i[:axis], s.index(at(i[axis:axis + at.ndim]), x.shape[axis]), *i[axis + at.ndim:])),
+    batch=_take_batch,
     doc="The elements of x at these places along an axis (which a vector need not name); the axes of `indices` "
         "replace it.",
     examples=["take(f32[5, 3], i64[4], axis=0) -> f32[4, 3]",
@@ -164,11 +183,20 @@ def _put_axes(x: TensorType, at: TensorType, updates: TensorType, *, axis: int, 
                     linear_in(0, 2) if reduce == "add" else None)
 
 
+def _put_batch(op: Op, a: Arguments, axis: int, reduce: str) -> Any:
+    x, at, updates = a.whole(0), a.inputs[1], a.whole(2)
+    if not a.batched[1]:
+        return op(x, at, updates, axis=axis + 1, reduce=reduce)
+    at = _counted_along(at, a.shape(0)[axis], a.size, axis)
+    rows = permute(updates, axes=(*range(1, axis + 1), 0, *range(axis + 1, updates.ndim)))
+    return split(op(merge(x, axis), at, rows, axis=axis, reduce=reduce), axis, a.size)
+
+
 put: Op = define(
     "put", public=False, axis_rule=_put_axes, type=_put_type, canonical=_axis, promote=_written, ref=_put_ref,
     vjp=_written_vjp(lambda *a, **k: take(*a, **k), lambda *a, **k: put(*a, **k)),
     fill=lambda s, x, at, updates, axis, reduce: s.write_rows(x, at, updates, axis, reduce),
-    doc="x with `updates` written to these places along an axis: set, add, mul, max or min.",
+    batch=_put_batch, doc="x with `updates` written to these places along an axis: set, add, mul, max or min.",
     examples=["put(f32[5, 3], i64[4], f32[4, 3], axis=0, reduce='add') -> f32[5, 3]",
               "put(f32[2, 5], i64[2, 2], f32[2, 2, 2], axis=1, reduce='set') -> f32[2, 5]",
               "put(f32[5, 3], i64[4], f32[4, 2], axis=0, reduce='add') -> error"])
@@ -200,6 +228,7 @@ gather: Op = define(
     ref=lambda x, at, axis: x[_places_along("gather", x, at, axis)],
     vjp=lambda g, y, x, at, axis: (scatter_op(zeros_like(x), at, g, axis=axis, reduce="add"), None),
     compute=lambda s, i, x, at, axis: x((*i[:axis], s.index(at(i), x.shape[axis]), *i[axis + 1:])),
+    batch="axis",
     doc="y[a, i, b] = x[a, indices[a, i, b], b]: one element of x along an axis for every element of `indices`.",
     examples=["gather(f32[2, 5], i64[2, 3], axis=1) -> f32[2, 3]", "gather(f32[5, 3], i32[2, 2], axis=0) -> f32[2, 2]",
               "gather(f32[2, 5], i64[3, 3], axis=1) -> error"])
@@ -235,6 +264,7 @@ scatter_op: Op = define(
     ref=_scatter_ref,
     vjp=_written_vjp(lambda *a, **k: gather(*a, **k), lambda *a, **k: scatter_op(*a, **k)),
     fill=lambda s, x, at, updates, axis, reduce: s.write_elements(x, at, updates, axis, reduce),
+    batch="axis",
     doc="x with x[a, indices[a, i, b], b] set to updates[a, i, b], or combined with it by add, mul, max or min.",
     examples=["scatter(f32[2, 5], i64[2, 3], f32[2, 3], axis=1, reduce='add') -> f32[2, 5]",
               "scatter(f32[5, 3], i64[2, 2], f32[2, 2], axis=0, reduce='set') -> f32[5, 3]",
@@ -249,7 +279,7 @@ wrap_index: Op = define(
     "wrap_index", public=False, type=_wrap_type,
     ref=lambda x, size, axis: check_range("x[key]", x, size, axis),
     compute=lambda s, i, x, size, axis: s.cast(s.index(x(i), size), x.dtype),
-    doc="Indices counted from the front; an error where one is outside an axis of this size.",
+    batch="front", doc="Indices counted from the front; an error where one is outside an axis of this size.",
     examples=["wrap_index(i64[4], size=5, axis=0) -> i64[4]"])
 
 
@@ -337,7 +367,7 @@ one_hot: Op = define(
     compute=lambda s, i, x, num_classes, dtype: s.select(
         s.eq(s.index(x(i[:-1]), num_classes), i[-1]), s.const(1, dtype), s.const(0, dtype)),
     vjp=lambda g, y, x, **_: (None,),
-    doc="A last axis that is 1 at the class that x names and 0 elsewhere.",
+    batch="front", doc="A last axis that is 1 at the class that x names and 0 elsewhere.",
     examples=["one_hot(i64[3], num_classes=5, dtype=f32) -> f32[3, 5]",
               "one_hot(f32[3], num_classes=5, dtype=f32) -> error"])
 

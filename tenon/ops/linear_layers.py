@@ -57,7 +57,7 @@ def _embedding_vjp(g: Any, y: Any, x: Any, weight: Any, padding_idx: int | None)
     return None, lambda: put(zeros_like(weight), x, rows(), axis=0, reduce="add")
 
 
-@composite(vjp=_embedding_vjp, domain=((0.0, 2.0), (-2.0, 2.0)), examples=[
+@composite(vjp=_embedding_vjp, domain=((0.0, 2.0), (-2.0, 2.0)), batch="first", examples=[
     "embedding(i64[2, 4], f32[3, 5], padding_idx=None) -> f32[2, 4, 5]", "embedding(i32, f32[3, 5]) -> f32[5]",
     "embedding(f32[2], f32[3, 5]) -> error"])
 def embedding(x: Any, weight: Any, *, padding_idx: int | None = None) -> Any:

@@ -42,7 +42,7 @@ def _rows_vjp(g: Any, y: Any, x: Any, target: Any, axis: int) -> tuple[Any, None
 
 @composite(autocast="wide", public=False, promote=classes_first, domain=SCORES_AND_CLASSES, canonical=along_axis,
            vjp=_rows_vjp,
-           examples=["softmax_cross_entropy(f32[2, 3], i64[2], axis=1) -> f32[2]"])
+           batch="axis", examples=["softmax_cross_entropy(f32[2, 3], i64[2], axis=1) -> f32[2]"])
 def softmax_cross_entropy(x: Any, target: Any, *, axis: int) -> Any:
     """-log_softmax(x)[target] along an axis; its gradient is softmax(x) minus 1 at the target."""
     shifted = x - x.max(axis=axis, keepdims=True)

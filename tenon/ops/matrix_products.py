@@ -10,6 +10,7 @@ from tenon.errors import ShapeError
 from tenon.graph.build import PYTHON_SCALARS
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
+from tenon.ops.batching import Arguments
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import define, function
 from tenon.ops.shape import broadcast_to, permute, reshape_op
@@ -32,12 +33,17 @@ def mT(x: Any) -> Any:
     return permute(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
+def _matmul_batch(op: Op, a: Arguments) -> Any:
+    """A matrix that all examples share is multiplied once, with all their rows."""
+    return matmul(a.inputs[0], a.inputs[1]) if len(a.shape(0)) == 2 else op(a.whole(0), a.whole(1))
+
+
 matmul_op: Op = define(
     "matmul", public=False, type=_matmul_type, ref=np.matmul, promote=same, autocast="narrow",
     vjp=lambda g, y, a, b: (lambda: matmul_op(g, mT(conj(b))), lambda: matmul_op(mT(conj(a)), g)),
     compute=lambda s, i, a, b: s.reduce("add", (a.shape[-1],),
                                         lambda k: a((*i[:-1], k[0])) * b((*i[:-2], k[0], i[-1]))),
-    doc="The matrix product of two stacks of matrices with equal leading sizes.",
+    batch=_matmul_batch, doc="The matrix product of two stacks of matrices with equal leading sizes.",
     examples=["matmul(f32[2, 3], f32[3, 4]) -> f32[2, 4]", "matmul(f32[5, 2, 3], f32[5, 3, 4]) -> f32[5, 2, 4]",
               "matmul(f32[2, 3], f32[2, 3]) -> error"])
 

@@ -71,7 +71,7 @@ def _layer_norm_vjp(g: Any, y: Any, x: Any, weight: Any, bias: Any, count: int, 
     return to_x, *_slopes(g, normal, (weight, bias))
 
 
-@composite(autocast="wide", public=False, promote=floating, vjp=_layer_norm_vjp, examples=[
+@composite(autocast="wide", public=False, promote=floating, vjp=_layer_norm_vjp, batch="first", examples=[
     "layer_norm(f32[2, 5], f32[5], f32[5], count=1, eps=1e-05) -> f32[2, 5]",
     "layer_norm(f32[2, 3, 4], count=2, eps=1e-05) -> f32[2, 3, 4]"])
 def layer_norm_(x: Any, weight: Any = None, bias: Any = None, *, count: int, eps: float) -> Any:
@@ -104,7 +104,7 @@ def _rms_norm_vjp(g: Any, y: Any, x: Any, weight: Any, count: int, eps: float) -
     return to_x, *_slopes(g, normal, (weight,))
 
 
-@composite(autocast="wide", public=False, promote=floating, vjp=_rms_norm_vjp, examples=[
+@composite(autocast="wide", public=False, promote=floating, vjp=_rms_norm_vjp, batch="first", examples=[
     "rms_norm(f32[2, 5], f32[5], count=1, eps=1e-05) -> f32[2, 5]",
     "rms_norm(f32[2, 3, 4], count=2, eps=1e-05) -> f32[2, 3, 4]"])
 def rms_norm_(x: Any, weight: Any = None, *, count: int, eps: float) -> Any:

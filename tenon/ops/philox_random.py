@@ -348,6 +348,7 @@ dealt: Op = define(
     "dealt", public=False, type=_dealt_type, ref=dealt_in_order, fill=lambda s, chances: s.deal(chances),
     axis_rule=lambda chances: rows((chances,), (chances.ndim,), last=1),
     vjp=lambda g, y, chances: (None,),
+    batch="front",
     doc="0, 1, ... n - 1 along the last axis in the order that numbers from [0, 1) choose: number k comes to place "
         "chances[k] * (k + 1), and what was there to place k (R. Durstenfeld's shuffle, inside out).",
     domain=(0.0, 0.999),

@@ -145,7 +145,7 @@ max_pool_op: Op = define(
     vjp=lambda g, y, x, kernel, **attrs: (
         max_pool_grad(g, max_pool_taps(x, kernel=kernel, **attrs), sizes=x.shape[x.ndim - len(kernel):],
                       kernel=kernel, **attrs),),
-    doc="The largest element of each window over the last axes; padding never wins.",
+    batch="front", doc="The largest element of each window over the last axes; padding never wins.",
     examples=["max_pool_op(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> f32[2, 3]",
               "max_pool_op(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
               " -> f32[2, 3, 6]",
@@ -161,7 +161,7 @@ def _with_dtype(dtype: DType) -> Callable[..., TensorType]:
 max_pool_taps: Op = define(
     "max_pool_taps", public=False, canonical=_pool_attrs, ref=_taps_ref, compute=_taps_compute,
     type=_with_dtype(int32),
-    doc="The number of the tap under which each window has its largest element; the first of equals.",
+    batch="front", doc="The number of the tap under which each window has its largest element; the first of equals.",
     examples=["max_pool_taps(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> i32[2, 3]",
               "max_pool_taps(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
               " -> i32[2, 3, 6]"])
@@ -169,6 +169,7 @@ max_pool_taps: Op = define(
 max_pool_positions: Op = define(
     "max_pool_positions", public=False, canonical=_pool_attrs, ref=_positions_ref, compute=_positions_compute,
     type=_with_dtype(int64),
+    batch="front",
     doc="Where the largest element of each window stands among the sizes, in row-major order; the first of equals.",
     examples=["max_pool_positions(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> i64[2, 3]",
               "max_pool_positions(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), "
@@ -207,7 +208,7 @@ def _max_pool_grad_ref(g: Any, taps: Any, sizes: Any, kernel: Any, **attrs: Any)
 max_pool_grad: Op = define(
     "max_pool_grad", public=False, ref=_max_pool_grad_ref, compute=_max_pool_grad_compute, type=_max_pool_grad_type,
     vjp=lambda h, y, g, taps, sizes, **attrs: (under_taps(h, taps, attrs), None),
-    doc="The gradient of each window given to the element under the tap that won.",
+    batch="front", doc="The gradient of each window given to the element under the tap that won.",
     domain=((-2, 2), (0, 2)),
     examples=["max_pool_grad(f32[2, 1], i32[2, 1], sizes=(4,), kernel=(3,), stride=(3,), padding=((0, 0),), "
               "dilation=(1,)) -> f32[2, 4]"])

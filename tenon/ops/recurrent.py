@@ -113,7 +113,7 @@ def _unstack_ref(x: Any, axis: int) -> Any:
 steps_op = define(
     "steps", public=False, type=_unstack_type, ref=_unstack_ref, vjp=_unstack_vjp,
     compute=lambda s, i, x, axis: tuple(x((*i[:axis], k, *i[axis:])) for k in range(int(x.shape[axis]))),
-    doc="The slices along an axis, one output each, so that the gradient is put together once.",
+    batch="axis", doc="The slices along an axis, one output each, so that the gradient is put together once.",
     examples=["steps(f32[2, 3], axis=0) -> f32[3], f32[3]"])
 
 

@@ -14,6 +14,7 @@ from tenon.graph.op import Op
 from tenon.graph.operators import Operators
 from tenon.graph.promotion import floating, logical, same
 from tenon.ops.arithmetic import sign
+from tenon.ops.batching import position_batch
 from tenon.ops.comparison import equal, isfinite, isnan, maximum, minimum, not_equal, where
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import as_number
@@ -96,6 +97,7 @@ sum_ = define(
     "sum", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.add), compute=reducing("add"),
     autocast="wide",
     vjp=lambda g, y, x, axis, keepdims, dtype: (restore(g, x.shape, axis, keepdims),),
+    batch="axis",
     doc="The sum over axes (all of them by default); integers are summed in 64 bits.  The sum of nothing is 0.",
     examples=["sum(f32[2, 3], axis=(1,), keepdims=False, dtype=f64) -> f64[2]", "sum(i8[2, 3], axis=(0, 1)) -> i64",
               "sum(f32[2, 3], axis=(0,), keepdims=True) -> f32[1, 3]", "sum(f32[2, 3], axis=(2,)) -> error"])
@@ -124,7 +126,7 @@ def _prod_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool, dty
 prod = define(
     "prod", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.multiply), compute=reducing("mul"),
     vjp=_prod_vjp, autocast="wide",
-    doc="The product over axes; integers are multiplied in 64 bits.  The product of nothing is 1.",
+    batch="axis", doc="The product over axes; integers are multiplied in 64 bits.  The product of nothing is 1.",
     examples=["prod(f32[2, 3], axis=(1,)) -> f32[2]", "prod(i8[2, 3]) -> i64"])
 
 
@@ -138,7 +140,7 @@ def wide(dtype: DType) -> DType:
     return float32 if dtype.is_floating and dtype.bits == 16 else dtype
 
 
-@composite(promote=floating, autocast="wide", canonical=axes_and_flag, examples=[
+@composite(promote=floating, autocast="wide", canonical=axes_and_flag, batch="axis", examples=[
     "mean(f32[2, 3], axis=(1,), keepdims=True) -> f32[2, 1]", "mean(f16[2, 3]) -> f16", "mean(i64[4]) -> f32"])
 def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The mean over axes (all of them by default); of integers, in the default float.  The mean of nothing is NaN."""
@@ -151,7 +153,7 @@ def _moment_attrs(x: TensorType, axis: Any, keepdims: bool, correction: float) -
     return {**axes_and_flag(x, axis, keepdims), "correction": correction}
 
 
-@composite(promote=floating, autocast="wide", canonical=_moment_attrs, examples=[
+@composite(promote=floating, autocast="wide", canonical=_moment_attrs, batch="axis", examples=[
     "var(f32[2, 3], axis=(1,), keepdims=True, correction=1) -> f32[2, 1]", "var(f32[2, 3]) -> f32",
     "var(c64[3]) -> f32"])
 def var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
@@ -165,7 +167,7 @@ def var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float =
     return cast(total / divisor, dtype=real_of(x.dtype))
 
 
-@composite(promote=floating, autocast="wide", canonical=_moment_attrs, examples=[
+@composite(promote=floating, autocast="wide", canonical=_moment_attrs, batch="axis", examples=[
     "std(f32[2, 3], axis=(0,), correction=1) -> f32[3]", "std(f64[2, 3]) -> f64"])
 def std(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
     """The standard deviation over axes: the square root of `var`; its derivative where it is 0 is 0, as PyTorch's."""
@@ -209,7 +211,7 @@ def _of_two(op: Op) -> Callable[..., Any]:
 
 def _extreme(name: str, ref: Any, doc: str, of_two: Op) -> Op:
     return define(name, type=_extreme_type(name), canonical=axes_and_flag, vjp=_extreme_vjp, compute=reducing(name),
-                  ref=lambda x, axis, keepdims: reduced(ref, x, axis, keepdims), doc=doc,
+                  batch="axis", ref=lambda x, axis, keepdims: reduced(ref, x, axis, keepdims), doc=doc,
                   elsewhere=_of_two(of_two),
                   examples=[f"{name}(f32[2, 3], axis=(1,), keepdims=False) -> f32[2]", f"{name}(i64[2, 3]) -> i64",
                             f"{name}(f32[2, 0], axis=(1,)) -> error"])
@@ -225,7 +227,7 @@ def _test(name: str, ref: Callable[..., Any], doc: str) -> Op:
     def rule(x: TensorType, *, axis: Any = None, keepdims: bool = False) -> TensorType:
         return TensorType(bool_, reduced_shape(x.shape, axis, keepdims))
     return define(name, type=rule, canonical=axes_and_flag, compute=reducing(name), promote=logical,
-                  ref=lambda x, axis, keepdims: ref(x, axis, keepdims=keepdims), doc=doc,
+                  batch="axis", ref=lambda x, axis, keepdims: ref(x, axis, keepdims=keepdims), doc=doc,
                   examples=[f"{name}(bool[2, 3], axis=(1,), keepdims=False) -> bool[2]", f"{name}(f32[2, 3]) -> bool"])
 
 
@@ -251,6 +253,7 @@ def _position(name: str, ref: Callable[..., Any], doc: str) -> Op:
             return np.zeros(x.shape)        # of one element each
         return ref(x.reshape(-1)).reshape((1,) * x.ndim if keepdims else ())
     return define(name, type=rule, canonical=canonical, ref=position, compute=reducing(name), doc=doc,
+                  batch=position_batch,
                   examples=[f"{name}(f32[2, 3], axis=(1,), keepdims=False) -> i64[2]", f"{name}(f32[2, 3]) -> i64",
                             f"{name}(f32[0]) -> error"])
 
@@ -261,20 +264,20 @@ argmin = _position("argmin", np.argmin, "The position of the first smallest elem
                                         "flattened tensor.  Raises ShapeError where there is none.")
 
 
-@composite(canonical=axes_and_flag, examples=["count_nonzero(f32[2, 3], axis=(1,)) -> i64[2]"])
+@composite(canonical=axes_and_flag, batch="axis", examples=["count_nonzero(f32[2, 3], axis=(1,)) -> i64[2]"])
 def count_nonzero(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """How many elements along axes are not zero."""
     return sum_(cast(not_equal(x, 0), dtype=int64), axis=axis, keepdims=keepdims)
 
 
-@composite(autocast="wide", canonical=axes_and_flag, examples=["nansum(f32[2, 3], axis=(1,)) -> f32[2]"])
+@composite(autocast="wide", canonical=axes_and_flag, batch="axis", examples=["nansum(f32[2, 3], axis=(1,)) -> f32[2]"])
 def nansum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The sum over axes of what is not NaN."""
     return sum_(where(isnan(x), 0, x), axis=axis, keepdims=keepdims)
 
 
 @composite(promote=floating, autocast="wide", canonical=axes_and_flag,
-           examples=["nanmean(f32[2, 3], axis=(1,)) -> f32[2]"])
+           batch="axis", examples=["nanmean(f32[2, 3], axis=(1,)) -> f32[2]"])
 def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The mean over axes of what is not NaN."""
     count = sum_(cast(~isnan(x), dtype=int64), axis=axis, keepdims=keepdims)
@@ -289,7 +292,7 @@ def _logsumexp_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool
     return (seed * where(isfinite(total) | isnan(total), x - total, at_infinity).exp(),)
 
 
-@composite(promote=floating, autocast="wide", canonical=axes_and_flag, vjp=_logsumexp_vjp, examples=[
+@composite(promote=floating, autocast="wide", canonical=axes_and_flag, vjp=_logsumexp_vjp, batch="axis", examples=[
     "logsumexp(f32[2, 3], axis=(1,), keepdims=True) -> f32[2, 1]", "logsumexp(f32[2, 0], axis=(1,)) -> f32[2]"])
 def logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) over axes, without overflow on the way; -inf where there is nothing."""
@@ -322,7 +325,7 @@ def _norm_vjp(g: Any, y: Any, x: Any, ord: float, axis: tuple[int, ...], keepdim
     return (where(flat, 0, seed * sign(x) * ratio ** (ord - 1)),)
 
 
-@composite(promote=floating, autocast="wide", canonical=_norm_attrs, vjp=_norm_vjp, examples=[
+@composite(promote=floating, autocast="wide", canonical=_norm_attrs, vjp=_norm_vjp, batch="axis", examples=[
     "vector_norm(f32[2, 3], ord=2.0, axis=(1,)) -> f32[2]", "vector_norm(f32[2, 3], ord=3.0, axis=(0,)) -> f32[3]",
     "vector_norm(f32[2, 3], ord=inf, axis=(1,)) -> f32[2]",
     "vector_norm(f32[2, 3], ord=1.0, keepdims=True) -> f32[1, 1]"])

@@ -37,7 +37,7 @@ def _scan(name: str, total: Callable[[Any, int], Any], start: float, step: Calla
         return np.flip(total(np.flip(x, axis), axis), axis) if reverse else total(x, axis)
     def fill(s: Any, x: Any, axis: int, reverse: bool) -> None:
         s.scan((x,), axis, reverse, [start], lambda state, elements, place: (step(s, state[0], elements[0]),))
-    return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, promote=promote, doc=doc,
+    return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, promote=promote, batch="axis", doc=doc,
                   axis_rule=beside_axis(),
                   canonical=lambda x, axis, reverse: {"axis": normalize_axis(axis, x.ndim), "reverse": bool(reverse)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3]",
@@ -120,7 +120,7 @@ def _running_extreme(name: str, extreme: Any, doc: str) -> Op:
             return best, s.select(s.eq(element, best) | s.isnan(element), place, state[1])
         s.scan((x,), axis, False, [s.least(x.dtype) if extreme is np.maximum else s.most(x.dtype), 0], step)
     return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, doc=doc, axis_rule=beside_axis(2),
-                  canonical=lambda x, axis: {"axis": normalize_axis(axis, x.ndim)},
+                  batch="axis", canonical=lambda x, axis: {"axis": normalize_axis(axis, x.ndim)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3], i64[2, 3]"])
 
 

@@ -15,6 +15,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.axis_rule import AxisRule
 from tenon.graph.op import Op, current
 from tenon.graph.promotion import same
+from tenon.ops.batching import Arguments
 from tenon.ops.comparison import less, maximum, where
 from tenon.ops.define import define, function
 from tenon.ops.indexing import flat, gather, put, take
@@ -49,11 +50,17 @@ def _searchsorted_axes(x: TensorType, values: TensorType, *, right: bool) -> Axi
     return AxisRule(((*row[:-1], None) if x.ndim > 1 else (None,), row), (row,))
 
 
+def _search_batch(op: Op, a: Arguments, right: bool) -> Any:
+    if not a.batched[0] and len(a.shape(0)) == 1:
+        return op(a.inputs[0], a.inputs[1], right=right)
+    return op(a.whole(0), a.whole(1), right=right) if len(a.shape(0)) > 1 or len(a.shape(1)) == 1 else NotImplemented
+
+
 searchsorted_op: Op = define(
     "searchsorted", public=False, type=_searchsorted_type, ref=_searchsorted_ref, promote=same,
     axis_rule=_searchsorted_axes,
     fill=lambda s, x, values, right: s.search(x, values, right),
-    doc="Where values belong in the sorted last axis of x.",
+    batch=_search_batch, doc="Where values belong in the sorted last axis of x.",
     examples=["searchsorted(f32[5], f32[2, 3], right=False) -> i64[2, 3]",
               "searchsorted(f32[2, 5], f32[2, 3], right=True) -> i64[2, 3]"])
 

@@ -96,10 +96,18 @@ def _full_type(value: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
     return TensorType(value.dtype, shape)
 
 
+def _broadcast_batch(op: Op, a: Any, shape: Shape) -> Any:
+    """New axes come between the batch axis and those of the example; a scalar is filled likewise."""
+    own = a.shape(0)
+    x = reshape_op(a.inputs[0], shape=(a.size, *(1,) * (len(shape) - len(own)), *own))
+    return broadcast_to(x, shape=(a.size, *shape))
+
+
 full_op = define(
     "full_op", public=False, type=_full_type,
     vjp=lambda g, y, value, shape: (g,),
     ref=lambda value, shape: np.full(shape, value, value.dtype), compute=lambda s, i, value, shape: value(()),
+    batch=_broadcast_batch,
     doc="A tensor with one value everywhere.", examples=["full_op(f32(1.5), shape=(2, 3)) -> f32[2, 3]"])
 
 
@@ -131,23 +139,33 @@ broadcast_to = define(
     vjp=lambda g, y, x, shape: (sum_to(g, x.shape),),
     compute=lambda s, i, x, shape: x(tuple(0 if n == 1 else k
                                            for n, k in zip(x.shape, i[len(i) - x.ndim:], strict=True))),
+    batch=_broadcast_batch,
     doc="The tensor repeated along axes of size 1 and new leading axes until it has this shape.",
     examples=["broadcast_to(f32[3, 1], shape=(2, 3, 4)) -> f32[2, 3, 4]", "broadcast_to(f32[3], shape=(2,)) -> error"])
+
+def _reshape_batch(op: Op, a: Any, shape: Shape) -> Any:
+    return op(a.inputs[0], shape=(a.size, *shape))
+
 
 reshape_op: Op = define(
     "reshape", public=False, handles=True, type=lambda x, *, shape: _reshape_type(x, shape),
     canonical=lambda x, shape: {"shape": resolve_shape(x, shape)},
     ref=lambda x, shape: x.reshape(shape), vjp=lambda g, y, x, shape: (reshape_op(g, shape=x.shape),),
     compute=lambda s, i, x, shape: x(reshaped_index(i, shape, x.shape)),
+    batch=_reshape_batch,
     doc="The same elements in row-major order under another shape; one size may be -1 and is worked out.",
     examples=["reshape(f32[2, 6], shape=(3, 4)) -> f32[3, 4]", "reshape(f32[2, 6], shape=(5, 2)) -> error"])
+
+def _permute_batch(op: Op, a: Any, axes: tuple[int, ...]) -> Any:
+    return op(a.inputs[0], axes=(0, *(k + 1 for k in axes)))
+
 
 permute: Op = define(
     "permute", public=False, handles=True, type=lambda x, *, axes: x.with_shape([x.shape[a] for a in axes]),
     canonical=lambda x, axes: {"axes": _permutation(x, axes)},
     ref=lambda x, axes: x.transpose(axes), vjp=lambda g, y, x, axes: (permute(g, axes=inverse_permutation(axes)),),
     compute=lambda s, i, x, axes: x(tuple(i[axes.index(k)] for k in range(len(axes)))),
-    doc="The axes in another order; axis k of the result is axis axes[k] of the input.",
+    batch=_permute_batch, doc="The axes in another order; axis k of the result is axis axes[k] of the input.",
     examples=["permute(f32[2, 3, 4], axes=(2, 0, 1)) -> f32[4, 2, 3]", "permute(f32[2, 3], axes=(0, 0)) -> error"])
 
 

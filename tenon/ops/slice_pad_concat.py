@@ -11,9 +11,12 @@ import numpy as np
 from tenon.dims import Dim, hold_where_natural
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
+from tenon.graph.op import Op
 from tenon.graph.promotion import like_first, same
+from tenon.ops.batching import Arguments
+from tenon.ops.comparison import where
 from tenon.ops.define import define
-from tenon.ops.shape import as_shape, full_op, is_size
+from tenon.ops.shape import as_shape, full_op, is_size, reshape_op
 from tenon.types import TensorType, int64, normalize_axis
 
 
@@ -58,11 +61,16 @@ def _slice_vjp(g: Any, y: Any, x: Any, start: Any, stop: Any, step: Any) -> tupl
     return (pad_op(g, 0, low=start, high=high, interior=[c - 1 for c in step]),)
 
 
+def _slice_batch(op: Op, a: Arguments, start: Any, stop: Any, step: Any) -> Any:
+    return op(a.inputs[0], start=(0, *start), stop=(a.size, *stop), step=(1, *step))
+
+
 slice_op = define(
     "slice", public=False, handles=True, type=_slice_type, canonical=_slice_attrs, vjp=_slice_vjp,
     ref=lambda x, start, stop, step: x[tuple(slice(a, b if b >= 0 else None, c)
                                              for a, b, c in zip(start, stop, step, strict=True))],
     compute=lambda s, i, x, start, stop, step: x(tuple(k * c + a for k, a, c in zip(i, start, step, strict=True))),
+    batch=_slice_batch,
     doc="Every step-th element from start up to (not including) stop, axis by axis.  Positions count from 0 and do not "
         "wrap; with a negative step, stop is -1 to go on to the first element.",
     examples=["slice(f32[5, 6], start=(1, 0), stop=(4, 6), step=(1, 2)) -> f32[3, 3]",
@@ -121,11 +129,21 @@ def _pad_vjp(g: Any, y: Any, x: Any, value: Any, low: Any, high: Any, interior: 
     return inner, lambda: g.sum() - inner.sum()
 
 
+def _pad_batch(op: Op, a: Arguments, low: Any, high: Any, interior: Any) -> Any:
+    if a.batched[1]:        # pad with zeros, then put the example's own value where the padding is
+        x, value = a.whole(0), a.inputs[1]
+        widths = {"low": (0, *low), "high": (0, *high), "interior": (0, *interior)}
+        inside = op(full_op(True, shape=x.shape), False, **widths)
+        return where(inside, op(x, 0, **widths), reshape_op(value, shape=(a.size, *(1,) * (x.ndim - 1))))
+    return op(a.inputs[0], a.inputs[1], low=(0, *low), high=(0, *high), interior=(0, *interior))
+
+
 pad_op = define(
     "pad", public=False, type=_pad_type, ref=_pad_ref, vjp=_pad_vjp, compute=_pad_compute, promote=like_first,
     canonical=lambda x, value, low, high, interior: {
         "low": as_shape(tuple(low)), "high": as_shape(tuple(high)),
         "interior": (0,) * x.ndim if interior is None else as_shape(tuple(interior))},
+    batch=_pad_batch,
     doc="The tensor with `value` before (low), after (high) and between (interior) its elements, axis by axis.",
     examples=["pad(f32[2, 3], f32(0.0), low=(1, 0), high=(0, 2), interior=(0, 1)) -> f32[3, 7]"])
 
@@ -173,6 +191,6 @@ def _concat_vjp(g: Any, y: Any, *xs: Any, axis: int) -> tuple[Any, ...]:
 concat_op = define(
     "concat", public=False, handles=True, type=_concat_type, compute=_concat_compute, vjp=_concat_vjp, promote=same,
     canonical=lambda *xs, axis: {"axis": normalize_axis(axis, xs[0].ndim) if xs else 0},
-    ref=lambda *xs, axis: np.concatenate(xs, axis), doc="Tensors joined along an axis that exists.",
+    ref=lambda *xs, axis: np.concatenate(xs, axis), batch="axis", doc="Tensors joined along an axis that exists.",
     examples=["concat(f32[2, 3], f32[4, 3], axis=0) -> f32[6, 3]", "concat(f32[2], f32[0], f32[3], axis=0) -> f32[5]",
               "concat(f32[2, 3], f32[2, 4], axis=0) -> error"])

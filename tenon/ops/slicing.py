@@ -8,6 +8,7 @@ from tenon.dims import Dim
 from tenon.errors import ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import like_first
+from tenon.ops.batching import Arguments
 from tenon.ops.creation import zeros_like
 from tenon.ops.define import define
 from tenon.ops.slice_pad_concat import slice_op
@@ -65,11 +66,16 @@ def _update_type(x: TensorType, updates: TensorType, *, start: tuple[Dim, ...], 
     return _inside(x, start, updates.shape, step).with_shape(x.shape)
 
 
+def _update_batch(op: Op, a: Arguments, start: Any, step: Any) -> Any:
+    return op(a.whole(0), a.whole(1), start=(0, *start), step=(1, *step))
+
+
 slice_update: Op = define(
     "slice_update", public=False, promote=like_first, ref=_update_ref, compute=_update_compute,
     type=_update_type,
     vjp=lambda g, y, x, updates, start, step: (
         lambda: slice_update(g, zeros_like(updates), start=start, step=step),
         lambda: box(g, start, updates.shape, step)),
+    batch=_update_batch,
     doc="x with the box of `updates.shape` elements from `start` in steps of `step` replaced by `updates`.",
     examples=["slice_update(f32[5, 6], f32[2, 3], start=(1, 5), step=(3, -2)) -> f32[5, 6]"])

@@ -90,6 +90,7 @@ inv_op: Op = define(
     "inv", public=False, axis_rule=over_batches(2),
     type=lambda x: square_type("inv", x), promote=floating, ref=lapack("inv", np.linalg.inv),
     vjp=lambda g, y, x: (-matmul(matmul(adjoint(y), g), adjoint(y)),),
+    batch="front",
     doc="The inverses of square matrices.", examples=["inv(f32[1, 2, 2]) -> f32[1, 2, 2]", "inv(f32[2, 3]) -> error"])
 
 
@@ -127,7 +128,8 @@ pinv_op: Op = define(
     "pinv", public=False, axis_rule=over_batches(2),
     type=_pinv_type,
     promote=floating,
-    vjp=_pinv_vjp, ref=lapack("pinv", lambda x, rtol: np.linalg.pinv(x, rtol)), doc="The pseudo-inverse.",
+    vjp=_pinv_vjp, ref=lapack("pinv", lambda x, rtol: np.linalg.pinv(x, rtol)),
+    batch="front", doc="The pseudo-inverse.",
     examples=["pinv(f32[2, 3, 2], rtol=1e-06) -> f32[2, 2, 3]", "pinv(f32[2, 3], rtol=1e-06) -> f32[3, 2]"])
 
 
@@ -169,6 +171,7 @@ det_op: Op = define(
     type=lambda x: x.with_shape(square_type("det", x).shape[:-2]), promote=floating,
     ref=lapack("det", np.linalg.det),
     vjp=lambda g, y, x: (_scale(g * conj(y)) * adjoint(inv_op(x)),),
+    batch="front",
     doc="The determinants of square matrices.", examples=["det(f32[1, 2, 2]) -> f32[1]", "det(f32[2, 3]) -> error"])
 
 
@@ -195,6 +198,7 @@ slogdet_op: Op = define(
     "slogdet", public=False, axis_rule=over_batches(0, 0),
     promote=floating, vjp=_slogdet_vjp, ref=lapack("slogdet", _slogdet_ref),
     type=lambda x: (x.with_shape(square_type("slogdet", x).shape[:-2]), TensorType(real_of(x.dtype), x.shape[:-2])),
+    batch="front",
     doc="The sign and the logarithm of the size of determinants.", examples=["slogdet(f32[1, 2, 2]) -> f32[1], f32[1]"])
 
 
@@ -296,7 +300,7 @@ def _exp_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 matrix_exp_op: Op = define(
     "matrix_exp", public=False, axis_rule=over_batches(2),
     type=lambda x: square_type("matrix_exp", x), promote=floating, vjp=_exp_vjp,
-    ref=lapack("matrix_exp", _exp_ref), doc="The exponential of square matrices.",
+    ref=lapack("matrix_exp", _exp_ref), batch="front", doc="The exponential of square matrices.",
     examples=["matrix_exp(f32[2, 3, 3]) -> f32[2, 3, 3]", "matrix_exp(f32[2, 3]) -> error"])
 
 

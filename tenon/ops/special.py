@@ -106,7 +106,7 @@ def ndtr(x: Any) -> Any:
     return erfc(x * -math.sqrt(0.5)) * 0.5
 
 
-@composite(promote=floating, examples=["log_ndtr(f32[2, 3]) -> f32[2, 3]"],
+@composite(promote=floating, batch="front", examples=["log_ndtr(f32[2, 3]) -> f32[2, 3]"],
            vjp=lambda g, y, x: (g * (math.sqrt(2 / math.pi) / erfcx(x * -math.sqrt(0.5))),))
 def log_ndtr(x: Any) -> Any:
     """The logarithm of `ndtr`, exact also where that is close to 0."""
@@ -115,7 +115,7 @@ def log_ndtr(x: Any) -> Any:
     return where(x < -1, low, log1p(erfc(where(x < -1, 0.0, t)) * -0.5))
 
 
-@composite(promote=floating, domain=(0.1, 0.9), examples=["ndtri(f32[2, 3]) -> f32[2, 3]"],
+@composite(promote=floating, domain=(0.1, 0.9), batch="front", examples=["ndtri(f32[2, 3]) -> f32[2, 3]"],
            vjp=rounded_gradient(lambda g, y, x: (g * (exp(y * y * 0.5) * math.sqrt(2 * math.pi)),)))
 @rounded_once
 def ndtri(x: Any) -> Any:
@@ -140,7 +140,7 @@ def _quotient(x: Any, parts: tuple[Sequence[float], Sequence[float]]) -> Any:
     return above / below
 
 
-@composite(promote=floating, domain=(0.1, 2.0), examples=["entr(f32[2, 3]) -> f32[2, 3]"],
+@composite(promote=floating, domain=(0.1, 2.0), batch="front", examples=["entr(f32[2, 3]) -> f32[2, 3]"],
            vjp=lambda g, y, x: (g * -(log(x) + 1),))
 def entr(x: Any) -> Any:
     """-x * log(x), the entropy of probabilities; 0 at 0, -inf below."""
@@ -194,6 +194,7 @@ def _frexp_type(x: TensorType) -> tuple[TensorType, TensorType]:
 frexp = define("frexp", type=_frexp_type, ref=np.frexp, promote=floating,
                axis_rule=lambda x: rows((x,), (x.ndim, x.ndim)),
                vjp=lambda g, y, x: (g[0] * exp2(cast(-y[1], dtype=x.dtype)),),
+               batch="front",
                doc="The mantissa (at least 0.5 and below 1) and the exponent: x = mantissa * 2**exponent.",
                examples=["frexp(f32[2, 3]) -> f32[2, 3], i32[2, 3]"])
 

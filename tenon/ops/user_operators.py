@@ -33,7 +33,7 @@ def op(name: Any = None, *, type: Callable[..., Any] | None = None, ref: Callabl
     operators; `compute(s, i, *loads, **attrs)` is the element at index i, for compiled code.  `promote` ("same",
     "float", "separate") says how inputs agree on an element type; `elementwise` operators broadcast.  `batch` says what
     it is on a batch (`tn.vmap`): "front" if it takes any number of axes in front, "axis" if its attribute `axis` counts
-    from the front, a rule (`tenon.transforms.vmap_rules`), or nothing: then it runs example by example.
+    from the front, a rule (`tenon.ops.batching`), or nothing: then it runs example by example.
     `replace=True` allows the name of an operator registered before, as when a notebook cell runs again.
 
     >>> cube = tn.op("cube", type=lambda x: x, ref=lambda x: x ** 3, vjp=lambda g, y, x: (3 * g * x * x,),

@@ -246,7 +246,7 @@ windows: Op = define(
     "windows", public=False, type=_windows_type, ref=_windows_ref, compute=_windows_compute,
     vjp=lambda g, y, x, kernel, **attrs: (
         add_windows(g, sizes=x.shape[x.ndim - len(kernel):], kernel=kernel, **attrs),),
-    doc="The element under each tap of each window over the last axes; 0 in the padding.",
+    batch="front", doc="The element under each tap of each window over the last axes; 0 in the padding.",
     examples=["windows(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> f32[2, 3, 3]",
               "windows(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
               " -> f32[2, 2, 3, 3, 6]"])
@@ -277,7 +277,7 @@ def _add_windows_ref(g: Any, sizes: Any, kernel: Any, stride: Any, padding: Any,
 add_windows: Op = define(
     "add_windows", public=False, type=_add_windows_type, ref=_add_windows_ref, compute=_add_windows_compute,
     vjp=lambda h, y, g, sizes, **attrs: (windows(h, **attrs),),
-    doc="The elements of windows summed where the windows overlap: the transpose of `windows`.",
+    batch="front", doc="The elements of windows summed where the windows overlap: the transpose of `windows`.",
     examples=["add_windows(f32[2, 3, 3], sizes=(7,), kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,))"
               " -> f32[2, 7]"])
 

@@ -32,12 +32,12 @@ from tenon.capture.unify_types import agreed_type, as_tensor, labels, lifted
 from tenon.errors import CaptureError, user_location
 from tenon.graph.ir import Graph
 from tenon.graph.op import interpreter, using
+from tenon.ops.custom import apply_graph_by
 from tenon.ops.joining_and_axes import stack
 from tenon.ops.shape import cast
 from tenon.records import dataclass
 from tenon.tensor import Tensor, asarray
 from tenon.tensor_state import Deferred, Elsewhere, recorder, unnoted
-from tenon.transforms.vmap_rules import run_graph
 
 Function = Callable[..., Any]
 
@@ -185,7 +185,7 @@ def run_by_graph(function: Function, leaves: Sequence[Any], structure: Structure
     captured = capture_one(function, leaves, structure, level)
     with using(level):
         read = [interpreter().lift(x) for x in captured.read]
-    results = list(run_graph(captured.graph, [*filter(level.holds, leaves), *read], level))
+    results = list(apply_graph_by(captured.graph, [*filter(level.holds, leaves), *read], level))
     if captured.may_fail is not False:
         failed = level.leave(results.pop() if isinstance(captured.may_fail, Tensor) else asarray(True), 0)
         if is_any(failed):

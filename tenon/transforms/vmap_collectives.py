@@ -12,6 +12,7 @@ from typing import Any
 
 from tenon.errors import ArgumentError
 from tenon.graph.op import Op
+from tenon.ops.batching import Arguments, as_tensor
 from tenon.ops.collectives import (
     all_gather_op,
     all_reduce_op,
@@ -25,7 +26,6 @@ from tenon.ops.creation import arange
 from tenon.ops.reduction import max_, min_, sum_
 from tenon.ops.repeating import roll
 from tenon.ops.shape import broadcast_to, permute, reshape_op
-from tenon.transforms.vmap_rules import Arguments, as_tensor
 
 AXES = ("axis", "split", "concat")
 

@@ -20,15 +20,15 @@ from tenon.graph.build import Builder, call_graph
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, using
 from tenon.ops.barrier import stop_gradient
+from tenon.ops.batching import Arguments, as_tensor
 from tenon.ops.branches import all_of, cond, recomputed, switch
 from tenon.ops.call import one_or_all
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import zeros_like
-from tenon.ops.custom import apply_graph, custom_call
+from tenon.ops.custom import apply_graph, apply_graph_by, custom_call
 from tenon.ops.indexing import take
 from tenon.ops.loops import scan, while_gradient, while_loop
 from tenon.ops.shape import broadcast_to, cast, permute, reshape_op
-from tenon.transforms.vmap_rules import Arguments, as_tensor, run_graph
 from tenon.types import TensorType, bool_, int64
 
 Flags = tuple[bool, ...]
@@ -45,8 +45,8 @@ def batched_graph(graph: Graph, a: Arguments, flags: Sequence[bool],
     with no_grad(), capturing(branch):
         given = [branch.parameter(whole(p.type, a.size) if flag else p.type, p.name)
                  for p, flag in zip(graph.params, flags, strict=True)]
-        results = run_graph(graph, [level.enter(x, 0) if flag else x for x, flag in zip(given, flags, strict=True)],
-                            level)
+        entered = [level.enter(x, 0) if flag else x for x, flag in zip(given, flags, strict=True)]
+        results = apply_graph_by(graph, entered, level)
         differ = tuple(map(level.holds, results))
         wanted = differ if wanted is None else wanted
         values = [branch.value(level.leave(x, 0) if flag else x) for x, flag in zip(results, wanted, strict=True)]

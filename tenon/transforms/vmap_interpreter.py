@@ -2,7 +2,7 @@
 
 Inside, a tensor that differs from example to example shows the function the shape of one and holds all of them, the
 batch axis in front.  An operator call on such tensors is the same operator on the whole batch, as its batching rule
-(`tenon.transforms.vmap_rules`) says; an operator without one runs example by example.  Where Python asks for the
+(`tenon.ops.batching`) says; an operator without one runs example by example.  Where Python asks for the
 elements of an example, the function goes another way (`tenon.transforms.vmap_calls`).
 """
 
@@ -20,6 +20,7 @@ from tenon.dims import Dim
 from tenon.eager.dispatch import TensorInterpreter
 from tenon.errors import ArgumentError, CaptureError, ShapeError, user_location
 from tenon.graph.op import Op, interpreter, using
+from tenon.ops.batching import Arguments, rule_of
 from tenon.ops.joining_and_axes import stack
 from tenon.ops.shape import broadcast_to, permute
 from tenon.tensor import Tensor, asarray
@@ -27,7 +28,6 @@ from tenon.tensor_state import Changes, Examples, Payload
 from tenon.transforms.vmap_calls import run_batched
 from tenon.transforms.vmap_collectives import COLLECTIVE
 from tenon.transforms.vmap_control_flow import CONTROL
-from tenon.transforms.vmap_rules import Arguments, rule_of
 from tenon.types import normalize_axis
 
 
