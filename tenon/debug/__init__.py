@@ -17,7 +17,8 @@ from tenon.debug.summary import Summary
 from tenon.debug.symbolic import Expression, expression
 from tenon.debug.training_log import Log
 from tenon.debug.viewer.view import View, view
-from tenon.debug.watched_values import Watched, watch
+from tenon.debug.watch import watch
+from tenon.debug.watched_values import Watched
 
 __all__ = ["BadNumber", "Bisection", "Comparison", "DeviceTimelines", "EvaluationTrace", "Expression", "Log",
            "NotRepeatable", "PortingWarning", "Profile", "Summary", "Trace", "View", "Watched", "bisect", "check",

@@ -17,10 +17,17 @@ LONGEST_CHAIN = 6
 
 
 class BadNumber(TenonError, ArithmeticError):
-    """A value that `tn.debug.check` was told to look for; `operator` made it, `place` is the element's index."""
+    """A value that `tn.debug.check` was told to look for; `operator` made it, in `module` as a path of modules, and
+    `place` is the element's index."""
 
     operator: str = ""
+    module: str = ""
     place: tuple[int, ...] = ()
+
+    def made_in(self, module: str) -> BadNumber:
+        """The same with the module told."""
+        self.module, self.what = module, f"{self.what}, in {module}" if module else self.what
+        return self
 
 
 def bad_number(node: Node, bad: tuple[str, Array], given: Sequence[Any], values: Mapping[Value, Array],

@@ -33,7 +33,7 @@ from tenon.pipeline import CPU, ON_CONSTANTS, OPTIMIZE, native_program, passes_f
 from tenon.program.steps import HostStep, KernelStep, LookStep
 from tenon.records import dataclass, field, replace
 from tenon.runtime.frame import Frame
-from tenon.runtime.looking import Halted, Looked, inputs_of, outputs_of
+from tenon.runtime.looking import Halted, Looked, body_of, inputs_of, outputs_of
 from tenon.runtime.program import Program
 from tenon.tensor import asarray
 from tenon.tensor_state import in_memory
@@ -169,7 +169,8 @@ def _by_kernel(name: str, graph: Graph, arrays: Sequence[Array], passes: tuple[s
     except Halted as halted:
         step = judge.step
         assert step is not None
-        folder = _write_kernel(step.unit.body, judge.inputs, judge.sizes)
+        whole = body_of(step) if step.given else as_kernel(step.unit.body)
+        folder = _write_kernel(whole, judge.inputs, judge.sizes)
         return Bisection(name, "kernel", step.unit.name, str(halted.error.args[0]), step.node.loc, folder, passes,
                          judge.count)
     return Bisection(name, passes=passes, kernels=judge.count)
@@ -186,7 +187,7 @@ class _Judge:
     sizes: dict[str, int] = field(default_factory=dict)
 
     def wants(self, step: KernelStep | HostStep) -> tuple[bool, bool]:
-        own = isinstance(step, KernelStep) and len(step.unit.body.params) == len(step.inputs)
+        own = isinstance(step, KernelStep) and (bool(step.given) or len(step.unit.body.params) == len(step.inputs))
         return own, own
 
     def see(self, frame: Frame, look: LookStep) -> None:
@@ -198,17 +199,17 @@ class _Judge:
             return
         self.count += 1
         with running(frame.layout.sizes), np.errstate(all="ignore"):
-            expected = interpret(step.unit.body, self.inputs, frame.layout.sizes)
+            expected = interpret(body_of(step), self.inputs, frame.layout.sizes)
         said = _first_difference(expected, outputs_of(frame, step))
         if said is not None:
             self.step, self.sizes = step, dict(frame.layout.sizes)
             raise Halted(TenonError(said.replace(" before", " by the interpreter").replace(" after", " by the code")))
 
 
-def _write_kernel(body: Graph, inputs: Sequence[Array], sizes: dict[str, int]) -> Path:
+def _write_kernel(kernel: Graph, inputs: Sequence[Array], sizes: dict[str, int]) -> Path:
     """A folder with the text of a kernel, what it read, and a program that runs both."""
     folder = Path(tempfile.mkdtemp(prefix="tenon-kernel-"))
-    (folder / "kernel.txt").write_text(print_graph(as_kernel(body), locations=False), encoding="utf-8")
+    (folder / "kernel.txt").write_text(print_graph(kernel, locations=False), encoding="utf-8")
     arrays: dict[str, Any] = {f"input{k}": np.ascontiguousarray(x).reshape(-1).view(np.uint8)
                               for k, x in enumerate(inputs)}
     arrays |= {f"shape{k}": np.array(x.shape, np.int64) for k, x in enumerate(inputs)}

@@ -15,13 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.captured import Captured
 from tenon.debug.bad_numbers import Around, BadNumber, bad_number
 from tenon.debug.looked_at import jitted_of, looked_at
+from tenon.debug.module_paths import module_path
 from tenon.debug.overflow import OverflowChecker
 from tenon.debug.repeatability import RepeatChecker
 from tenon.errors import ArgumentError
 from tenon.graph.interpret import interpret, running, witnessed
 from tenon.graph.ir import Node, Value
+from tenon.jit import Run
 from tenon.ops.call import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep, Storage
 from tenon.records import dataclass, field
@@ -49,6 +52,11 @@ class Wanted:
             if wanted and (found := np.asarray(mask(array))).any():
                 return f"makes a{'n' if name == 'inf' else ''} {name}", found
         return self._outside(array)
+
+    def suspects(self, array: Array) -> bool:
+        """Whether what made it may have made a bad number: a NaN may hide an infinity that led to it."""
+        return self.bad(array) is not None or (not self.nan and array.dtype.kind in "fc" and not self._is_fine(array)
+                                               and bool(np.isnan(array).any()))
 
     def _is_fine(self, array: Array) -> bool:
         """Whether a quick look is enough: a sum is finite only if all of its terms are."""
@@ -90,9 +98,17 @@ def check(function: Any, nan: bool = True, inf: bool = True, range: tuple[float,
     if range is not None and not range[0] <= range[1]:
         raise ArgumentError(f"check: range is (least, largest), not {range!r}")
     lookers: list[Looker] = [OverflowChecker()] if overflow else []
-    lookers += [_Checker(Wanted(nan, inf, range))] if nan or inf or range is not None else []
+    wanted = Wanted(nan, inf, range)
+    lookers += [_Checker(wanted)] if nan or inf or range is not None else []
     lookers += [RepeatChecker()] if repeatable else []
-    with looked_at(jitted_of(function, "check"), lookers):
+    jitted = jitted_of(function, "check")
+
+    def around(run: Run, captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> Any:
+        try:
+            return run(captured, leaves, containers)
+        except BadNumber as error:
+            raise error.made_in(module_path(jitted, captured, leaves, error, wanted.bad)) from None
+    with looked_at(jitted, lookers, around):
         yield
 
 
@@ -118,7 +134,7 @@ class _Checker:
             self.kept = [x.copy() if k in shared else x for k, x in enumerate(inputs_of(frame, step))]
             return
         made = outputs_of(frame, step)
-        if not any(self.wanted.bad(x) for x in made):
+        if not any(map(self.wanted.suspects, made)):
             return
         if isinstance(step, KernelStep):
             shared = _overwritten(step)

@@ -71,6 +71,20 @@ def test_functions_with_constants_and_loops_are_looked_into():
     assert tn.debug.bisect(tn.jit(grow), tn.ones(3)).stage == ""
 
 
+def test_a_whole_loop_that_is_one_kernel_is_compared_and_shown_again():
+    tripled = tn.op("tripled_wrongly", type=lambda x: TensorType(x.dtype, x.shape), ref=lambda x: x * 3,
+                    compute=lambda s, i, x: x(i) * 4, replace=True)
+
+    def grow(x):
+        while x.sum() < 100:
+            x = tripled(x) + 1
+        return x
+    found = tn.debug.bisect(tn.jit(grow), tn.ones(3))
+    assert (found.stage, found.name) == ("kernel", "while_loop") and found.where.line == grow.__code__.co_firstlineno + 1
+    assert "while_loop(" in (found.reproducer / "kernel.txt").read_text()
+    assert "elements differ" in repeat_kernel(found.reproducer)
+
+
 # ---------------------------------------------------------------- two models
 
 class Net(nn.Module):

@@ -51,7 +51,8 @@ def test_the_layer_that_makes_a_nan_is_found():
     with tn.debug.check(step), pytest.raises(tn.debug.BadNumber) as caught:
         step(X, Y)
     assert caught.value.operator == "sqrt" and "scale = tn.sqrt(" in str(caught.value)
-    # Which of the six: the first whose output is not finite.
+    assert caught.value.module == "Deep.layers.3" and ", in Deep.layers.3\n" in str(caught.value)
+    # Or the first whose output is not finite.
     with tn.debug.watch(step, "net.layers.?") as w:
         step(X, Y)
     bad = [v.name for v in w.all("net.layers.?") if not np.isfinite(v.value).all()]
@@ -95,3 +96,50 @@ def test_the_gradient_of_one_layer_in_a_compiled_step_is_read():
     assert layer.grad.shape == (4, 16) and np.abs(layer.grad).max() > 0
     weight = w["net.layers.2.linear.weight"]
     np.testing.assert_allclose(weight.before - 0.01 * weight.grad, weight.value, rtol=1e-5, atol=1e-7)
+
+
+def test_the_layer_whose_gradient_is_infinite_is_found():
+    class Root(nn.Module):
+        def __init__(self, planted):
+            self.linear, self.planted = nn.Linear(16, 16), planted
+
+        def forward(self, x):
+            y = self.linear(x) * (1.0 - self.planted)
+            return tn.sqrt(y * y + 1.0 - self.planted)      # sqrt'(0) is infinite; times 0 it is NaN, in one kernel
+
+    net = nn.Sequential(*(Root(float(k == 2)) for k in range(4)), nn.Linear(16, 3))
+    step = trainer(net)
+    with tn.debug.check(step, nan=False), pytest.raises(tn.debug.BadNumber, match="in the gradient") as caught:
+        step(X, Y)
+    assert caught.value.module == "Sequential.2", caught.value
+
+
+def test_the_line_that_makes_a_step_slow_is_found():
+    @tn.jit
+    def step(x):
+        y = tn.tanh(x)
+        for _ in range(30):
+            y = tn.sort(y + x, axis=1)
+        return (y * 2.0).sum()
+    profile = tn.debug.profile(step, tn.randn(64, 512))
+    slowest = profile.by("line")[0]
+    assert str(slowest.key).endswith(f":{step.function.__code__.co_firstlineno + 4}"), slowest
+    costs = {float(row.split()[0]): row for row in profile.source().splitlines() if " ms " in row}
+    assert "tn.sort(y + x" in costs[max(costs)]
+
+
+def test_the_tensor_that_sets_the_peak_of_memory_is_found():
+    class Wide(nn.Module):
+        def __init__(self):
+            self.enter, self.leave = nn.Linear(16, 16), nn.Linear(16, 3)
+
+        def forward(self, x):
+            x = self.enter(x)
+            pairs = tn.exp(-(x[:, None, :] - x[None, :, :]) ** 2)       # [batch, batch, 16]
+            nearest = tn.sort(pairs, axis=1)                            # and as many indices, for the gradient
+            return self.leave(x + nearest.mean(axis=1))
+    step = trainer(Wide())
+    seen = tn.debug.view(step, tn.randn(64, 16), tn.zeros(64, dtype=tn.int64), times=False, code=False)
+    largest = seen.memory().splitlines()[1]
+    line = Wide.forward.__code__.co_firstlineno + 3
+    assert "0.524 MB  i64[64, 64, 16]" in largest and f"test_newcomer.py:{line} Wide forward" in largest, seen.memory()
