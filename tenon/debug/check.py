@@ -11,25 +11,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from tenon.capture.captured import Captured
 from tenon.debug.bad_numbers import Around, BadNumber, bad_number
-from tenon.debug.looked_at import jitted_of, looked_at
+from tenon.debug.looked_at import jitted_of, looked_at, programs_of, runs_on_devices
 from tenon.debug.module_paths import module_path
 from tenon.debug.overflow import OverflowChecker
 from tenon.debug.repeatability import RepeatChecker
+from tenon.debug.summary import summary_of
+from tenon.debug.value_names import Names
 from tenon.errors import ArgumentError
 from tenon.graph.interpret import interpret, running, witnessed
 from tenon.graph.ir import Node, Value
-from tenon.jit import Run
+from tenon.jit import Jitted, Run
 from tenon.ops.call import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep, Storage
 from tenon.records import dataclass, field
 from tenon.runtime.frame import Frame
 from tenon.runtime.looking import Halted, Looker, RunAgain, body_of, inputs_of, outputs_of
+from tenon.tensor_state import in_memory
 
 Array = np.ndarray[Any, Any]
 
@@ -98,56 +102,80 @@ def check(function: Any, nan: bool = True, inf: bool = True, range: tuple[float,
     if range is not None and not range[0] <= range[1]:
         raise ArgumentError(f"check: range is (least, largest), not {range!r}")
     lookers: list[Looker] = [OverflowChecker()] if overflow else []
-    wanted = Wanted(nan, inf, range)
-    lookers += [_Checker(wanted)] if nan or inf or range is not None else []
+    checker = _Checker(Wanted(nan, inf, range))
+    lookers += [checker] if nan or inf or range is not None else []
     lookers += [RepeatChecker()] if repeatable else []
     jitted = jitted_of(function, "check")
 
     def around(run: Run, captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> Any:
+        checker.call = jitted, captured, leaves
+        if runs_on_devices(captured):
+            checker.again = True        # no device can begin anew by itself
+            if repeatable:
+                raise ArgumentError("check: repeatable=True looks at functions on one device")
         try:
             return run(captured, leaves, containers)
         except BadNumber as error:
-            raise error.made_in(module_path(jitted, captured, leaves, error, wanted.bad)) from None
-    with looked_at(jitted, lookers, around):
+            raise error.made_in(module_path(jitted, captured, leaves, error, checker.wanted.bad)) from None
+    with looked_at(jitted, lookers, around, devices=True):
         yield
 
 
 @dataclass(eq=False)
 class _Checker:
     """Looks at what every kernel makes.  Where one that writes where it reads has made a bad number, the run is made
-    once more, and what this kernel reads is kept."""
+    once more, and what such kernels read is kept."""
 
     wanted: Wanted
     keeps: bool = True
-    suspect: KernelStep | None = None
-    kept: list[Array] = field(default_factory=list)
+    again: bool = False
+    call: tuple[Jitted, Captured, Sequence[Any]] | None = None
+    kept: dict[int, list[Array]] = field(default_factory=dict)      # by thread: devices run at once
 
     def wants(self, step: KernelStep | HostStep) -> tuple[bool, bool]:
         numbers = any(x.dtype.kind in "fc" or self.wanted.range for x in step.node.outputs)
-        return step is self.suspect, numbers
+        return self.again and numbers and isinstance(step, KernelStep) and bool(_overwritten(step)), numbers
 
     def see(self, frame: Frame, look: LookStep) -> None:
         step = look.step
         if look.before:
             assert isinstance(step, KernelStep)
             shared = _overwritten(step)
-            self.kept = [x.copy() if k in shared else x for k, x in enumerate(inputs_of(frame, step))]
+            self.kept[get_ident()] = [x.copy() if k in shared else x for k, x in enumerate(inputs_of(frame, step))]
             return
         made = outputs_of(frame, step)
         if not any(map(self.wanted.suspects, made)):
             return
         if isinstance(step, KernelStep):
             shared = _overwritten(step)
-            if shared and step is not self.suspect:
-                self.suspect = step
+            if shared and not self.again:
+                self.again = True
                 raise RunAgain
-            error = self._within(step, frame, self.kept if shared else inputs_of(frame, step))
+            error = self._within(step, frame, self.kept[get_ident()] if shared else inputs_of(frame, step))
         else:
             given = [None if x is None else frame.argument(x, place)
                      for x, place in zip(step.node.inputs, step.arguments, strict=True)]
             error = self._made_by(step.node, given, made, {}, {})
+        error = error or self._given(step, made)
         if error is not None:
             raise Halted(error)
+
+    def _given(self, step: KernelStep | HostStep, made: Sequence[Array]) -> BadNumber | None:
+        """The error of an argument or a tensor from outside whose NaN has come to a result of the call."""
+        if self.call is None or not self.wanted.nan or not any(map(_has_nan, made)):
+            return None
+        jitted, captured, leaves = self.call
+        results = {x for program, _ in programs_of(captured) for x in program.graph.results}
+        if results.isdisjoint(step.node.outputs):
+            return None
+        names = Names(jitted, captured).tensors
+        for k, x in enumerate(captured.inputs.holders(leaves)):
+            if _has_nan(array := np.asarray(in_memory(x.own.payload))):
+                name = names.get(k, "an argument")
+                return BadNumber(f"{name} holds a NaN when the call begins, and it comes to a result", step.node.loc,
+                                 why=f"{name} is {summary_of(array, bins=0)}",
+                                 hint="look at where it comes from: what loads the data, or an earlier step")
+        return None
 
     def _within(self, step: KernelStep, frame: Frame, inputs: Sequence[Array]) -> BadNumber | None:
         """The error of the first operation in a kernel's body that makes a bad number."""
@@ -182,6 +210,10 @@ class _Checker:
         node = next((n for n in reversed(step.unit.body.nodes) if n.loc is not None), step.node)
         what = f"{step.unit.name}: the kernel makes a number that is NaN, infinite or out of range"
         return BadNumber(what, node.loc, why="its interpreter does not: tn.debug.bisect says more")
+
+
+def _has_nan(array: Array) -> bool:
+    return array.dtype.kind in "fc" and bool(np.isnan(array).any())
 
 
 def _overwritten(step: KernelStep) -> set[int]:

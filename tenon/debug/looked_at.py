@@ -10,11 +10,14 @@ from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import late_program
 from tenon.eager.dispatch import program_of
 from tenon.eager.grad_mode import is_grad_enabled
+from tenon.eager.on_mesh import parts_of
 from tenon.errors import ArgumentError, TenonError
 from tenon.jit import Around, Jitted, Run
 from tenon.program.backend_interface import Executable
 from tenon.runtime.looking import Halted, Looked, Looker
+from tenon.runtime.multi_device import MultiDevice
 from tenon.runtime.program import Program
+from tenon.runtime.spmd_program import SpmdProgram, Unheard
 from tenon.runtime.staged import Staged
 
 
@@ -29,14 +32,18 @@ def jitted_of(function: Any, tool: str) -> Jitted:
 
 @contextmanager
 def looked_at(jitted: Jitted, lookers: Sequence[Looker], around: Around | None = None,
-              given: Callable[[Sequence[Any]], None] | None = None) -> Iterator[None]:
+              given: Callable[[Sequence[Any]], None] | None = None, devices: bool = False) -> Iterator[None]:
     """Let lookers see what runs of the function's programs have in memory; `around` is called around each run, `given`
-    with the arguments of the program of a gradient, which runs outside of calls."""
+    with the arguments of the program of a gradient, which runs outside of calls.
+
+    With `devices` also those of a mesh or of a graph that is cut, where lookers are called on a thread a device.
+    """
     with ExitStack() as ends:
         known: set[Program] = set()
 
         def run_looked_at(run: Run, captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> Any:
-            for program, inside in programs_of(captured):
+            several = _by_device(captured, leaves) if devices else ()
+            for program, inside in (*programs_of(captured), *((part, True) for part in several)):
                 if program not in known:
                     known.add(program)
                     ends.callback(_look(program, lookers, None if inside else given or _nobody))
@@ -75,6 +82,23 @@ def programs_of(captured: Captured) -> Iterator[tuple[Program, bool]]:
                 yield from ((program, False) for program in _native(program_of(half.backward)))
     except TenonError:          # what is wrong with the program, running it says
         return
+
+
+def runs_on_devices(captured: Captured) -> bool:
+    """Whether the capture is one graph a device."""
+    return isinstance(captured.program, (MultiDevice, SpmdProgram))
+
+
+def _by_device(captured: Captured, leaves: Sequence[Any]) -> Iterator[Program]:
+    """The native programs of the devices that a capture runs on, for these arguments."""
+    program = captured.program
+    if isinstance(program, SpmdProgram):
+        arrays = [parts_of(x.own.payload) for x in captured.inputs.holders(leaves)]
+        program = program.program_for(arrays).program
+    if isinstance(program, MultiDevice):
+        for part in program.parts.values():
+            inner = part.program.program if isinstance(part.program, Unheard) else part.program
+            yield from _native(inner)
 
 
 def _native(program: Executable) -> Iterator[Program]:

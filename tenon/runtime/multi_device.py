@@ -78,7 +78,7 @@ class MultiDevice:
         try:
             with span("device", graph=self.graph.name, device=self.names[rank]), speaking(speaker):
                 found = part.program.run([arrays[k] for k in part.arguments])
-        except Exception as error:
+        except BaseException as error:
             error.add_note(f"on {self.names[rank]}, in graph {self.graph.name}")
             speaker.abort(error)        # before `close`, of which others would hear that a rank has ended
             raise

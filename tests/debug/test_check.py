@@ -125,3 +125,53 @@ def test_in_a_loop_the_turn_that_makes_it_ends_the_call(size):
 def test_only_jitted_functions_are_compiled():
     with pytest.raises(ArgumentError, match=r"check takes a function with @tn\.jit"), tn.debug.check(len):
         pass
+
+
+def test_a_nan_in_what_is_given_is_told_where_it_comes_to_a_result():
+    net, step = training_step()
+    x, y, low = tn.randn(5, 8), tn.tensor(np.array([0, 1, 2, 3, 0])), tn.tensor(0.1)
+    bad = x.numpy().copy()
+    bad[2, 3] = np.nan
+    before = [p.numpy().copy() for p in net.parameters()]
+    for _ in range(3):
+        with tn.debug.check(step), pytest.raises(BadNumber, match="x holds a NaN when the call begins"):
+            step(tn.tensor(bad), y, low)
+    assert all(np.array_equal(p.numpy(), old) for p, old in zip(net.parameters(), before, strict=True))
+    step(tn.tensor(bad), y, low)
+    with tn.debug.check(step), pytest.raises(BadNumber, match=r"net\.fc1\.weight holds a NaN"):
+        step(x, y, low)
+    cleaned = tn.jit(lambda x: tn.nan_to_num(x * 2).sum())
+    with tn.debug.check(cleaned):
+        cleaned(tn.tensor(bad))
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_steps_on_several_devices_are_checked_on_each_and_changed_nothing(cut):
+    tn.set_devices(2)
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    optimizer = optim.SGD(net.parameters(), lr=0.1)
+    mesh = tn.distributed.Mesh({"data": 2})
+
+    def step(x, k):
+        hidden = tn.relu(net[0](x))
+        if cut:
+            hidden, k = hidden.to("cpu:1"), k.to("cpu:1")
+        loss = tn.log(net[2](hidden) ** 2 * k).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+    if cut:
+        net[2].to("cpu:1")
+    jitted = tn.jit(step, mesh=None if cut else mesh)
+    x = tn.randn(4, 8) if cut else tn.distributed.shard(tn.randn(4, 8), mesh, ("data", None))
+    with tn.debug.check(jitted):
+        assert np.isfinite(float(jitted(x, tn.tensor(1.0)).detach()))
+    before = [p.numpy().copy() for p in net.parameters()]
+    for _ in range(2):
+        with tn.debug.check(jitted), pytest.raises(BadNumber, match="log: makes an inf, in"):
+            jitted(x, tn.tensor(0.0))
+    assert all(np.array_equal(p.numpy(), old) for p, old in zip(net.parameters(), before, strict=True))
+    with tn.debug.check(jitted, repeatable=True), pytest.raises(ArgumentError, match="functions on one device"):
+        jitted(x, tn.tensor(1.0))
+    assert np.isfinite(float(jitted(x, tn.tensor(1.0)).detach()))
