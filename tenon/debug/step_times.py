@@ -71,7 +71,7 @@ def timed_steps(captured: Captured, executable: Executable, args: Sequence[Any],
     assert leaves is not None
     if not isinstance(late_program(executable), Program):
         raise ArgumentError("profile: the program is not made of native steps of one device",
-                            hint="tn.debug.device_timelines times one of several devices; TENON_BACKEND=cpu makes steps")
+                            hint="tn.debug.device_timelines times several devices; TENON_BACKEND=cpu makes steps")
     arrays: Any = [in_memory(holder.own.payload) for holder in captured.inputs.holders(leaves)]
     donated: Sequence[int] = captured.donations
     arrays = [x.copy() if k in donated else x for k, x in enumerate(arrays)]
