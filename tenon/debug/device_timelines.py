@@ -17,6 +17,8 @@ import numpy as np
 
 from tenon.capture.pytree import unfold
 from tenon.debug.pictures import spans_by_row
+from tenon.eager.on_device import at_hand
+from tenon.eager.on_mesh import parts_of
 from tenon.errors import ArgumentError
 from tenon.jit import Jitted
 from tenon.placement.device_timeline import DevicesTimeline, chrome_trace, gantt
@@ -24,6 +26,7 @@ from tenon.placement.measure_devices import measured_timeline
 from tenon.placement.placed_program import PlacedProgram
 from tenon.records import dataclass
 from tenon.runtime.multi_device import MultiDevice
+from tenon.runtime.spmd_program import SpmdProgram
 from tenon.tensor import asarray
 
 
@@ -63,12 +66,15 @@ def device_timelines(function: Any, *args: Any, **keywords: Any) -> DeviceTimeli
     bound = (function.__self__, *args) if function is not jitted else args
     captured = jitted.capture(*bound, **keywords)
     program = captured.program
-    if not isinstance(program, MultiDevice):
+    if not isinstance(program, (MultiDevice, SpmdProgram)):
         raise ArgumentError(f"device_timelines: {jitted.__name__} runs on one device",
                             hint="tn.debug.profile gives the time of every step")
     given = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((tuple(bound), dict(keywords)))[0]]
     leaves = captured.arguments(given)
     assert leaves is not None
-    arrays: Any = [np.asarray(holder.own.payload) for holder in captured.inputs.holders(leaves)]
+    arrays: Any = [holder.own.payload for holder in captured.inputs.holders(leaves)]
+    if isinstance(program, SpmdProgram):
+        return DeviceTimelines(measured_timeline(*program.parts_for([parts_of(x) for x in arrays])))
+    arrays = [np.asarray(at_hand(x)) for x in arrays]
     planned = program.plan.timeline if isinstance(program, PlacedProgram) else None
     return DeviceTimelines(measured_timeline(program, arrays), planned)

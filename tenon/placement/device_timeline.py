@@ -8,7 +8,7 @@ Planned (`tenon.placement.device_schedule`) and measured (`tenon.placement.measu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.records import dataclass
@@ -83,7 +83,8 @@ def _draw(row: list[str], span: DeviceSpan, scale: float) -> None:
 
 
 def chrome_trace(timelines: Sequence[DevicesTimeline]) -> list[Mapping[str, Any]]:
-    """Events for chrome://tracing and Perfetto: a process a timeline, a thread a device; times in microseconds."""
+    """Events for chrome://tracing and Perfetto: a process a timeline, a thread a device, an arrow a message; times in
+    microseconds."""
     events: list[Mapping[str, Any]] = []
     for process, timeline in enumerate(timelines):
         events.append({"ph": "M", "name": "process_name", "pid": process, "args": {"name": timeline.title}})
@@ -92,4 +93,16 @@ def chrome_trace(timelines: Sequence[DevicesTimeline]) -> list[Mapping[str, Any]
         events.extend({"ph": "X", "name": span.name, "cat": span.kind, "pid": process, "tid": span.device,
                        "ts": span.start * 1e6, "dur": (span.end - span.start) * 1e6, "args": {"where": span.where}}
                       for span in timeline.spans)
+        events.extend(_arrows(timeline.spans, process))
     return events
+
+
+def _arrows(spans: Sequence[DeviceSpan], process: int) -> Iterator[Mapping[str, Any]]:
+    """From the end of each send to the end of what receives it: both are called after the message."""
+    sent = {span.name.removeprefix("send "): span for span in spans if span.name.startswith("send ")}
+    for number, span in enumerate(spans):
+        source = sent.get(span.name.removeprefix("recv ")) if span.name.startswith("recv ") else None
+        if source is not None:
+            flow = {"name": "message", "cat": "message", "id": f"{process}.{number}", "pid": process}
+            yield {**flow, "ph": "s", "tid": source.device, "ts": source.end * 1e6}
+            yield {**flow, "ph": "f", "bp": "e", "tid": span.device, "ts": span.end * 1e6}

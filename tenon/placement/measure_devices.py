@@ -72,7 +72,7 @@ class _Clock:
             if begun > now:
                 found.append(DeviceSpan(self._rank, "compute", now - start, begun - start))
             kind = "send" if name == "send" else "wait"
-            if kind == "send" or ended - begun > MOMENT:
+            if name in ("send", "recv") or ended - begun > MOMENT:
                 found.append(DeviceSpan(self._rank, shown, begun - start, ended - start, kind))
             now = ended
         if self.ended > now:
@@ -81,4 +81,5 @@ class _Clock:
 
 
 def _shown(name: str, args: Sequence[Any]) -> str:
-    return f"{name} {args[-1]}" if name in ("send", "recv") else name
+    place = {"send": 2, "recv": 3}.get(name)        # of the message's number
+    return name if place is None else f"{name} {args[place]}"

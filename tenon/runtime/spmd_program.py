@@ -87,13 +87,19 @@ class SpmdProgram:
         Nothing is written in donated memory: another rank may fail later, and state is then as it was before.
         """
         made = self.program_for(arrays)
-        parts = [part_for(x, sharding, rank) for rank in self.transport.ranks
-                 for x, sharding in zip(arrays, made.shardings, strict=True)]
-        found = made.program.run(parts)
-        results = self._joined(made, found)
+        results = self._joined(made, made.program.run(self._given(made, arrays)))
         if then is not None:
             at_once(then(results, None) or ())
         return results
+
+    def parts_for(self, arrays: Sequence[Given]) -> tuple[MultiDevice, list[np.ndarray]]:
+        """What runs a call with these arguments, and what all devices together are given."""
+        made = self.program_for(arrays)
+        return made.program, self._given(made, arrays)
+
+    def _given(self, made: SplitProgram, arrays: Sequence[Given]) -> list[np.ndarray]:
+        return [part_for(x, sharding, rank) for rank in self.transport.ranks
+                for x, sharding in zip(arrays, made.shardings, strict=True)]
 
     def _joined(self, made: SplitProgram, found: Sequence[np.ndarray]) -> list[Any]:
         count, results = len(made.results), []

@@ -42,6 +42,9 @@ def test_a_jitted_function_is_placed_by_cost_and_says_what_each_device_does(plac
     timelines.save_trace(tmp_path / "step.json")
     events = json.loads((tmp_path / "step.json").read_text())["traceEvents"]
     assert {event["pid"] for event in events} == {0, 1} and {event["tid"] for event in events if "tid" in event} == {0, 1}
+    starts, ends = ([event for event in events if event["ph"] == ph] for ph in ("s", "f"))
+    assert len(starts) == len(ends) == 2, "arrows of messages, planned and measured"
+    assert all(one["tid"] != other["tid"] and one["ts"] <= other["ts"] for one, other in zip(starts, ends, strict=True))
     drawn = timelines.save_png(tmp_path / "step.png")
     assert (drawn is not None) == HAVE_MATPLOTLIB
     assert drawn is None or drawn.read_bytes().startswith(b"\x89PNG")
@@ -102,3 +105,15 @@ def test_weights_from_outside_are_placed_too(monkeypatch: pytest.MonkeyPatch) ->
     jitted, x = tn.jit(towers, place=("cpu", "cpu:1")), tn.full((64, 64), 0.5)
     assert float(jitted(x).sum()) == pytest.approx(float(towers(x).sum()), rel=1e-4)
     assert isinstance(jitted.capture(x).program, PlacedProgram)
+
+
+def test_a_step_on_a_mesh_has_a_track_a_rank(tmp_path: Path) -> None:
+    tn.set_devices(2)
+    mesh = tn.distributed.Mesh({"data": 2})
+    x = tn.distributed.shard(tn.ones((8, 16)), mesh, ("data", None))
+    f = tn.jit(lambda x: tn.tanh(x).sum(), mesh=mesh)
+    timelines = tn.debug.device_timelines(f, x)
+    lines = str(timelines).splitlines()
+    assert timelines.planned is None and [line.split("  |")[0].strip() for line in lines[1:]] == [
+        "rank 0 {'data': 0}", "rank 1 {'data': 1}"], lines
+    assert any(span.name == "all_reduce" for span in timelines.measured.spans)
