@@ -16,6 +16,7 @@ from tenon.debug.explain import Explanation, explain
 from tenon.debug.origins import ModuleNames, Origin
 from tenon.debug.step_times import Timed, timed_steps
 from tenon.debug.twin import twin_of
+from tenon.debug.viewer.device_data import device_data
 from tenon.debug.viewer.graph_data import Data, Numbering, all_nodes, bytes_of
 from tenon.debug.viewer.node_values import node_values, watched_values
 from tenon.debug.viewer.program_data import arena_data, kernel_data, step_data
@@ -69,6 +70,7 @@ def _document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]
     elif values:
         data["values"] = node_values(twin, bound, keywords, numbering.numbers)
     executable = twin.compiled(trace)
+    data["devices"] = device_data(graph, executable, len(data["origins"]))
     if executable is None or not isinstance(late_program(executable), Program):
         return {**data, "passes": _passes(numbering, trace)}
     timed = timed_steps(twin.captured, executable, bound, keywords, REPEATS) if times else ()
@@ -80,7 +82,7 @@ def _document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]
 def _head(jitted: Jitted) -> Data:
     return {"format": FORMAT, "version": FORMAT_VERSION, "name": jitted.__name__, "tenon": VERSION,
             "threads": config().threads, "sizes": {}, "params": [], "nodes": [], "results": [], "passes": [],
-            "steps": [], "kernels": [], "arena": None, "values": {}}
+            "steps": [], "kernels": [], "arena": None, "values": {}, "devices": {"names": [], "of": []}}
 
 
 def _told(jitted: Jitted, told: Explanation, captured: Captured | None = None) -> Data:

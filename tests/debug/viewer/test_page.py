@@ -431,6 +431,23 @@ def test_watched_values_are_told_by_hover(browser, tmp_path):
     page.close()
 
 
+def test_devices_are_colours(browser, tmp_path):
+    tn.set_devices(2)
+    weight = tn.rand(4, 4).to("cpu:1")
+    data = document_of(lambda x: tn.tanh(tn.exp(x).to("cpu:1") @ weight), (tn.ones((3, 4)),), {})
+    page = opened(browser, tmp_path, data)
+    page.select_option("#color", "device")
+    by_op = dict(page.evaluate("tenon.graph.shown.filter(i => i.node).map(i => [i.node.op, tenon.fill(i)])"))
+    assert by_op["exp"] != by_op["matmul"] == by_op["tanh"]
+    assert page.inner_text("#legend").split() == ["cpu", "cpu:1"]
+    shot(page, "colour_device")
+    assert page.wrong == []
+    page.close()
+    page = opened(browser, tmp_path, document_of(lambda x: tn.exp(x), (tn.ones(3),), {}))
+    assert "device" not in page.inner_text("#color")
+    page.close()
+
+
 def test_a_notebook_shows_the_page(browser, tmp_path):
     seen = tn.debug.view(lambda x: tn.exp(x) + 1, tn.ones(3), code=False)
     (tmp_path / "cell.html").write_text(f"<!DOCTYPE html><html><body>{seen._repr_html_()}</body></html>", encoding="utf-8")

@@ -16,14 +16,21 @@
     fill(item) {
       if (item.kind === "param") return this.colors.param;
       if (this.colorBy === "phase") return this.colors[item.lane] || this.colors.box;
+      if (this.colorBy === "device") return this.deviceOf(item) < 0 ? this.colors.box : hue(this.deviceOf(item), this.dark);
       const part = this.heat(item);
       return part === null ? this.colors.box : ramp(part, this.dark);
     },
 
     ink(item) {
-      if (this.colorBy === "phase" || item.kind === "param") return this.colors.text;
+      if (this.colorBy === "phase" || this.colorBy === "device" || item.kind === "param") return this.colors.text;
       const part = this.heat(item);
       return part === null ? this.colors.dim : part > (this.dark ? 0.62 : 0.5) ? (this.dark ? "#111" : "#fff") : this.colors.text;
+    },
+
+    // The device of a node, or the one that all nodes of a group have; -1 where there are several, or none is known.
+    deviceOf(item) {
+      const found = new Set([...item.origins].map(o => this.model.data.devices.of[o] ?? -1));
+      return found.size === 1 ? [...found][0] : -1;
     },
 
     // 0 to 1, by orders of magnitude; null for what costs nothing.
@@ -54,6 +61,15 @@
 
     legend() {
       const element = byId("legend");
+      const dots = kinds => element.replaceChildren(...kinds.flatMap(([color, words]) => {
+        const dot = Tenon.make("i", { class: "dot" });
+        dot.style.background = color;
+        return [dot, words];
+      }));
+      if (this.colorBy === "device") {
+        dots(this.model.data.devices.names.map((name, k) => [hue(k, this.dark), name]));
+        return;
+      }
       if (this.colorBy !== "phase") {
         const what = COSTS[this.colorBy], steps = [0.1, 0.3, 0.5, 0.7, 0.9].map(p => ramp(p, this.dark));
         const bar = Tenon.make("i", { class: "ramp" });
@@ -64,13 +80,12 @@
       }
       const kinds = this.pass ? [["added", "added"], ["changed", "changed"], ["moved", "moved"], ["removed", "removed"]]
         : [["forward", "forward"], ["backward", "backward"], ["update", "update"]];
-      element.replaceChildren(...kinds.flatMap(([color, words]) => {
-        const dot = Tenon.make("i", { class: "dot" });
-        dot.style.background = this.colors[color];
-        return [dot, words];
-      }));
+      dots(kinds.map(([color, words]) => [this.colors[color], words]));
     },
   };
+
+  // Colours that are told apart, by the golden angle.
+  function hue(k, dark) { return `hsl(${Math.round(210 + 137.5 * k) % 360} ${dark ? "45% 34%" : "70% 80%"})`; }
 
   // From pale to strong, as even as the eye sees it.
   function ramp(part, dark) {

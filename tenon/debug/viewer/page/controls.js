@@ -12,7 +12,8 @@
       byId("name").textContent = data.name;
       byId("pass").max = String(this.model.last);
       byId("pass").addEventListener("input", e => { this.stepping = true; this.setPass(Number(e.target.value)); this.stepping = false; });
-      byId("color").replaceChildren(...FAMILIES.map(f => Tenon.make("option", { value: f }, f)));
+      const families = data.devices.names.length > 1 ? [...FAMILIES, "device"] : FAMILIES;
+      byId("color").replaceChildren(...families.map(f => Tenon.make("option", { value: f }, f)));
       byId("color").addEventListener("change", e => { this.colorBy = e.target.value; this.refresh(); });
       for (const tab of document.querySelectorAll("#tabs [role=tab]")) tab.addEventListener("click", () => this.openTab(tab.dataset.tab));
       byId("tabs").addEventListener("keydown", e => roving(e, "#tabs [role=tab]"));

@@ -14,6 +14,7 @@
       const origin = item.node && this.model.origin(item.node);
       if (origin && origin.path) lines.push(origin.path);
       if (origin && origin.file >= 0) lines.push(`${this.model.data.files[origin.file].name}:${origin.line}`);
+      if (this.deviceOf(item) >= 0) lines.push(`on ${this.model.data.devices.names[this.deviceOf(item)]}`);
       if (costs.length) lines.push(costs.join(" · "));
       if (item.node && !this.pass) lines.push(...this.valuesOf(item.node));
       const mark = this.pass && this.markOf(item);
