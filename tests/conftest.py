@@ -27,11 +27,13 @@ from tenon.eager.call_cache import ready_calls
 from tenon.eager.dispatch import eager
 from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 from tenon.graph.op import Op
+from tenon.loops import loop_pipeline
 from tenon.random import manual_seed
 from tenon.runtime.thread_pool import get_num_threads, set_num_threads
 
 pipeline.always_check = True
 lower_kernel.always_verify = True
+loop_pipeline.always_check = True
 native_fast_path.give_python(SHORTS, PRODUCT)         # which do not count
 BY_MACHINE_CODE = {"nn", "optim", "ops", "robustness"}
 

@@ -79,7 +79,11 @@ def stage_texts(captured: Any, stages: Sequence[str]) -> Iterator[str]:
         yield from map(str, steps)
     program = late_program(captured.program)
     if "loops" in stages:
-        yield from (f"# kernel {unit.name}\n{unit.loops}" for unit in program.kernels)
+        for unit in program.kernels:
+            yield f"# kernel {unit.name}"
+            yield from map(str, steps := unit.loop_steps)
+            if unit.loops != steps[-1].text:
+                yield f"# as compiled\n{unit.loops}"
     if "llvm" in stages:
         yield f"# llvm\n{program.llvm}"
     if "asm" in stages:

@@ -9,11 +9,9 @@ from tenon.loops.expressions import Expr, Index, Load, Reduce, size
 from tenon.loops.simplify_expressions import Substitution, simplify
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, walk
-from tenon.loops.validate_loops import validated
 from tenon.records import replace
 
 
-@validated
 def with_flat_loops(targets: Sequence[StoreTarget]) -> list[StoreTarget]:
     """Targets of one nest, neighbouring loops merged; each has the loops of the longest list, or the outer ones."""
     targets = list(targets)
@@ -69,7 +67,6 @@ def _is_apart(x: Load, outer: Index, inner: Index) -> bool:
     return plain and not is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
 
 
-@validated
 def with_flat_reductions(target: StoreTarget) -> StoreTarget:
     """Merge neighbouring indices of reductions in the same way."""
     if all(len(x.indices) == 1 for x in parts(target.value, Reduce)):

@@ -8,18 +8,17 @@ the gradient of one along its batch), which costs more than this.  For windows t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expression_builder import offset
-from tenon.loops.expressions import Buffer, Cast, Expr, Index, Load, Reduce
+from tenon.loops.expressions import Cast, Load, Reduce
+from tenon.loops.loop_context import LoopContext
 from tenon.loops.match_contraction import MatchedProduct
 from tenon.loops.select_conv_schedule import sliding
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import replace
-from tenon.loops.validate_loops import validated
 from tenon.loops.window_access import windows_of
 from tenon.records import replace as with_fields
 from tenon.types import TensorType, bfloat16, float32
@@ -29,13 +28,11 @@ MAX_COPY_ELEMENTS = 1 << 22  # elements of a copy
 LONG_RUN = 32           # elements of a row that are put together while it is packed, in vectors
 
 
-Copies = dict[tuple[Expr, tuple[Index, ...]], Buffer]      # those made so far, by what lies in them
-
-
-@validated
-def with_dense_rows(target: StoreTarget, found: MatchedProduct, temporary: Callable[[TensorType], Buffer],
-                    copies: Copies) -> list[StoreTarget]:
-    """The target, after one for a dense copy of the rows if that is of use."""
+def with_dense_rows(target: StoreTarget, context: LoopContext) -> list[StoreTarget]:
+    """The target, after one for a dense copy of its product's rows if that is of use."""
+    found = target.product
+    if found is None:
+        return [target]
     rows = (*found.batch, *found.rows)
     depth = found.sum.indices
     columns, elements = (product(i.extent for i in axis) for axis in (found.columns, (*rows, *depth)))
@@ -43,11 +40,11 @@ def with_dense_rows(target: StoreTarget, found: MatchedProduct, temporary: Calla
     if few or not isinstance(elements, int) or elements > MAX_COPY_ELEMENTS or _lies_well(found) or _slides(found):
         return [target]
     indices = (*rows, *depth)
-    buffer = copies.get((found.left, indices))
+    buffer = context.copies.get((found.left, indices))
     made = buffer is not None
     if buffer is None:
-        buffer = temporary(TensorType(found.sum.dtype, tuple(i.extent for i in indices)))
-        copies[found.left, indices] = buffer
+        buffer = context.temporary(TensorType(found.sum.dtype, tuple(i.extent for i in indices)))
+        context.copies[found.left, indices] = buffer
     place = offset(buffer.type.shape, indices)
     body = replace(found.sum.body, {found.left: Load(buffer, place, None)})
     sum_ = Reduce("add", depth, body, found.sum.extents)

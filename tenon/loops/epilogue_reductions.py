@@ -13,13 +13,14 @@ threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tenon.dims import product
 from tenon.loops.collapse_loops import with_flat_loops, with_flat_reductions
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Local, Reduce, Select, constant, size
 from tenon.loops.fuse_row_reductions import CHUNKS
+from tenon.loops.loop_context import LoopContext, Temporary
 from tenon.loops.loop_ir import Chunk
 from tenon.loops.match_contraction import MatchedProduct
 from tenon.loops.round_narrow_types import rounded
@@ -27,24 +28,21 @@ from tenon.loops.simplify_expressions import simplify, substitute
 from tenon.loops.split_k import is_deep
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, replace
-from tenon.loops.validate_loops import validated
 from tenon.loops.window_access import windows_of
 from tenon.records import replace as changed
 from tenon.types import TensorType, bool_, float32, float64
 
 FEWEST = 16         # columns
 MIN_CHUNK_ROWS = 32  # rows of a chunk, at least one tile of any processor
-Temporary = Callable[[TensorType], Buffer]
 
 
-@validated
-def beside_products(targets: Sequence[StoreTarget], temporary: Temporary) -> list[StoreTarget]:
+def beside_products(targets: Sequence[StoreTarget], context: LoopContext) -> list[StoreTarget]:
     """The targets, sums over the rows of a product added up where its results are stored."""
     result = list(targets)
     for target in targets:
         if target in result and (found := target.product) is not None and _may_add_up(found, target):
             stored = [t for t in result if t.product == found and t.indices == target.indices]
-            result = _with_sums(stored, [t for t in result if t not in stored], temporary)
+            result = _with_sums(stored, [t for t in result if t not in stored], context.temporary)
     return result
 
 

@@ -14,7 +14,7 @@ on sizes only, so the result does not depend on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tenon.dims import Dim, product
 from tenon.loops.collapse_loops import with_flat_loops
@@ -22,17 +22,16 @@ from tenon.loops.column_reductions import lies_across
 from tenon.loops.cost import known
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
+from tenon.loops.loop_context import LoopContext, Temporary
 from tenon.loops.simplify_expressions import Substitution, simplify, substitute
 from tenon.loops.store_target import StoreTarget, levels
 from tenon.loops.traversal import parts, replace
-from tenon.loops.validate_loops import validated
 from tenon.records import dataclass
 from tenon.records import replace as changed
 from tenon.types import DType, TensorType, float32
 
 CHUNKS = 64         # of rows, where there are enough
 MIN_CHUNK_ROWS = 16  # rows of a chunk
-Temporary = Callable[[TensorType], Buffer]
 Space = tuple[Dim, ...]
 
 
@@ -57,8 +56,7 @@ def opened(targets: Sequence[StoreTarget]) -> list[StoreTarget]:
     return found
 
 
-@validated
-def along_rows(targets: Sequence[StoreTarget], temporary: Temporary) -> list[StoreTarget]:
+def along_rows(targets: Sequence[StoreTarget], context: LoopContext) -> list[StoreTarget]:
     """The targets, rows and the sums along them cut into chunks of rows."""
     result = list(targets)
     for found in _found(targets):
@@ -66,7 +64,7 @@ def along_rows(targets: Sequence[StoreTarget], temporary: Temporary) -> list[Sto
         if not along.sums:
             continue
         taken = {*along.rows, *along.sums}
-        result = [*_together(along, temporary), *(t for t in result if t not in taken)]
+        result = [*_together(along, context.temporary), *(t for t in result if t not in taken)]
     return result
 
 

@@ -17,10 +17,10 @@ from tenon.graph.ir import Value
 from tenon.loops.affine import affine
 from tenon.loops.cost import count
 from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Reduce, size
+from tenon.loops.loop_context import LoopContext
 from tenon.loops.simplify_expressions import Substitution
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import walk
-from tenon.loops.validate_loops import validated
 from tenon.types import int64
 
 MIN_INTERVAL_TURNS = 16  # turns of a loop for an interval: whole vectors
@@ -30,10 +30,9 @@ FEWEST = 4096       # elements that are worth a loop more
 FIRST_AFTER = {"<": 0, "<=": 1, ">": 1, ">=": 0}      # with `i op c`, the first i from c on where the answer is another
 
 
-@validated
-def in_intervals(targets: Sequence[StoreTarget], owner: MutableMapping[Expr, Value]) -> list[StoreTarget]:
-    """The targets, cut into intervals; `owner` learns new names."""
-    return [part for target in targets for part in _intervals(target, owner, MAX_INTERVALS)]
+def in_intervals(targets: Sequence[StoreTarget], context: LoopContext) -> list[StoreTarget]:
+    """The targets, cut into intervals; the context learns whose the new expressions are."""
+    return [part for target in targets for part in _intervals(target, context.owner, MAX_INTERVALS)]
 
 
 def _intervals(target: StoreTarget, owner: MutableMapping[Expr, Value], most: int) -> Iterator[StoreTarget]:

@@ -17,12 +17,10 @@ from tenon.loops.expressions import Binary, Buffer, Const, Load
 from tenon.loops.loop_ir import Let, Loop, Nest, Store, roots, statements
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.traversal import walk
-from tenon.loops.validate_loops import validated
 
 MAX_TURN_BYTES = 1 << 17  # bytes of a turn: what a second cache keeps beside other things
 
 
-@validated
 def joined(nests: Sequence[Nest]) -> list[Nest]:
     """The nests, as few as can be."""
     found: list[Nest] = []

@@ -9,9 +9,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from tenon.loops.expressions import Buffer, Index, identity
+from tenon.loops.expressions import Buffer, Expr, Index, Local, identity
+from tenon.loops.loop_context import LoopContext
 from tenon.loops.loop_ir import (
     Accumulator,
     AttentionGradient,
@@ -27,9 +29,13 @@ from tenon.loops.loop_ir import (
     Store,
     TransposeTile,
     Update,
+    statements,
 )
+from tenon.loops.store_target import StoreTarget
+from tenon.loops.traversal import walk
 
 INDENT = "    "
+MAX_REPEATED_TEXT = 32      # characters of an expression that is written out wherever it stands
 _COMBINE = {"add": "{} + {}", "mul": "{} * {}", "any": "{} | {}", "all": "{} & {}", "min": "min({}, {})",
             "max": "max({}, {})"}
 _KIND = {"parallel": "parallel({})", "serial": "range({})", "vector": "vector({})"}
@@ -45,17 +51,72 @@ def print_kernel(kernel: Kernel) -> str:
 
 def rows_of(kernel: Kernel) -> Iterator[Row]:
     """The text of a kernel, line by line."""
-    outputs = ", ".join(map(_declaration, kernel.outputs))
-    yield f"def {kernel.name}({', '.join(map(_declaration, kernel.inputs))}) -> ({outputs}):", None
+    yield _head(kernel.name, kernel.inputs, kernel.outputs), None
     yield from ((f"{INDENT}{_declaration(buffer)} = temporary()", None) for buffer in kernel.temporaries)
     for number, nest in enumerate(kernel.nests):
         yield from [(f"{INDENT}barrier()", nest)] if number else []
         yield from _nest(nest)
 
 
-def print_nest(nest: Nest) -> list[str]:
-    """The rows of a nest."""
-    return [text for text, _ in _nest(nest)]
+def print_loops(loops: Kernel | Sequence[StoreTarget | Nest | Sequence[StoreTarget]],
+                context: LoopContext | None = None) -> str:
+    """The text of loops as passes see them: a kernel, or elements, groups of elements and nests of one."""
+    if isinstance(loops, Kernel):
+        return print_kernel(loops)
+    rows = [] if context is None else [_head(context.name, context.inputs, context.outputs)]
+    rows += [f"{INDENT}{_declaration(buffer)} = temporary()" for buffer in _temporaries(loops)]
+    for number, x in enumerate(loops):
+        if number and not isinstance(x, StoreTarget):
+            rows.append(f"{INDENT}barrier()")
+        if isinstance(x, Nest):
+            rows += [text for text, _ in _nest(x)]
+        else:
+            rows += [row for element in ((x,) if isinstance(x, StoreTarget) else x) for row in _element(element)]
+    return "\n".join(rows)
+
+
+def _temporaries(loops: Sequence[StoreTarget | Nest | Sequence[StoreTarget]]) -> list[Buffer]:
+    """What is stored and no result, in the order of the stores."""
+    found: dict[Buffer, None] = {}
+    for x in loops:
+        if isinstance(x, Nest):
+            found |= dict.fromkeys(s.buffer for s in statements(x.body) if isinstance(s, Store))
+        else:
+            found |= dict.fromkeys(e.buffer for e in ((x,) if isinstance(x, StoreTarget) else x))
+    return [buffer for buffer in found if buffer.role == "temporary"]
+
+
+def _element(x: StoreTarget) -> list[str]:
+    """What is stored for all values of some indices, before it is said in which loops.
+
+    What is long and read more than once has a name, so the text is about as long as the expression has parts.
+    """
+    names, value = _abbreviated(x.value)
+    turns = ", ".join(f"{index} < {n}" for index, n in zip(x.indices, x.turns(), strict=True))
+    chunk = "" if x.chunk is None else f"; {_range(x.chunk.number)}"
+    return [f"{INDENT}for elements({turns}{chunk}):", *(f"{INDENT * 2}{name} = {said}" for name, said in names),
+            f"{INDENT * 2}{x.buffer.name}[{x.offset}] {x.combine or ''}= {value}"]
+
+
+def _abbreviated(value: Expr) -> tuple[list[tuple[Local, Expr]], Expr]:
+    """(names for parts of a value, and what they stand for; the value in terms of them)."""
+    order = walk(value)
+    uses = Counter(child for x in order for child in x.children())
+    names: list[tuple[Local, Expr]] = []
+    done: dict[Expr, Expr] = {}
+    for x in order:
+        children = x.children()
+        parts = tuple(done[child] for child in children)
+        said = x if parts == children else x.rebuilt(parts)
+        if uses[x] > 1 and len(str(said)) > MAX_REPEATED_TEXT:
+            names.append((Local(f"e{len(names)}", x.dtype), said))
+            said = names[-1][0]
+        done[x] = said
+    return names, done[value]
+
+
+def _head(name: str, inputs: Sequence[Buffer], outputs: Sequence[Buffer]) -> str:
+    return f"def {name}({', '.join(map(_declaration, inputs))}) -> ({', '.join(map(_declaration, outputs))}):"
 
 
 def _nest(nest: Nest) -> Iterator[Row]:

@@ -10,30 +10,22 @@ buffer of its own and is computed in an earlier nest: build, look for such a val
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
 from tenon.loops.binders import loops_are_distinct
-from tenon.loops.collapse_loops import with_flat_reductions
 from tenon.loops.column_reductions import in_columns
-from tenon.loops.densify_operand import Copies, with_dense_rows
-from tenon.loops.epilogue_reductions import beside_products
 from tenon.loops.expression_builder import GraphExpressions, is_empty, offset
 from tenon.loops.expressions import Buffer, Call, Expr, Index, Reduce, size
-from tenon.loops.fuse_row_reductions import along_rows, opened
-from tenon.loops.index_set_splitting import in_intervals
-from tenon.loops.loop_fusion import joined
+from tenon.loops.fuse_row_reductions import opened
+from tenon.loops.loop_context import LoopContext
 from tenon.loops.loop_ir import Kernel, Nest, checks_of
+from tenon.loops.loop_pipeline import ELEMENT_PASSES, FIRST_PASSES, NEST_PASSES, LoopPassStep, begun, run_loop_passes
 from tenon.loops.lower_attention import attention_nest, attention_node
 from tenon.loops.lower_fill import Filling, fill_node, is_filled_by
 from tenon.loops.match_contraction import misplaced
-from tenon.loops.pad_operand import with_zeros_around
-from tenon.loops.schedule import schedule
-from tenon.loops.split_div_mod_loops import with_split_loops, with_split_reductions
-from tenon.loops.split_k import with_parted_depth
-from tenon.loops.split_reductions import in_parts
-from tenon.loops.store_target import CALL, StoreTarget, levels
+from tenon.loops.store_target import CALL, StoreTarget
 from tenon.loops.traversal import parts
 from tenon.loops.validate_loops import compare_with_graph, reproducible
 from tenon.types import TensorType
@@ -45,73 +37,58 @@ MAX_PLAIN_ELEMENTS = 16384  # where so few elements are read in all;
 FEW_TIMES = 32              # else at most this often
 
 
-def lower(graph: Graph, name: str) -> Kernel:
-    """The kernel that computes the results of `graph`."""
+def lower(graph: Graph, name: str, trace: list[LoopPassStep] | None = None) -> Kernel:
+    """The kernel that computes the results of `graph`; `trace` gets what each pass did."""
     with reproducible(graph):
-        return _lowered(graph, name)
+        return _lowered(graph, name, trace)
 
 
-def _lowered(graph: Graph, name: str) -> Kernel:
+def _lowered(graph: Graph, name: str, trace: list[LoopPassStep] | None) -> Kernel:
     inputs = {p: Buffer(p.name or f"p{k}", p.type, "input") for k, p in enumerate(graph.params)}
     outputs = [Buffer(f"out{k}" if len(graph.results) > 1 else "out", r.type, "output")
                for k, r in enumerate(graph.results)]
+    context = LoopContext(name, tuple(inputs.values()), tuple(outputs))
     if (node := attention_node(graph)) is not None:
-        nest = attention_nest(GraphExpressions(graph, inputs), node, outputs)
-        return _kernel(name, graph, inputs, outputs, (), [nest])
+        nests = [attention_nest(GraphExpressions(graph, inputs), node, outputs)]
+        return _kernel(graph, begun("lower_attention", nests, context, trace), context)
     if (node := fill_node(graph)) is not None:
         if not is_filled_by(graph, node):
             raise NotImplementedError(f"what is computed of {node.op.name} stands in its kernel")
         filling = Filling(GraphExpressions(graph, inputs), node, outputs)
         compare_with_graph("the fill rule", graph, inputs, outputs, filling.nests)
-        return _kernel(name, graph, inputs, outputs, (), filling.nests)
-    targets, stored = _stored(graph, inputs, outputs)
-    compare_with_graph("the compute rules", graph, inputs, outputs, targets)
-    added: list[Buffer] = []
-
-    def temporary(type: TensorType) -> Buffer:
-        added.append(Buffer(f"part{len(added)}", type, "temporary"))
-        return added[-1]
-
-    targets = beside_products(along_rows(targets, temporary), temporary)
-    nests = joined([schedule(group) for group in grouped(_in_steps(targets, temporary))])
-    written = {t.buffer for t in targets}
-    return _kernel(name, graph, inputs, outputs, [b for b in stored if b in written] + added, nests)
+        return _kernel(graph, begun("lower_fill", filling.nests, context, trace), context)
+    elements, stored = _stored(graph, inputs, context, trace)
+    compare_with_graph("the compute rules", graph, inputs, outputs, elements)
+    elements = run_loop_passes(elements, ELEMENT_PASSES, context, trace)
+    written = {t.buffer for t in elements}
+    context.added[:0] = [b for b in stored if b in written and b not in context.added]
+    return _kernel(graph, run_loop_passes(elements, NEST_PASSES, context, trace), context)
 
 
-def _stored(graph: Graph, inputs: Mapping[Value, Buffer],
-            outputs: Sequence[Buffer]) -> tuple[Sequence[StoreTarget], list[Buffer]]:
+def _stored(graph: Graph, inputs: Mapping[Value, Buffer], context: LoopContext,
+            trace: list[LoopPassStep] | None) -> tuple[Sequence[StoreTarget], list[Buffer]]:
     """What is stored where: the results, and values that would be computed again and again; and the buffers of these.
     """
-    stored = _long_chains(graph)
+    stored, outputs = _long_chains(graph), context.outputs
     while True:
         buffers = _buffers_of(graph, outputs, stored)
         build = GraphExpressions(graph, {**inputs, **buffers})
-        targets = in_intervals(with_split_loops(_targets(graph, build, buffers, outputs), build.owner), build.owner)
-        offender = _misplaced_product(targets, build.owner, stored) or _recomputed(opened(targets), build.owner, stored)
+        context.owner, steps = build.owner, None if trace is None else list[LoopPassStep]()
+        elements = begun("compute_rules", _targets(graph, build, buffers, outputs), context, steps)
+        elements = run_loop_passes(elements, FIRST_PASSES, context, steps)
+        offender = _misplaced_product(elements, build.owner, stored) or _recomputed(opened(elements), build.owner,
+                                                                                    stored)
         if offender is None:
-            return targets, [b for b in buffers.values() if b.role == "temporary"]
+            if trace is not None:
+                trace += steps or []
+            return elements, [b for b in buffers.values() if b.role == "temporary"]
         stored.add(offender)
 
 
-def _in_steps(targets: Iterable[StoreTarget], temporary: Callable[[TensorType], Buffer]) -> list[StoreTarget]:
-    """The targets, after the parts of long sums, and the copies of what products read, that they are made of."""
-    steps: list[StoreTarget] = []
-    copies: Copies = {}
-    for target in map(with_flat_reductions, targets):
-        found = target.product
-        if found is None:
-            steps += in_parts(with_split_reductions(target), temporary)
-            continue
-        for part in with_parted_depth(target, found, temporary):
-            for step in [part] if part.product is None else with_zeros_around(part, part.product, temporary, copies):
-                steps += [step] if step.product is None else with_dense_rows(step, step.product, temporary, copies)
-    return steps
-
-
-def _kernel(name: str, graph: Graph, inputs: Mapping[Value, Buffer], outputs: Sequence[Buffer],
-            temporaries: Sequence[Buffer], nests: Sequence[Nest]) -> Kernel:
-    assert all(loops_are_distinct(nest.body) for nest in nests), f"{name}: a loop has the index of one around it"
-    return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries), graph.symbols(), tuple(nests),
+def _kernel(graph: Graph, nests: Sequence[Nest], context: LoopContext) -> Kernel:
+    distinct = all(loops_are_distinct(nest.body) for nest in nests)
+    assert distinct, f"{context.name}: a loop has the index of one around it"
+    return Kernel(context.name, context.inputs, context.outputs, tuple(context.added), graph.symbols(), tuple(nests),
                   checks_of(nests))
 
 
@@ -242,29 +219,3 @@ def _is_cheap(x: Expr, again: Sequence[Dim], around: Indices) -> bool:
         return times <= CALL
     few = isinstance(turns, int) and turns <= MAX_PLAIN_ELEMENTS
     return few or times * (CALL if parts(x, Call) else 1) <= FEW_TIMES
-
-
-def grouped(targets: Sequence[StoreTarget]) -> list[list[StoreTarget]]:
-    """Targets that share their outer loops and do not read one another go into one nest, as early as can be."""
-    level = levels(targets)
-    groups: dict[int, list[list[StoreTarget]]] = {}
-    for target in targets:
-        nests = groups.setdefault(level[target], [])
-        fitting = next((nest for nest in nests if _fits(target, nest)), None)
-        if fitting is None:
-            nests.append([target])
-        else:
-            fitting.append(target)
-    return [nest for number in sorted(groups) for nest in groups[number]]
-
-
-def _fits(target: StoreTarget, nest: Sequence[StoreTarget]) -> bool:
-    """Whether the loops of the target are those of the nest, or the outer ones of them, or the other way round."""
-    if in_columns(target) != in_columns(nest[-1]):
-        return False
-    one, other = target.product, nest[-1].product
-    if one is not None or other is not None:
-        return one == other and target.indices == nest[-1].indices
-    longest = max((t.indices for t in nest), key=len)
-    shared = min(len(longest), len(target.indices))
-    return bool(longest) == bool(target.indices) and longest[:shared] == target.indices[:shared]

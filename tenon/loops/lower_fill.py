@@ -17,7 +17,7 @@ from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expression_builder import GraphExpressions, InputRead, Scalars, is_empty, offset
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Expr, Index, Load, Local, Select, identity, lift, size
 from tenon.loops.loop_ir import Block, Let, Loop, Nest, Stmt, Store
-from tenon.loops.schedule import schedule
+from tenon.loops.loop_pipeline import schedule
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.sorting import Ordering
 from tenon.loops.store_target import GRAIN, StoreTarget

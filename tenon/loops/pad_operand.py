@@ -9,18 +9,17 @@ which Winograd's transforms multiply less for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tenon.loops.affine import Affine, affine, from_affine
-from tenon.loops.densify_operand import Copies
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, binary
+from tenon.loops.loop_context import LoopContext
 from tenon.loops.match_contraction import MatchedProduct
 from tenon.loops.select_conv_schedule import sliding
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import replace
-from tenon.loops.validate_loops import validated
 from tenon.loops.window_access import Slide, Windows, windows_of
 from tenon.types import TensorType
 
@@ -28,34 +27,35 @@ PLANE = 2               # axes that Winograd's windows slide along
 MAX_PADDED_ELEMENTS = 1 << 24  # elements of a copy
 
 
-@validated
-def with_zeros_around(target: StoreTarget, found: MatchedProduct, temporary: Callable[[TensorType], Buffer],
-                      copies: Copies) -> list[StoreTarget]:
+def with_zeros_around(target: StoreTarget, context: LoopContext) -> list[StoreTarget]:
     """The target, after one for a copy of what windows slide over if that saves multiplications."""
+    found = target.product
+    if found is None:
+        return [target]
     depth = found.sum.indices
     for factor, places in (found.left, found.rows), (found.right, found.columns):
         for windows in windows_of(factor, places, depth), windows_of(factor, depth, places):
             if windows is not None and windows.along_last(PLANE) is windows and len(windows.slides) > PLANE:
-                changed = _with_copy(target, found, windows, temporary, copies)
+                changed = _with_copy(target, found, windows, context)
                 if changed is not None:
                     return changed
     return [target]
 
 
-def _with_copy(target: StoreTarget, found: MatchedProduct, windows: Windows, temporary: Callable[[TensorType], Buffer],
-               copies: Copies) -> list[StoreTarget] | None:
+def _with_copy(target: StoreTarget, found: MatchedProduct, windows: Windows,
+               context: LoopContext) -> list[StoreTarget] | None:
     """The same with this factor's windows in a copy; None where nothing is saved."""
     copy = _PaddingCopy(windows)
     key = windows.load, copy.indices
-    buffer = copies.get(key, Buffer("part", copy.type, "temporary"))
+    buffer = context.copies.get(key, Buffer("part", copy.type, "temporary"))
     read = copy.read(buffer)
     left, right = (replace(x, {windows.load: read}) for x in (found.left, found.right))
     way = sliding(left, right, found.batch, found.rows, found.columns, found.sum.indices)
     if copy.type.size > MAX_PADDED_ELEMENTS or way is None or not way.way.startswith("winograd"):
         return None
-    made = key in copies
+    made = key in context.copies
     if not made:
-        buffer = copies[key] = temporary(copy.type)
+        buffer = context.copies[key] = context.temporary(copy.type)
         read = copy.read(buffer)
     sum_ = Reduce("add", found.sum.indices, replace(found.sum.body, {windows.load: read}), found.sum.extents)
     changed = StoreTarget(target.buffer, target.indices, target.offset, replace(target.value, {found.sum: sum_}))

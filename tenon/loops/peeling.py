@@ -22,7 +22,6 @@ from tenon.loops.simplify_expressions import Substitution, simplify, substitute
 from tenon.loops.traversal import replace as replaced
 from tenon.loops.traversal import walk
 from tenon.loops.unswitch_masks import read_elsewhere
-from tenon.loops.validate_loops import validated
 from tenon.records import replace
 from tenon.types import int64
 
@@ -34,7 +33,6 @@ MOST_TURNS = 4      # of a loop that is written out
 MOST_STATEMENTS = 24    # which are copied
 
 
-@validated
 def peeled(kernel: Kernel) -> Kernel:
     """The kernel, with the ends of loops cut off where that answers conditions, and there is much to be gained."""
     return replace(kernel, nests=tuple(map(_peeled, kernel.nests)))

@@ -11,11 +11,17 @@ from collections.abc import Iterator, Sequence
 
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Buffer, Expr, Index, Load
-from tenon.loops.loop_ir import Accumulator, Block, Let, Loop, Stmt, Store, Update, roots, statements
+from tenon.loops.loop_ir import Accumulator, Block, Let, Loop, Nest, Stmt, Store, Update, roots, statements
 from tenon.loops.traversal import replace, walk
 from tenon.records import replace as changed
 
 FLAT = (Accumulator, Let, Store, Update)
+
+
+def with_shared_rows(nest: Nest) -> Nest:
+    """The nest, with as little memory of a thread as does."""
+    body, rows = with_fewer_rows(nest.body, nest.locals)
+    return nest if len(rows) == len(nest.locals) else changed(nest, body=body, locals=tuple(rows))
 
 
 def with_fewer_rows(body: Block, rows: Sequence[Buffer]) -> tuple[Block, list[Buffer]]:

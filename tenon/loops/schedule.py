@@ -1,4 +1,4 @@
-"""Targets -> a nest: which loops there are, what is computed at which of them, which run in parallel.
+"""Elements -> a nest: which loops there are, what is computed at which of them, which run in parallel.
 
 Every sub-expression is computed in the outermost loop that has all indices it depends on, once, and named if it is
 read more than once; reductions become loops of their own at that place.  So a softmax over rows comes out as one
@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.loops.cache_rows import kept_rows
-from tenon.loops.collapse_loops import with_flat_loops, with_flat_reductions
-from tenon.loops.column_reductions import column_nest
 from tenon.loops.compute_at import ComputeAt, LoopScope
 from tenon.loops.expressions import (
     Binary,
@@ -23,28 +21,12 @@ from tenon.loops.expressions import (
     size,
 )
 from tenon.loops.loop_ir import Block, Contraction, Let, Loop, Nest, Store
-from tenon.loops.reuse_local_buffers import with_fewer_rows
 from tenon.loops.store_target import WHOLE, StoreTarget, grain_of
-from tenon.loops.tile_transposes import turned_nest
-from tenon.loops.validate_loops import validated
 
 MIN_PARALLEL_TURNS = 16  # turns of the parallel loop that keep all threads busy
 
 
-@validated
-def schedule(targets: Sequence[StoreTarget]) -> Nest:
-    """The nest that stores the targets, whose loops are a prefix of the longest list of loops among them."""
-    targets = [with_flat_reductions(target) for target in with_flat_loops(targets)]
-    found = _contraction(targets) or column_nest(targets) or turned_nest(targets)
-    return found or _loops(targets)
-
-
-def alone(target: StoreTarget) -> bool:
-    """Whether the target is a contraction, and so needs a nest of its own."""
-    return target.product is not None
-
-
-def _contraction(targets: Sequence[StoreTarget]) -> Nest | None:
+def product_nest(targets: Sequence[StoreTarget]) -> Nest | None:
     """The nest of targets that are elementwise operations on the result of one product."""
     found = targets[0].product
     if found is None:
@@ -57,7 +39,7 @@ def _contraction(targets: Sequence[StoreTarget]) -> Nest | None:
                              tuple(top.body), chunk=next((t.chunk for t in targets if t.chunk), None)),))
 
 
-def _loops(targets: Sequence[StoreTarget]) -> Nest:
+def plain_nest(targets: Sequence[StoreTarget]) -> Nest:
     """A nest of plain loops."""
     loops = max((t.indices for t in targets), key=len)
     kept = kept_rows(targets, loops)
@@ -76,8 +58,7 @@ def _loops(targets: Sequence[StoreTarget]) -> Nest:
         kind = "parallel" if depth == 1 else "serial"
         grain = grain_of(targets, loops[1:]) if depth == 1 else size(1)
         scopes[-1].body.append(Loop(loops[depth - 1], extents[depth - 1], tuple(inner.body), kind, grain))
-    body, rows = with_fewer_rows(tuple(top.body), tuple(placing.filled))
-    return Nest(_with_more_turns(body, targets, loops), tuple(rows))
+    return Nest(_with_more_turns(tuple(top.body), targets, loops), tuple(placing.filled))
 
 
 def cleared(target: StoreTarget) -> Block:

@@ -15,18 +15,18 @@ from tenon.loops.affine import affine, is_same
 from tenon.loops.binders import fresh, names_in
 from tenon.loops.cost import known
 from tenon.loops.expressions import Binary, Const, Expr, Index, Reduce, size
+from tenon.loops.loop_context import LoopContext
 from tenon.loops.simplify_expressions import Substitution, simplify
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, walk
-from tenon.loops.validate_loops import validated
 from tenon.records import replace
 
 INNERMOST = 8       # a loop of up to so many turns goes inside of all others, where LLVM unrolls it
 
 
-@validated
-def with_split_loops(targets: Sequence[StoreTarget], owner: MutableMapping[Expr, Value]) -> list[StoreTarget]:
-    """The targets, with loops split in the same way where they have the same loops; `owner` learns the new names."""
+def with_split_loops(targets: Sequence[StoreTarget], context: LoopContext) -> list[StoreTarget]:
+    """The targets, with loops split in the same way where they have the same loops; the context learns whose the new
+    expressions are."""
     together: dict[tuple[Index, ...], list[int]] = {}
     for k, target in enumerate(targets):
         together.setdefault(target.indices, []).append(k)
@@ -37,13 +37,12 @@ def with_split_loops(targets: Sequence[StoreTarget], owner: MutableMapping[Expr,
             index, n = cut
             outer, inner = _parts(index, n, names_in(*same[0].indices, *(t.value for t in same)))
             split = Substitution({index: outer * size(n) + inner})
-            same = [_split(t, index, (outer, inner), split, owner) for t in same]
+            same = [_split(t, index, (outer, inner), split, context.owner) for t in same]
         for k, target in zip(places, same, strict=True):
             found[k] = target
     return found
 
 
-@validated
 def with_split_reductions(target: StoreTarget) -> StoreTarget:
     """The target, with the indices of its reductions split in the same way."""
     value = target.value

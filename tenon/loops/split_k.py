@@ -9,17 +9,17 @@ is half of the work.  The parts are those of the sizes, so the result does not d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from tenon.dims import product
 from tenon.loops.expression_builder import offset
-from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, size
+from tenon.loops.expressions import Binary, Expr, Index, Load, Reduce, size
+from tenon.loops.loop_context import LoopContext
 from tenon.loops.match_contraction import MatchedProduct, as_product
 from tenon.loops.select_conv_schedule import Sliding, sliding
 from tenon.loops.simplify_expressions import simplify, substitute
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import replace
-from tenon.loops.validate_loops import validated
 from tenon.loops.window_access import count
 from tenon.types import TensorType
 
@@ -31,12 +31,11 @@ BY_FILTERS = "filters", "winograd filters"      # ways of windows in which threa
 MIN_PARALLEL_PRODUCTS = 1 << 20  # products that are worth a second thread
 
 
-@validated
-def with_parted_depth(target: StoreTarget, found: MatchedProduct,
-                      temporary: Callable[[TensorType], Buffer]) -> list[StoreTarget]:
-    """The target, after those of the parts of its sum if it is deep enough."""
-    along, parts = next(iter(_parts(found)), (None, 0))
-    if along is None:
+def with_parted_depth(target: StoreTarget, context: LoopContext) -> list[StoreTarget]:
+    """The target, after those of the parts of its sum if it is a product that is deep enough."""
+    found = target.product
+    along, parts = (None, 0) if found is None else next(iter(_parts(found)), (None, 0))
+    if found is None or along is None:
         return [target]
     assert isinstance(along.extent, int)
     total, length = found.sum, _length(along.extent, parts)
@@ -46,13 +45,13 @@ def with_parted_depth(target: StoreTarget, found: MatchedProduct,
     product_of_part = as_product(partial, (part, *results))
     if _slides(found) and not (product_of_part and _slides(product_of_part)):
         return [target]
-    buffer = temporary(TensorType(total.dtype, (parts, *(index.extent for index in results))))
+    buffer = context.temporary(TensorType(total.dtype, (parts, *(index.extent for index in results))))
     before = [StoreTarget(buffer, (part, *results), offset(buffer.type.shape, (part, *results)), partial)]
     again = Index("part", parts)
     value: Expr = Reduce("add", (again,), Load(buffer, offset(buffer.type.shape, (again, *results)), None),
                          (size(parts),))
     if left := along.extent - parts * length:
-        rest, within = temporary(TensorType(total.dtype, buffer.type.shape[1:])), Index(along.name, left)
+        rest, within = context.temporary(TensorType(total.dtype, buffer.type.shape[1:])), Index(along.name, left)
         place = offset(rest.type.shape, results)
         before.append(StoreTarget(rest, results, place, _sum_of(total, along, within, size(parts * length) + within)))
         value = Binary("+", value, Load(rest, place, None))

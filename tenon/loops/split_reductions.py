@@ -14,14 +14,15 @@ from collections.abc import Callable, Sequence
 from tenon.dims import Dim, product
 from tenon.loops.column_reductions import TILE, is_across
 from tenon.loops.expression_builder import offset
-from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
+from tenon.loops.expressions import Binary, Cast, Expr, Index, Load, Reduce, size
+from tenon.loops.loop_context import LoopContext, Temporary
 from tenon.loops.simplify_expressions import simplify, substitute
+from tenon.loops.split_div_mod_loops import with_split_reductions
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.strip_mining import Strips, is_partition, may_be_factored
 from tenon.loops.traversal import parts
 from tenon.loops.traversal import replace as replaced
 from tenon.loops.two_stage_reductions import lines_first
-from tenon.loops.validate_loops import validated
 from tenon.loops.widen_narrow_reductions import folded
 from tenon.records import replace
 from tenon.types import TensorType, float32
@@ -29,19 +30,22 @@ from tenon.types import TensorType, float32
 CHUNK = 16384           # elements of a chunk
 FEWEST = 8              # chunks; less work than this is over sooner than threads have met
 MIN_PARALLEL_RESULTS = 16  # results that keep the threads busy by themselves, when they are reduced one by one
-Way = Callable[[Reduce, Sequence[Index], Callable[[TensorType], Buffer]], tuple[StoreTarget, Expr] | None]
+Way = Callable[[Reduce, Sequence[Index], Temporary], tuple[StoreTarget, Expr] | None]
 
 
-@validated
-def in_parts(target: StoreTarget, temporary: Callable[[TensorType], Buffer]) -> list[StoreTarget]:
-    """The target, after targets for the partial results of its reductions."""
+def in_parts(target: StoreTarget, context: LoopContext) -> list[StoreTarget]:
+    """The target, after targets for the partial results of its reductions; a product has ways of its own."""
+    return [target] if target.product is not None else _in_parts(with_split_reductions(target), context.temporary)
+
+
+def _in_parts(target: StoreTarget, temporary: Temporary) -> list[StoreTarget]:
     for way in (lines_first, folded):
         if len(found := _parted(target, way, temporary)) > 1:
-            return [part for each in found for part in in_parts(each, temporary)]
+            return [part for each in found for part in _in_parts(each, temporary)]
     return _parted(target, _cut, temporary)
 
 
-def _parted(target: StoreTarget, way: Way, temporary: Callable[[TensorType], Buffer]) -> list[StoreTarget]:
+def _parted(target: StoreTarget, way: Way, temporary: Temporary) -> list[StoreTarget]:
     """The target, after those for the partial results that this way finds."""
     if target.combine or target.extents:
         return [target]
@@ -60,8 +64,7 @@ def _parted(target: StoreTarget, way: Way, temporary: Callable[[TensorType], Buf
     return [*before, replace(target, value=simplify(replaced(target.value, values)))]
 
 
-def _cut(x: Reduce, indices: Sequence[Index],
-         temporary: Callable[[TensorType], Buffer]) -> tuple[StoreTarget, Expr] | None:
+def _cut(x: Reduce, indices: Sequence[Index], temporary: Temporary) -> tuple[StoreTarget, Expr] | None:
     """(the target of the partial results, what x is in terms of them), or None if x is better left as it is."""
     results = tuple(index for index in indices if index in x.free)
     count = product(index.extent for index in results)

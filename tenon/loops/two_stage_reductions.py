@@ -8,12 +8,13 @@ Halide calls it rfactor (Suriana 2017).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tenon.loops.affine import affine
 from tenon.loops.cost import count
 from tenon.loops.expression_builder import offset
-from tenon.loops.expressions import Buffer, Cast, Expr, Index, Load, Reduce, size
+from tenon.loops.expressions import Cast, Expr, Index, Load, Reduce, size
+from tenon.loops.loop_context import Temporary
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts
@@ -26,7 +27,7 @@ LONG_LINE_ELEMENTS, MAX_LONG_LINES = 256, 16
 
 
 def lines_first(x: Reduce, indices: Sequence[Index],
-                temporary: Callable[[TensorType], Buffer]) -> tuple[StoreTarget, Expr] | None:
+                temporary: Temporary) -> tuple[StoreTarget, Expr] | None:
     """(the target of the lines' sums, what x is in terms of them), or None if no result lies between what is summed."""
     results = [index for index in indices if index in x.free]
     steps = _steps(x, (*x.indices, *results))

@@ -1,10 +1,9 @@
-"""A transformation of loops -> one whose results are compared with what they were made of, in checking mode.
+"""Loops before and after a pass -> an error that names the pass, where the two do not store the same values.
 
-    @validated
-    def with_flat_loops(targets: Sequence[Target]) -> list[Target]: ...
+    compare("collapse_loops", before, after)        # raises ChangedLoops
 
-What stands before and after, be it targets, nests or a kernel, is run on the same memory; the transformation whose
-result stores other values is named.  What is larger than a test, or is no loops (attention), is not looked at.
+What stands before and after, be it elements or nests, is run on the same memory.  What is larger than a test, or is no
+loops (attention), is not looked at.
 """
 
 from __future__ import annotations
@@ -12,11 +11,9 @@ from __future__ import annotations
 import tempfile
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -35,7 +32,6 @@ from tenon.loops.loop_ir import (
     Block,
     BlockedAttention,
     Contraction,
-    Kernel,
     Loop,
     Nest,
     Store,
@@ -43,7 +39,7 @@ from tenon.loops.loop_ir import (
     roots,
     statements,
 )
-from tenon.loops.loop_printer import print_nest
+from tenon.loops.loop_printer import print_loops
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import walk
 
@@ -52,9 +48,6 @@ from tenon.loops.traversal import walk
 UNLIKE_NUMPY = ("conv", "depthwise", "small_")
 UNSAID = ("searchsorted",)      # operators whose result is anything where their inputs do not ascend
 MOST_STEPS = 60_000        # expressions that are computed one by one to run nests
-Before = TypeVar("Before")
-After = TypeVar("After")
-Rest = ParamSpec("Rest")
 Parts = tuple[StoreTarget | Nest, ...]
 Memory = dict[Buffer, np.ndarray]
 
@@ -66,32 +59,24 @@ os.environ["TENON_CHECK"] = "passes"
 
 import tenon
 from tenon.graph.text import parse_graph
+from tenon.loops.loop_pipeline import finish
 from tenon.loops.lower import lower
-from tenon.loops.peeling import peeled
 
-peeled(lower(parse_graph(Path(__file__).with_name("graph.txt").read_text()), "kernel"))
+finish(lower(parse_graph(Path(__file__).with_name("graph.txt").read_text()), "kernel"))
 """
 
 always_validate = False     # tests set it
 
 
 class ChangedLoops(CompilerDefect):
-    """A transformation of loops whose result stores something else."""
+    """A pass over loops whose result stores something else."""
 
     is_reproducible = False     # whether its hint says how it is seen again
 
 
-def validated(run: Callable[Concatenate[Before, Rest], After]) -> Callable[Concatenate[Before, Rest], After]:
-    """The transformation, compared before and after where TENON_CHECK=passes says so."""
-    @wraps(run)
-    def compared(before: Before, /, *rest: Rest.args, **named: Rest.kwargs) -> After:
-        after = run(before, *rest, **named)
-        if always_validate or "passes" in config().check:
-            parts = _parts_of(before), _parts_of(after)
-            if parts[0] != parts[1]:
-                compare(run.__name__, *parts)
-        return after
-    return compared
+def is_validating() -> bool:
+    """Whether passes over loops are compared before and after."""
+    return always_validate or "passes" in config().check
 
 
 def compare(name: str, before: Parts, after: Parts) -> None:
@@ -119,7 +104,7 @@ def compare(name: str, before: Parts, after: Parts) -> None:
 def compare_with_graph(name: str, graph: Graph, inputs: Mapping[Value, Buffer], outputs: Sequence[Buffer],
                        after: Sequence[StoreTarget | Nest]) -> None:
     """Raise ChangedLoops where loops store other values than the graph has."""
-    if not (always_validate or "passes" in config().check) or any(node.op.name in UNSAID for node in graph.nodes):
+    if not is_validating() or any(node.op.name in UNSAID for node in graph.nodes):
         return
     parts, unlike = tuple(after), any(node.op.name.startswith(UNLIKE_NUMPY) for node in graph.nodes)
     for sample in sample_inputs(graph):
@@ -157,12 +142,6 @@ def reproducible(graph: Graph) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------- what there is
-
-def _parts_of(x: Any) -> Parts:
-    if isinstance(x, (StoreTarget, Nest)):
-        return (x,)
-    return x.nests if isinstance(x, Kernel) else tuple(x)
-
 
 def _stored(parts: Parts) -> set[Buffer]:
     """What is written, but for memory of a thread."""
@@ -285,15 +264,8 @@ def _written(name: str, before: Parts, after: Parts, memory: Memory) -> Path:
     """A folder with both as text, and the memory that they were run on."""
     folder = Path(tempfile.mkdtemp(prefix=f"tenon-{name}-"))
     for stem, parts in ("before", before), ("after", after):
-        (folder / f"{stem}.txt").write_text("\n".join(map(_text, parts)) + "\n", encoding="utf-8")
+        (folder / f"{stem}.txt").write_text(print_loops(parts) + "\n", encoding="utf-8")
     arrays = {buffer.name: array if array.dtype.kind != "V" else array.view(np.uint8)
               for buffer, array in memory.items()}
     np.savez(folder / "memory.npz", **arrays)  # type: ignore[arg-type]
     return folder
-
-
-def _text(x: StoreTarget | Nest) -> str:
-    if isinstance(x, Nest):
-        return "\n".join(print_nest(x))
-    loops = " ".join(f"for {i} in range({n})" for i, n in zip(x.indices, x.turns(), strict=True))
-    return f"{x.buffer.name}[{x.offset}] {x.combine or ''}= {x.value} {loops}"

@@ -8,12 +8,13 @@ Columns side by side are the lanes of vectors, which three columns would leave e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tenon.loops.affine import affine, is_same
 from tenon.loops.column_reductions import MIN_ROW_RESULTS, TILE
 from tenon.loops.expression_builder import offset
-from tenon.loops.expressions import OPERATION, Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
+from tenon.loops.expressions import OPERATION, Binary, Cast, Expr, Index, Load, Reduce, size
+from tenon.loops.loop_context import Temporary
 from tenon.loops.simplify_expressions import simplify, substitute
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.strip_mining import Strips, is_partition
@@ -24,7 +25,7 @@ FEWEST = 8      # lines of the folded columns: of fewer the last ones, which do 
 
 
 def folded(x: Reduce, indices: Sequence[Index],
-           temporary: Callable[[TensorType], Buffer]) -> tuple[StoreTarget, Expr] | None:
+           temporary: Temporary) -> tuple[StoreTarget, Expr] | None:
     """(the target of the folded columns, what x is in terms of them), or None if x is no reduction of a few columns."""
     results = tuple(index for index in indices if index in x.free)
     if len(x.indices) != 1 or not results or not _lie_dense(x, x.indices[0], results[-1]):

@@ -23,6 +23,7 @@ from tenon.records import dataclass, replace
 
 if TYPE_CHECKING:
     from tenon.loops.loop_ir import Kernel
+    from tenon.loops.loop_pipeline import LoopPassStep
 
 LONGEST_NAME = 40
 
@@ -70,6 +71,11 @@ class CompiledKernel:
     @property
     def loops(self) -> str:
         """The loops as text, to be read."""
+        raise NotImplementedError
+
+    @property
+    def loop_steps(self) -> list[LoopPassStep]:
+        """What each pass over the loops did, from the compute rules on."""
         raise NotImplementedError
 
     def forget(self) -> None:

@@ -11,7 +11,7 @@ from tenon.loops.binders import binders_are_distinct, fresh, loops_are_distinct
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
 from tenon.loops.loop_interpreter import interpret
 from tenon.loops.loop_ir import Kernel, Let, Loop, Nest, Store, TransposeTile, statements
-from tenon.loops.schedule import schedule
+from tenon.loops.loop_pipeline import schedule
 from tenon.loops.store_target import StoreTarget
 from tenon.types import TensorType, float32
 

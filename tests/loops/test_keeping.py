@@ -14,8 +14,8 @@ from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Buffer, Call, Index, Load, Reduce, size
 from tenon.loops.loop_interpreter import interpret
 from tenon.loops.loop_ir import Kernel
+from tenon.loops.loop_pipeline import schedule
 from tenon.loops.loop_printer import print_kernel
-from tenon.loops.schedule import schedule
 from tenon.loops.store_target import StoreTarget
 from tenon.types import TensorType, float64
 

@@ -14,6 +14,7 @@ from tenon.loops.affine import affine, bounds, from_affine, is_multiple, is_natu
 from tenon.loops.collapse_loops import Merging, with_flat_loops, with_flat_reductions
 from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Reduce, Select, size
 from tenon.loops.index_set_splitting import in_intervals
+from tenon.loops.loop_context import LoopContext
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.split_div_mod_loops import with_split_loops, with_split_reductions
 from tenon.loops.store_target import StoreTarget
@@ -162,7 +163,7 @@ def test_comparisons_that_are_decided_are_so_everywhere(data):
 @given(targets_of())
 @many
 def test_loops_that_are_cut_store_the_same_elements_once(target):
-    assert stored(with_split_loops([target], {})) == stored([target])
+    assert stored(with_split_loops([target], LoopContext())) == stored([target])
 
 
 @given(targets_of())
@@ -170,13 +171,13 @@ def test_loops_that_are_cut_store_the_same_elements_once(target):
 def test_loops_that_are_merged_store_the_same_elements_once(target):
     expected = stored([target])
     assert stored(with_flat_loops([target])) == expected
-    assert stored(with_flat_loops(with_split_loops([target], {}))) == expected
+    assert stored(with_flat_loops(with_split_loops([target], LoopContext()))) == expected
 
 
 @given(targets_of())
 @many
 def test_intervals_of_loops_store_the_same_elements_once(target):
-    assert stored(in_intervals(with_split_loops([target], {}), {})) == stored([target])
+    assert stored(in_intervals(with_split_loops([target], LoopContext()), LoopContext())) == stored([target])
 
 
 @given(st.data())

@@ -9,6 +9,7 @@ from tenon.dims import evaluate, symbol
 from tenon.loops import split_reductions, widen_narrow_reductions
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
+from tenon.loops.loop_context import LoopContext
 from tenon.loops.split_reductions import in_parts
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.strip_mining import Strips, is_partition, may_be_factored
@@ -69,7 +70,7 @@ def test_what_is_factored_is_what_it_was(monkeypatch):
         out = Buffer("out", TensorType(int64, (3,)), "output")
         target = StoreTarget(out, (i,), i, total)
         data = np.arange(1000) % 7 - 3
-        made = in_parts(target, lambda type: Buffer(f"t{choose.random()}", type, "temporary"))
+        made = in_parts(target, LoopContext())
         cut += len(made) > 1
         assert len(made) == 1 or any(may_be_factored(y, (i,)) for y in (total, total.body) if isinstance(y, Reduce))
         found = []

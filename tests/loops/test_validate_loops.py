@@ -14,11 +14,12 @@ from tenon.graph.build import trace
 from tenon.loops import collapse_loops, lower, peeling, validate_loops
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, Select, size
+from tenon.loops.loop_context import LoopContext
 from tenon.loops.loop_interpreter import run_nest
-from tenon.loops.schedule import schedule
+from tenon.loops.loop_pipeline import LoopPass, all_elements, finish, run_loop_passes, schedule
 from tenon.loops.simplify_expressions import substitute
 from tenon.loops.store_target import StoreTarget
-from tenon.loops.validate_loops import ChangedLoops, compare, validated
+from tenon.loops.validate_loops import ChangedLoops, compare
 from tenon.types import TensorType, float32
 
 ROOT = Path(__file__).parents[2]
@@ -54,14 +55,14 @@ def test_a_nest_stores_what_its_targets_say(value):
     np.testing.assert_allclose(of_targets[out], of_nest[out], rtol=1e-6)
 
 
-def wrong(targets):
+def wrong(targets, context):
     """The sum runs over the first two of three."""
     return [StoreTarget(t.buffer, t.indices, t.offset, Reduce("add", (k,), t.value.body, (size(2),))) for t in targets]
 
 
 def test_a_wrong_transformation_is_named(checking):
     with pytest.raises(ChangedLoops, match=r"wrong changes what is stored to out: element \[0\]") as raised:
-        validated(wrong)([SUMS])
+        run_loop_passes([SUMS], [LoopPass("wrong", wrong, all_elements)], LoopContext())
     folder = Path(str(raised.value.hint).split()[0])
     assert "for k0 in range(2)" in (folder / "after.txt").read_text() and (folder / "memory.npz").exists()
 
@@ -100,7 +101,7 @@ def test_a_broken_pass_is_found_and_seen_again_from_its_folder(checking, monkeyp
     monkeypatch.setattr(collapse_loops.Merging, "__call__", forgetful)
     graph = trace(lambda a: toy.exp(toy.transpose(a)), TensorType(float32, (4, 6)))
     text = "def body(p0: f32[4, 6]):\n    v0: f32[4, 6] = exp(p0)\n    return v0"
-    with pytest.raises(ChangedLoops, match=r"with_flat_loops (changes what is stored|leaves loops)"):
+    with pytest.raises(ChangedLoops, match=r"collapse_loops (changes what is stored|leaves loops)"):
         lower.lower(graph, "kernel")
     with pytest.raises(ChangedLoops) as raised:
         lower.lower(parse_graph(text), "kernel")
@@ -112,7 +113,7 @@ def test_a_broken_pass_is_found_and_seen_again_from_its_folder(checking, monkeyp
                                     env={"PYTHONPATH": str(ROOT), "TENON_CHECK": "passes"})
                      for first in ("", BREAK))
     assert sound.returncode == 0, sound.stderr
-    assert "ChangedLoops: with_flat_loops" in broken.stderr
+    assert "ChangedLoops: collapse_loops" in broken.stderr
 
 
 @pytest.mark.parametrize(("function", "shapes"), [
@@ -127,7 +128,7 @@ def test_what_is_right_is_not_refused(checking, monkeypatch, function, shapes):
     monkeypatch.setattr(validate_loops, "_ran", lambda *given, run=validate_loops._ran: looked_at.append(run(*given)) or looked_at[-1])
     monkeypatch.setattr(peeling, "MIN_PEELED_WORK", 1)
     monkeypatch.setattr(validate_loops, "MOST_STEPS", 1 << 20)
-    peeling.peeled(lower.lower(trace(function, *(TensorType(float32, shape) for shape in shapes)), "kernel"))
+    finish(lower.lower(trace(function, *(TensorType(float32, shape) for shape in shapes)), "kernel"))
     assert len(looked_at) >= 9 and all(memory is not None for memory in looked_at)
 
 

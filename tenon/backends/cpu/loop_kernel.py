@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from llvmlite import ir
 
@@ -27,6 +27,9 @@ from tenon.program.loop_body import LoopBody
 from tenon.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, Step, Storage, leaves, resolve
 from tenon.records import dataclass
 from tenon.types import bool_
+
+if TYPE_CHECKING:
+    from tenon.loops.loop_pipeline import LoopPassStep
 
 MOST_KERNELS = 24           # in one loop
 MOST_WORK = 2048            # elements a turn
@@ -101,8 +104,16 @@ class LoopKernel(CompiledKernel):
     @property
     def loops(self) -> str:
         """The loops of the kernels inside."""
-        units = dict.fromkeys(step.unit for step in leaves(self._turns.steps) if isinstance(step, KernelStep))
-        return "\n".join(unit.loops for unit in units)
+        return "\n".join(unit.loops for unit in self._units)
+
+    @property
+    def loop_steps(self) -> list[LoopPassStep]:
+        """The steps of the kernels inside, one after the other."""
+        return [step for unit in self._units for step in unit.loop_steps]
+
+    @property
+    def _units(self) -> Iterable[CompiledKernel]:
+        return dict.fromkeys(step.unit for step in leaves(self._turns.steps) if isinstance(step, KernelStep))
 
     def work(self, sizes: object) -> int:
         """Of all turns; a loop of unknown length counts as a long one."""

@@ -18,7 +18,8 @@ from tenon.llvm.shared_functions import text_of
 from tenon.loops.check_bounds import with_checks
 from tenon.loops.expressions import CheckedIndex, Load
 from tenon.loops.loop_ir import Contraction, Kernel, Store, roots, statements
-from tenon.loops.peeling import peeled
+from tenon.loops.loop_pipeline import LoopPassStep, finish
+from tenon.loops.lower import lower
 from tenon.loops.size_needs import size_needs
 from tenon.loops.traversal import walk
 from tenon.loops.validate_loops import reproducible
@@ -31,12 +32,19 @@ from tenon.records import replace
 def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "") -> Kernel:
     """The loops of a body, with a schedule for its products."""
     with reproducible(body):
-        kernel = replace(peeled(lowered(body, text or key_of(body))), name=name, sizes=all_symbols(body))
+        kernel = replace(finish(lowered(body, text or key_of(body))), name=name, sizes=all_symbols(body))
     if always_verify or "bounds" in config().check:
         verify_bounds(kernel, size_needs(body))
     if "bounds" in config().check:
         kernel = with_checks(kernel, next((node.loc for node in reversed(body.nodes) if node.loc), None))
     return scheduled(kernel, schedule) if schedule else kernel
+
+
+def loop_steps(body: Graph, name: str) -> list[LoopPassStep]:
+    """What each pass does to the loops of a body, from its compute rules on."""
+    steps: list[LoopPassStep] = []
+    finish(lower(body, name, steps), steps)
+    return steps
 
 
 always_verify = False       # tests set it: the positions of all kernels are proved, but for what data decide

@@ -14,6 +14,7 @@ from tenon.records import dataclass
 
 if TYPE_CHECKING:
     from tenon.loops.loop_ir import Kernel
+    from tenon.loops.loop_pipeline import LoopPassStep
 
 
 @dataclass(eq=False)
@@ -47,6 +48,12 @@ class LoweredKernel(CompiledKernel):
         """The loops as text, to be read."""
         from tenon.loops.loop_printer import print_kernel  # local, as above
         return print_kernel(self.kernel)
+
+    @property
+    def loop_steps(self) -> list[LoopPassStep]:
+        """What each pass over the loops did: all are run again."""
+        from tenon.backends.cpu.lower_kernel import loop_steps  # local, as above
+        return loop_steps(self.body, self.name)
 
 
 def make_unit(body: Graph, text: str | None = None, schedule: str = "") -> LoweredKernel:
