@@ -203,3 +203,18 @@ def test_counting_calls_costs_little():
         counted = min(seconds() for _ in range(5))
     assert (counted - alone) / 2000 < 5e-6      # seconds: 5 % of a step of a tenth of a millisecond
     assert next(iter(calls.values())).count == 10000
+
+
+def test_the_lines_of_a_loop_that_is_one_kernel_have_their_parts_of_its_time():
+    @tn.jit
+    def grow(x):
+        while x.sum() < 1000.0:
+            y = tn.sin(x)
+            x = x + tn.exp(y * 0.01)
+        return x
+    profile = tn.debug.profile(grow, tn.ones(64))
+    assert [step.name for step in profile.steps].count("while_loop") == 1
+    first = grow.function.__code__.co_firstlineno
+    lines = {int(str(cost.key).rpartition(":")[2]) - first for cost in profile.by("line")}
+    assert {2, 3, 4} <= lines, lines
+    assert {"sin", "exp", "sum"} <= {cost.key for cost in profile.by("operator")}
