@@ -11,14 +11,6 @@ from collections.abc import Iterator
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import OPS
 
-# Operators that look at some elements of their first input.
-PARTIAL = frozenset(OPS[name] for name in (
-    "slice", "take", "gather", "diagonal", "windows", "pad", "slice_update", "max_pool_op"))
-# Operators that may find an index outside an axis, or a matrix that they cannot do.
-INDEXING = frozenset(OPS[name] for name in ("take", "gather", "wrap_index", "one_hot", "put", "scatter"))
-SOLVING = frozenset(OPS[name] for name in (
-    "cholesky", "eig", "eigh", "inv", "lu", "pinv", "qr", "solve", "solve_triangular", "svd", "svdvals"))
-
 
 def unread(graph: Graph) -> list[Value]:
     """Outputs of operators that may fail, of which the graph does not read every element."""
@@ -35,17 +27,17 @@ def unread(graph: Graph) -> list[Value]:
 def may_fail(node: Node) -> bool:
     """Whether running the operator may end in an error, for elements of some values."""
     op = node.op
-    if op in SOLVING or (op.is_host and not op.is_own):
+    if op.fails == "matrix" or (op.is_host and not op.is_own):
         return True
     opened = op.compute is None and op.expand is not None       # its indices are looked at in what it means
     indices = any(isinstance(x, Value) and x.dtype.kind in "ui" for x in node.inputs)
-    return (indices and (op in INDEXING or opened)) or any(may_fail(n) for graph in node.graphs for n in graph.nodes)
+    return (indices and (op.fails == "index" or opened)) or any(may_fail(n) for body in node.graphs for n in body.nodes)
 
 
 def _read_whole(node: Node) -> Iterator[Value]:
     """The inputs of which the operator looks at every element to compute every element of its output."""
     for k, x in enumerate(node.inputs):
-        if isinstance(x, Value) and (k > 0 or node.op not in PARTIAL or _is_all(node, x)):
+        if isinstance(x, Value) and (k > 0 or not node.op.reads_part or _is_all(node, x)):
             yield x
 
 

@@ -6,32 +6,17 @@ attributes; between processes the code cache keeps the machine code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
-from math import prod
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from tenon.config import config
 from tenon.dims import symbol
-from tenon.eager.shared_sizes import of_other_sizes
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph
-from tenon.graph.op import OPS, Op
+from tenon.graph.op import Op
 from tenon.graph.structural_key import Exact
 from tenon.locks import unforked
-from tenon.ops.attention import attention, attention_gradient
-from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
-from tenon.ops.indexing import put
-from tenon.ops.normalization import batch_norm_train, layer_norm_, rms_norm_
-from tenon.ops.philox_random import (
-    dealt,
-    random_bits,
-    random_exponential,
-    random_integers,
-    random_normal,
-    random_uniform,
-)
-from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions, max_pool_taps
 from tenon.program.backend_interface import Executable
 from tenon.types import TensorType
 
@@ -40,57 +25,26 @@ LEAST_WORK = 1_000_000      # multiply-adds; below it NumPy is done before machi
 Types = Sequence[Any]
 
 
-def _of_kernel(images: TensorType, kernel: TensorType) -> int:
-    """What a convolution does: every output element looks at one filter."""
-    return int(images.size) * prod(map(int, kernel.shape[1:]))
+def numpy_work(op: Op, inputs: Types, outputs: Types) -> int:
+    """Multiply-adds that NumPy could do while it computes the operator; 0 where it is as good as machine code."""
+    if op.numpy_work is None:
+        return 0
+    if callable(op.numpy_work):
+        return op.numpy_work(inputs, outputs)
+    if op.multiply_adds is not None:
+        shapes = [list(map(int, x.shape)) for x in (*inputs, *outputs) if x is not None]
+        return op.numpy_work * int(op.multiply_adds(*shapes))
+    return op.numpy_work * int(outputs[0].size) if outputs[0].dtype.kind == "f" else 0
 
 
-def _of_window(inputs: Types, outputs: Types) -> int:
-    return 4 * int(inputs[0].size)
-
-
-def _of_norm(inputs: Types, outputs: Types) -> int:
-    return 10 * int(inputs[0].size)
-
-
-def _of_function(work: int, inputs: Types, outputs: Types) -> int:
-    return work * int(outputs[0].size) if outputs[0].dtype.kind == "f" else 0
-
-
-def _of_draw(inputs: Types, outputs: Types) -> int:
-    return int(outputs[0].size)
-
-
-# function of an element -> multiply-adds an element that NumPy could do meanwhile
-FUNCTIONS: dict[Op, int] = {OPS[name]: work for name, work in (
-    ("erf", 250), ("normal_cdf", 250), ("erfc", 500), ("erfinv", 3000), ("lgamma", 1000), ("digamma", 500),
-    ("gelu", 250), ("mish", 15), ("softplus", 15), ("sigmoid", 8), ("silu", 8), ("elu", 8), ("selu", 8), ("celu", 8),
-    ("logsigmoid", 8))}
-
-# operator -> multiply-adds, from the types of inputs and outputs
-WORK: dict[Op, Callable[[Types, Types], int]] = {
-    conv: lambda inputs, outputs: _of_kernel(outputs[0], inputs[1]),
-    conv_input_grad: lambda inputs, outputs: _of_kernel(inputs[0], inputs[1]),
-    conv_weight_grad: lambda inputs, outputs: _of_kernel(inputs[1], outputs[0]),
-    max_pool_op: _of_window,
-    max_pool_positions: _of_window,
-    max_pool_taps: _of_window,
-    max_pool_grad: _of_window,
-    attention: lambda inputs, outputs: 2 * int(inputs[0].size) * inputs[1].shape[-2],
-    attention_gradient: lambda inputs, outputs: 5 * int(inputs[3].size) * inputs[4].shape[-2],
-    layer_norm_: _of_norm,
-    rms_norm_: _of_norm,
-    batch_norm_train: _of_norm,
-    put: lambda inputs, outputs: 4 * int(inputs[2].size),           # NumPy sorts what meets in a place
-    dealt: lambda inputs, outputs: 100 * int(outputs[0].size),      # in Python, one after the other
-    **{op: partial(_of_function, work) for op, work in FUNCTIONS.items()},
-    **dict.fromkeys((random_bits, random_uniform, random_integers, random_normal, random_exponential), _of_draw),
-}
+def is_function(op: Op) -> bool:
+    """Whether it is a slow function of the elements of its one input, each by itself."""
+    return isinstance(op.numpy_work, int) and op.multiply_adds is None
 
 
 def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]) -> Runs | None:
     """The compiled form of a call with inputs of these types; None where NumPy does as well."""
-    if op not in WORK or config().backend == "reference" or WORK[op](types, outputs) < LEAST_WORK:
+    if op.numpy_work is None or config().backend == "reference" or numpy_work(op, types, outputs) < LEAST_WORK:
         return None
     if attrs.get("reduce") == "set":        # which NumPy does as fast
         return None
@@ -100,10 +54,11 @@ def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]
 def program_of_call(op: Op, types: Types, attrs: Mapping[str, Any]) -> Runs:
     """The compiled form of a call with inputs of these types; one for many shapes where that is as fast, or nearly so.
     """
-    types, attrs = of_other_sizes(op, types, attrs)
-    known = Exact(attrs)
-    return OfElements(_program(op, (TensorType(types[0].dtype, (symbol("N"),)),), known)) if op in FUNCTIONS \
-        else _program(op, tuple(types), known)
+    if is_function(op):
+        return OfElements(_program(op, (TensorType(types[0].dtype, (symbol("N"),)),), Exact(attrs)))
+    if op.any_sizes is not None:
+        types, attrs = op.any_sizes(types, attrs)
+    return _program(op, tuple(types), Exact(attrs))
 
 
 class OfElements:

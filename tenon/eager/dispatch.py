@@ -13,7 +13,7 @@ from tenon.autodiff import call
 from tenon.dims import SymbolicDim
 from tenon.eager.cache_keys import add_attrs
 from tenon.eager.call_cache import remembered_call
-from tenon.eager.compiled_ops import WORK, heavy_program, run_whole
+from tenon.eager.compiled_ops import heavy_program, run_whole
 from tenon.eager.errstate import quiet
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.recipes import recipe_of
@@ -162,7 +162,7 @@ class Eager(TensorInterpreter):
     def opens(self, op: Op) -> bool:
         """Composites with a reference of ours stay whole, those that may be worth machine code too, and what needs
         the run of one graph."""
-        whole = op in WORK or op is while_gradient
+        whole = op.numpy_work is not None or op is while_gradient
         return not whole and (op.ref is None or not op.is_own or "body" in op.signature.attrs)
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:

@@ -21,8 +21,7 @@ import numpy as np
 from tenon.eager.compiled_ops import heavy_program, run_whole
 from tenon.eager.errstate import quiet
 from tenon.eager.fuse_steps import Fuser
-from tenon.eager.specialized_calls import prepared
-from tenon.eager.tier_up import warming
+from tenon.eager.tier_up import prepared, warming
 from tenon.eager.trace_reference import ReferenceSteps, steps_of
 from tenon.graph.build import expansion, types_of
 from tenon.graph.interpret import NARROW, as_type, evaluate_op

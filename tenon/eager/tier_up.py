@@ -13,32 +13,10 @@ from time import perf_counter
 from typing import Any
 
 from tenon.config import config
-from tenon.eager.compiled_ops import WORK, Runs, program_of_call, run_whole
-from tenon.eager.specialized_calls import prepared
-from tenon.graph.op import Op
-from tenon.ops.indexing import gather, scatter_op
-from tenon.ops.ordering import argsort, first_places, sort
-from tenon.ops.philox_random import (
-    dealt,
-    random_bits,
-    random_exponential,
-    random_integers,
-    random_normal,
-    random_uniform,
-)
-from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions, max_pool_taps
-from tenon.ops.scan import cummax_op, cummin_op, cumprod_op, cumsum_op
-from tenon.ops.windows import are_apart
+from tenon.eager.compiled_ops import Runs, numpy_work, program_of_call, run_whole
+from tenon.graph.op import NumPyCall, Op
 from tenon.types import TensorType
 
-# What only moves and compares elements, or computes them in one order, by operations that are rounded alike.
-EXACT = frozenset((argsort, first_places, sort, cumsum_op, cumprod_op, cummax_op, cummin_op, gather, scatter_op,
-                   max_pool_op, max_pool_positions, max_pool_taps, random_bits, random_uniform, random_integers,
-                   random_normal, random_exponential, dealt))
-# The same, where attributes say that nothing is added up.
-EXACT_WHERE: dict[Op, Callable[[Mapping[str, Any]], bool]] = {
-    max_pool_grad: lambda attrs: are_apart(attrs["kernel"], attrs["stride"], attrs["dilation"]),
-}
 SMALL_CALL_WORK = 128  # elements, or multiply-adds, that NumPy is done with before machine code would be found
 TIER_UP_SECONDS = 0.03  # seconds that NumPy takes before machine code is made
 TRIALS = 5          # calls of machine code that may be slower before the reference stays
@@ -48,15 +26,23 @@ def warming(op: Op, types: Sequence[TensorType | None], outputs: Sequence[Tensor
             attrs: Mapping[str, Any]) -> TieredCall | None:
     """What computes the operator on arrays of these types; None where the reference is as good."""
     plain = all(t is not None and t.dtype.kind in "buif" for t in types)
-    exact = EXACT_WHERE[op](attrs) if op in EXACT_WHERE else op in EXACT
+    exact = op.exact(attrs) if callable(op.exact) else op.exact
     if not exact or op.ref is None or not plain or config().backend == "reference":
         return None
-    looked_at = outputs if op is gather else [*outputs, *types]
+    looked_at = [*outputs, *(types[1:] if op.reads_part else types)]
     most = max(int(t.size) for t in looked_at if t is not None)
-    if (WORK[op](types, outputs) if op in WORK else most) <= SMALL_CALL_WORK:
+    if (most if op.numpy_work is None else numpy_work(op, types, outputs)) <= SMALL_CALL_WORK:
         return None
     function, more = prepared(op, types, attrs) or (partial(op.ref, **attrs), ())
     return None if more else TieredCall(function, lambda: program_of_call(op, types, attrs))
+
+
+def prepared(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, Any]) -> NumPyCall | None:
+    """A call of NumPy that does what the reference does, and looks at elements itself; None where there is none.
+
+    Where NumPy raises, the call in full says what is wrong.
+    """
+    return None if op.numpy_call is None else op.numpy_call(types, attrs)
 
 
 class TieredCall:

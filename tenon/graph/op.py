@@ -31,6 +31,7 @@ from tenon.types import TensorType
 
 Types = TensorType | tuple[TensorType, ...]
 Domain = Sequence[Any]
+NumPyCall = tuple[Callable[..., Any], tuple[Any, ...]]       # what is called, and with what behind the arrays
 
 
 class Interpreter(Protocol):
@@ -202,6 +203,15 @@ class Op(CallStart):
     batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.ops.batching)
     axis_rule: Callable[..., Any] | None = None         # (*types, **attrs) -> which axes may be split over devices
     #                                                     (tenon.graph.axis_rule); read off the meaning where None
+    fails: str = ""                                     # "index" or "matrix": what elements may make it raise an error
+    reads_part: bool = False                            # looks at some elements of its first input, not at all
+    multiply_adds: Callable[..., Any] | None = None     # (*shapes of inputs and outputs) -> how many a contraction has
+    # What eager calls go by (tenon.eager.compiled_ops, tier_up).
+    exact: bool | Callable[[Mapping[str, Any]], bool] = False  # code has the bits of `ref`; a function of attributes
+    numpy_work: int | Callable[..., int] | None = None  # multiply-adds that NumPy could do while `ref` runs: a number
+    #     for each multiply-add, or element of the one input of floats; or (input types, output types) -> of the call
+    any_sizes: Callable[..., Any] | None = None         # (types, attributes) -> those of a program for other sizes too
+    numpy_call: Callable[..., NumPyCall | None] | None = None  # (types, attributes) -> NumPy's own call for it
     domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input
     elsewhere: Callable[..., Any] | None = None         # (args, keywords) -> what another library's call gives, or None
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"

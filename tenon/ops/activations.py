@@ -131,14 +131,14 @@ def hardshrink(x: Any, *, lambd: float = 0.5) -> Any:
 # ---------------------------------------------------------------- exponential
 
 @composite(promote=floating, vjp=lambda g, y, x, alpha: (where(greater(x, 0), g, g * (y + alpha)),),
-           batch="front", examples=["elu(f32[2, 3], alpha=1.5) -> f32[2, 3]"])
+           batch="front", numpy_work=8, examples=["elu(f32[2, 3], alpha=1.5) -> f32[2, 3]"])
 def elu(x: Any, *, alpha: float = 1.0) -> Any:
     """x where positive, else alpha * (exp(x) - 1)."""
     return where(greater(x, 0), x, expm1(minimum(x, 0)) * alpha)
 
 
 @composite(promote=floating, vjp=lambda g, y, x, alpha: (where(greater(x, 0), g, g * (y / alpha + 1)),),
-           batch="front", examples=["celu(f32[2, 3], alpha=1.5) -> f32[2, 3]"])
+           batch="front", numpy_work=8, examples=["celu(f32[2, 3], alpha=1.5) -> f32[2, 3]"])
 def celu(x: Any, *, alpha: float = 1.0) -> Any:
     """x where positive, else alpha * (exp(x / alpha) - 1)."""
     if alpha == 0:
@@ -146,7 +146,7 @@ def celu(x: Any, *, alpha: float = 1.0) -> Any:
     return where(greater(x, 0), x, expm1(minimum(x, 0) / alpha) * alpha)
 
 
-@composite(promote=floating, batch="front", examples=["selu(f32[2, 3]) -> f32[2, 3]"],
+@composite(promote=floating, batch="front", numpy_work=8, examples=["selu(f32[2, 3]) -> f32[2, 3]"],
            vjp=lambda g, y, x: (where(greater(x, 0), g * SELU_SCALE, g * (y + SELU_SCALE * SELU_ALPHA)),))
 def selu(x: Any) -> Any:
     """The self-normalising elu (Klambauer et al. 2017): SCALE * elu(x, alpha=ALPHA)."""
@@ -162,7 +162,8 @@ def _gelu_vjp(g: Any, y: Any, x: Any, approximate: str) -> tuple[Any]:
     return (g * ((bent + 1) * 0.5 + x * (1 - bent * bent) * slope * 0.5),)
 
 
-@composite(promote=floating, vjp=_gelu_vjp, batch="front", examples=["gelu(f32[2, 3], approximate='none') -> f32[2, 3]",
+@composite(promote=floating, vjp=_gelu_vjp, batch="front",
+           numpy_work=250, examples=["gelu(f32[2, 3], approximate='none') -> f32[2, 3]",
                                                       "gelu(f32[2, 3], approximate='tanh') -> f32[2, 3]"])
 @rounded_once
 def gelu(x: Any, *, approximate: str = "none") -> Any:
@@ -184,7 +185,7 @@ def _silu_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     return (g * (s + y * (1 - s)),)
 
 
-@composite(promote=floating, vjp=_silu_vjp, batch="front", examples=["silu(f32[2, 3]) -> f32[2, 3]"])
+@composite(promote=floating, vjp=_silu_vjp, batch="front", numpy_work=8, examples=["silu(f32[2, 3]) -> f32[2, 3]"])
 @rounded_once
 def silu(x: Any) -> Any:
     """x * sigmoid(x), also called swish."""
@@ -197,7 +198,8 @@ def swish(x: Any) -> Any:
     return silu(x)
 
 
-@composite(promote=floating, batch="front", examples=["softplus(f32[2, 3], beta=2.0, threshold=20.0) -> f32[2, 3]"],
+@composite(promote=floating, batch="front",
+           numpy_work=15, examples=["softplus(f32[2, 3], beta=2.0, threshold=20.0) -> f32[2, 3]"],
            vjp=lambda g, y, x, beta, threshold: (where(greater(x * beta, threshold), g, g * sigmoid(x * beta)),))
 def softplus(x: Any, *, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
@@ -206,7 +208,7 @@ def softplus(x: Any, *, beta: float = 1.0, threshold: float = 20.0) -> Any:
 
 
 @composite(promote=floating, vjp=lambda g, y, x: (g * sigmoid(-x),),
-           batch="front", examples=["logsigmoid(f32[2, 3]) -> f32[2, 3]"])
+           batch="front", numpy_work=8, examples=["logsigmoid(f32[2, 3]) -> f32[2, 3]"])
 def logsigmoid(x: Any) -> Any:
     """log(sigmoid(x)), exact for large negative x."""
     return minimum(x, 0) - log1p(exp(-abs_(x)))
@@ -217,7 +219,7 @@ def _mish_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     return (g * (bent + x * sigmoid(x) * (1 - bent * bent)),)
 
 
-@composite(promote=floating, vjp=_mish_vjp, batch="front", examples=["mish(f32[2, 3]) -> f32[2, 3]"])
+@composite(promote=floating, vjp=_mish_vjp, batch="front", numpy_work=15, examples=["mish(f32[2, 3]) -> f32[2, 3]"])
 def mish(x: Any) -> Any:
     """x * tanh(softplus(x))."""
     return x * tanh(softplus(x))

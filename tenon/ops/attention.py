@@ -140,7 +140,8 @@ def check_shapes(q: Any, k: Any, v: Any, mask: Any) -> Shape:
     return scores
 
 
-@composite(public=False, promote=_sums_apart, domain=((-2.0, 2.0),), examples=[
+@composite(public=False, promote=_sums_apart, domain=((-2.0, 2.0),),
+           numpy_work=lambda inputs, outputs: 5 * int(inputs[3].size) * inputs[4].shape[-2], examples=[
     "attention_gradient(f32[2, 3, 6], f32[2, 3], f32[2, 3], f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], None, "
     "is_causal=False, scale=0.5) -> (f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6])",
     "attention_gradient(f32[2, 3, 4], f32[2, 3], f32[2, 3], f32[2, 3, 4], f32[2, 3, 4], f32[2, 3, 4], f32[3, 3], "
@@ -161,7 +162,8 @@ def attention_gradient(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, m
     return tuple(cast(x, dtype=dtype) for x in found)
 
 
-@composite(public=False, autocast="narrow", promote=_mask_apart, vjp=_attention_vjp, domain=((-2.0, 2.0),), examples=[
+@composite(public=False, autocast="narrow", promote=_mask_apart, vjp=_attention_vjp, domain=((-2.0, 2.0),),
+           numpy_work=lambda inputs, outputs: 2 * int(inputs[0].size) * inputs[1].shape[-2], examples=[
     "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], is_causal=False, scale=0.5)"
     " -> (f32[2, 3, 6], f32[2, 3], f32[2, 3])",
     "attention(f32[2, 2, 3, 4], f32[2, 2, 3, 4], f32[2, 2, 3, 4], is_causal=True, scale=0.5)"

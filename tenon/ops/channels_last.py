@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ conv_channels_last: Op = define(
     vjp=lambda g, y, x, w, **attrs: (
         lambda: last(conv_input_grad(first(g), conj(w), sizes=x.shape[1:-1], groups=1, **attrs)),
         lambda: conv_weight_grad(first(conj(x)), first(g), kernel=w.shape[2:], groups=1, **attrs)),
+    multiply_adds=lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
     doc="The convolution of x [N, *sizes, C] with w [O, C, *kernel], with its channels last too: [N, *sizes, O].",
     examples=["conv_channels_last(f32[2, 8, 3], f32[4, 3, 3], stride=(1,), padding=((0, 0),), dilation=(1,)) "
               "-> f32[2, 6, 4]",
@@ -94,6 +96,7 @@ conv_weight_grad_last: Op = define(
     vjp=lambda h, y, x, g, kernel, **attrs: (
         lambda: last(conv_input_grad(first(conj(g)), first(h), sizes=x.shape[1:-1], groups=1, **attrs)),
         lambda: conv_channels_last(conj(x), first(h), **attrs)),
+    multiply_adds=lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
     doc="The gradient of conv_channels_last with respect to its kernel of these sizes, channels last: [O, *kernel, C].",
     examples=["conv_weight_grad_last(f32[2, 8, 3], f32[2, 6, 4], kernel=(3,), stride=(1,), padding=((0, 0),), "
               "dilation=(1,)) -> f32[4, 3, 3]",
@@ -141,6 +144,7 @@ depthwise_channels_last: Op = define(
         lambda: last(conv_input_grad(first(g), conj(taps_last(w)), sizes=x.shape[1:-1], groups=w.shape[-1], **attrs)),
         lambda: taps_first(conv_weight_grad(first(conj(x)), first(g), kernel=w.shape[:-1], groups=w.shape[-1],
                                             **attrs))),
+    multiply_adds=lambda *shapes: prod(shapes[-1]) * prod(shapes[1][:-1]),
     doc="The convolution of every channel of x [N, *sizes, C] with its own kernel of w [*kernel, C].",
     examples=["depthwise_channels_last(f32[2, 8, 3], f32[3, 3], stride=(1,), padding=((0, 0),), dilation=(1,)) "
               "-> f32[2, 6, 3]",

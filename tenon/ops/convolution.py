@@ -23,6 +23,7 @@ from tenon.ops.arithmetic import add
 from tenon.ops.batching import Arguments, merge, split
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import check_kind, composite, define, function
+from tenon.ops.program_sizes import convolution_sizes
 from tenon.ops.shape import reshape_op
 from tenon.ops.windows import (
     Pads,
@@ -92,6 +93,8 @@ conv: Op = define(
     vjp=lambda g, y, x, w, **attrs: (lambda: conv_input_grad(g, conj(w), sizes=x.shape[2:], **attrs),
                                      lambda: conv_weight_grad(conj(x), g, kernel=w.shape[2:], **attrs)),
     batch=_conv_batch,
+    multiply_adds=lambda x, w, y: prod(y) * prod(w[1:]), numpy_work=1, any_sizes=convolution_sizes(
+        lambda types, attrs: (types[0].shape, types[1].shape), lambda x, w, y, attrs: ((x, w), attrs)),
     doc="The convolution of x [N, C, *sizes] with w [O, C / groups, *kernel] (the kernel is not flipped, as in all "
         "deep learning).  `padding` is a size, one an axis, a (low, high) pair an axis, \"same\" or \"valid\".",
     examples=["conv(f32[2, 3, 8], f32[4, 3, 3]) -> f32[2, 4, 6]",
@@ -145,6 +148,10 @@ conv_input_grad: Op = define(
     vjp=lambda h, y, g, w, sizes, **attrs: (lambda: conv(h, conj(w), **attrs),
                                             lambda: conv_weight_grad(h, conj(g), kernel=w.shape[2:], **attrs)),
     batch=_conv_batch,
+    multiply_adds=lambda g, w, x: prod(g) * prod(w[1:]), numpy_work=1, any_sizes=convolution_sizes(
+        lambda types, attrs: ((types[0].shape[0], types[1].shape[1] * attrs["groups"], *attrs["sizes"]),
+                              types[1].shape),
+        lambda x, w, y, attrs: ((y, w), {**attrs, "sizes": tuple(x[2:])})),
     doc="The gradient of conv with respect to its input of these sizes; also the transposed convolution.",
     examples=["conv_input_grad(f32[2, 4, 6], f32[4, 3, 3], sizes=(8,), stride=(1,), padding=((0, 0),), "
               "dilation=(1,), groups=1) -> f32[2, 3, 8]",
@@ -191,7 +198,12 @@ conv_weight_grad: Op = define(
     promote=same,
     vjp=lambda h, y, x, g, kernel, **attrs: (lambda: conv_input_grad(conj(g), h, sizes=x.shape[2:], **attrs),
                                              lambda: conv(conj(x), h, **attrs)),
-    batch=_weight_grad_batch, doc="The gradient of conv with respect to its kernel of these sizes.",
+    batch=_weight_grad_batch,
+    multiply_adds=lambda x, g, w: prod(g) * prod(w[1:]), numpy_work=1, any_sizes=convolution_sizes(
+        lambda types, attrs: (types[0].shape,
+                              (types[1].shape[1], types[0].shape[1] // attrs["groups"], *attrs["kernel"])),
+        lambda x, w, y, attrs: ((x, y), attrs)),
+    doc="The gradient of conv with respect to its kernel of these sizes.",
     examples=["conv_weight_grad(f32[2, 3, 8], f32[2, 4, 6], kernel=(3,), stride=(1,), padding=((0, 0),), "
               "dilation=(1,), groups=1) -> f32[4, 3, 3]",
               "conv_weight_grad(f32[2, 4, 7, 6], f32[2, 6, 4, 5], kernel=(3, 2), stride=(2, 1), "

@@ -53,7 +53,7 @@ eigh_op: Op = define(
     "eigh", public=False, axis_rule=over_batches(1, 2),
     type=lambda x: (_vectors(square_type("eigh", x)), x), promote=floating, vjp=_eigh_vjp,
     ref=lapack("eigh", lambda x: tuple(np.linalg.eigh(x))),
-    batch="front", doc="The eigenvalues, ascending, and eigenvectors of a Hermitian matrix.",
+    batch="front", fails="matrix", doc="The eigenvalues, ascending, and eigenvectors of a Hermitian matrix.",
     examples=["eigh(f32[2, 1, 1]) -> f32[2, 1], f32[2, 1, 1]"])
 
 
@@ -94,7 +94,7 @@ eig_op: Op = define(
     "eig", public=False, axis_rule=over_batches(1, 2),
     promote=floating, vjp=_eig_vjp, ref=lapack("eig", _eig_ref),
     type=lambda x: (_complex(square_type("eig", x)).with_shape(x.shape[:-1]), _complex(x)),
-    batch="front", doc="The complex eigenvalues and eigenvectors of a square matrix.",
+    batch="front", fails="matrix", doc="The complex eigenvalues and eigenvectors of a square matrix.",
     examples=["eig(f32[2, 1, 1]) -> c64[2, 1], c64[2, 1, 1]"])
 
 
@@ -145,6 +145,7 @@ svd_op: Op = define(
     type=_svd_type, promote=floating, vjp=_svd_vjp,
     ref=lapack("svd", lambda x, full: tuple(np.linalg.svd(x, full_matrices=full))),
     batch="front",
+    fails="matrix",
     doc="The singular values, descending, between the left and right singular vectors: x = U @ diag(S) @ Vh.",
     examples=["svd(f32[2, 3, 2], full=False) -> f32[2, 3, 2], f32[2, 2], f32[2, 2, 2]",
               "svd(f32[2, 3], full=False) -> f32[2, 2], f32[2], f32[2, 3]", "svd(f32[3], full=True) -> error"])
@@ -154,7 +155,8 @@ svdvals_op: Op = define(
     promote=floating, type=lambda x: _svd_type(x, full=False)[1],
     ref=lapack("svdvals", lambda x: np.linalg.svd(x, compute_uv=False)),
     vjp=lambda g, y, x: (_svd_values_vjp(g, x),),
-    batch="front", doc="The singular values, descending.", examples=["svdvals(f32[2, 3, 2]) -> f32[2, 2]"])
+    batch="front",
+    fails="matrix", doc="The singular values, descending.", examples=["svdvals(f32[2, 3, 2]) -> f32[2, 2]"])
 
 
 def _svd_values_vjp(g: Any, x: Any) -> Any:

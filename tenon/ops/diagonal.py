@@ -47,7 +47,7 @@ diagonal_op = define(
     "diagonal", public=False, type=_diagonal_type, vjp=_diagonal_vjp,
     ref=lambda x, offset: x.diagonal(offset, -2, -1),
     compute=lambda s, i, x, offset: x((*i[:-1], i[-1] + max(-offset, 0), i[-1] + max(offset, 0))),
-    batch="front", doc="The elements (k, k + offset) of the last two axes.",
+    batch="front", reads_part=True, doc="The elements (k, k + offset) of the last two axes.",
     examples=["diagonal(f32[3, 4], offset=1) -> f32[3]", "diagonal(f32[2, 4, 3], offset=-1) -> f32[2, 3]"])
 
 

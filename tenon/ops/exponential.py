@@ -71,7 +71,7 @@ def _sigmoid_ref(x: Any) -> Any:
 
 
 sigmoid = unary("sigmoid", _sigmoid_ref, call("sigmoid"), lambda g, y, x: (g * conj(y * (1 - y)),),
-                "1 / (1 + exp(-x)).")
+                "1 / (1 + exp(-x)).", numpy_work=8)
 
 logaddexp = binary("logaddexp", np.logaddexp, call("logaddexp"),
                    lambda g, z, x, y: (lambda: g * sigmoid(x - y), lambda: g * sigmoid(y - x)),

@@ -9,7 +9,7 @@ tensor; where a place is written twice, "set" keeps the last write.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
 from tenon.graph.axis_rule import AxisRule, Labels, linear_in
 from tenon.graph.build import literal
-from tenon.graph.op import Op
+from tenon.graph.op import NumPyCall, Op
 from tenon.graph.promotion import Kinds, like_first, separate
 from tenon.ops.batching import Arguments, merge, split
 from tenon.ops.comparison import equal, where
@@ -71,6 +71,10 @@ def _take_type(x: TensorType, indices: TensorType, *, axis: Any = None) -> Tenso
     return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1:]))
 
 
+def _take_call(types: Sequence[Any], attrs: Mapping[str, Any]) -> NumPyCall | None:
+    return (np.ndarray.take, (attrs["axis"],)) if types[1].dtype.kind == "i" else None
+
+
 def _take_batch(op: Op, a: Arguments, axis: int) -> Any:
     x, at = a.inputs
     if not a.batched[1]:
@@ -95,6 +99,7 @@ take: Op = define(
     compute=lambda s, i, x, at, axis: x(
         (*i[:axis], s.index(at(i[axis:axis + at.ndim]), x.shape[axis]), *i[axis + at.ndim:])),
     batch=_take_batch,
+    numpy_call=_take_call, reads_part=True, fails="index",
     doc="The elements of x at these places along an axis (which a vector need not name); the axes of `indices` "
         "replace it.",
     examples=["take(f32[5, 3], i64[4], axis=0) -> f32[4, 3]",
@@ -183,6 +188,10 @@ def _put_axes(x: TensorType, at: TensorType, updates: TensorType, *, axis: int, 
                     linear_in(0, 2) if reduce == "add" else None)
 
 
+def _put_work(inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
+    return 4 * int(inputs[2].size)          # NumPy sorts what meets in a place
+
+
 def _put_batch(op: Op, a: Arguments, axis: int, reduce: str) -> Any:
     x, at, updates = a.whole(0), a.inputs[1], a.whole(2)
     if not a.batched[1]:
@@ -196,7 +205,9 @@ put: Op = define(
     "put", public=False, axis_rule=_put_axes, type=_put_type, canonical=_axis, promote=_written, ref=_put_ref,
     vjp=_written_vjp(lambda *a, **k: take(*a, **k), lambda *a, **k: put(*a, **k)),
     fill=lambda s, x, at, updates, axis, reduce: s.write_rows(x, at, updates, axis, reduce),
-    batch=_put_batch, doc="x with `updates` written to these places along an axis: set, add, mul, max or min.",
+    batch=_put_batch,
+    numpy_work=_put_work, fails="index",
+    doc="x with `updates` written to these places along an axis: set, add, mul, max or min.",
     examples=["put(f32[5, 3], i64[4], f32[4, 3], axis=0, reduce='add') -> f32[5, 3]",
               "put(f32[2, 5], i64[2, 2], f32[2, 2, 2], axis=1, reduce='set') -> f32[2, 5]",
               "put(f32[5, 3], i64[4], f32[4, 2], axis=0, reduce='add') -> error"])
@@ -223,12 +234,19 @@ def _places_along(name: str, x: Any, at: Any, axis: int) -> tuple[Any, ...]:
     return tuple(index)
 
 
+def _gather_call(types: Sequence[Any], attrs: Mapping[str, Any]) -> NumPyCall | None:
+    axis, grid = attrs["axis"], np.indices(types[1].shape, sparse=True)
+    before, behind = grid[:axis], grid[axis + 1:]
+    return (lambda x, at: x[(*before, at, *behind)], ()) if types[1].dtype.kind == "i" else None
+
+
 gather: Op = define(
     "gather", type=_gather_type, canonical=_axis,
     ref=lambda x, at, axis: x[_places_along("gather", x, at, axis)],
     vjp=lambda g, y, x, at, axis: (scatter_op(zeros_like(x), at, g, axis=axis, reduce="add"), None),
     compute=lambda s, i, x, at, axis: x((*i[:axis], s.index(at(i), x.shape[axis]), *i[axis + 1:])),
     batch="axis",
+    exact=True, numpy_call=_gather_call, reads_part=True, fails="index",
     doc="y[a, i, b] = x[a, indices[a, i, b], b]: one element of x along an axis for every element of `indices`.",
     examples=["gather(f32[2, 5], i64[2, 3], axis=1) -> f32[2, 3]", "gather(f32[5, 3], i32[2, 2], axis=0) -> f32[2, 2]",
               "gather(f32[2, 5], i64[3, 3], axis=1) -> error"])
@@ -265,6 +283,7 @@ scatter_op: Op = define(
     vjp=_written_vjp(lambda *a, **k: gather(*a, **k), lambda *a, **k: scatter_op(*a, **k)),
     fill=lambda s, x, at, updates, axis, reduce: s.write_elements(x, at, updates, axis, reduce),
     batch="axis",
+    exact=True, fails="index",
     doc="x with x[a, indices[a, i, b], b] set to updates[a, i, b], or combined with it by add, mul, max or min.",
     examples=["scatter(f32[2, 5], i64[2, 3], f32[2, 3], axis=1, reduce='add') -> f32[2, 5]",
               "scatter(f32[5, 3], i64[2, 2], f32[2, 2], axis=0, reduce='set') -> f32[5, 3]",
@@ -279,7 +298,8 @@ wrap_index: Op = define(
     "wrap_index", public=False, type=_wrap_type,
     ref=lambda x, size, axis: check_range("x[key]", x, size, axis),
     compute=lambda s, i, x, size, axis: s.cast(s.index(x(i), size), x.dtype),
-    batch="front", doc="Indices counted from the front; an error where one is outside an axis of this size.",
+    batch="front",
+    fails="index", doc="Indices counted from the front; an error where one is outside an axis of this size.",
     examples=["wrap_index(i64[4], size=5, axis=0) -> i64[4]"])
 
 
@@ -367,7 +387,7 @@ one_hot: Op = define(
     compute=lambda s, i, x, num_classes, dtype: s.select(
         s.eq(s.index(x(i[:-1]), num_classes), i[-1]), s.const(1, dtype), s.const(0, dtype)),
     vjp=lambda g, y, x, **_: (None,),
-    batch="front", doc="A last axis that is 1 at the class that x names and 0 elsewhere.",
+    batch="front", fails="index", doc="A last axis that is 1 at the class that x names and 0 elsewhere.",
     examples=["one_hot(i64[3], num_classes=5, dtype=f32) -> f32[3, 5]",
               "one_hot(f32[3], num_classes=5, dtype=f32) -> error"])
 

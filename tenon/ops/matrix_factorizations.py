@@ -78,7 +78,8 @@ def _solve_vjp(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
 solve_op: Op = define(
     "solve", public=False, axis_rule=over_batches(2),
     type=_solve_type, promote=floating, vjp=_solve_vjp, ref=lapack("solve", np.linalg.solve),
-    batch="front", doc="The solution x of a @ x = b for a stack of square matrices and one of right-hand sides.",
+    batch="front",
+    fails="matrix", doc="The solution x of a @ x = b for a stack of square matrices and one of right-hand sides.",
     examples=["solve(f32[1, 2, 2], f32[1, 2, 4]) -> f32[1, 2, 4]", "solve(f32[3, 3], f32[2, 4]) -> error"])
 
 
@@ -110,6 +111,7 @@ triangular_op: Op = define(
     type=_triangular_type, promote=floating,
     vjp=_triangular_vjp, ref=lapack("solve_triangular", _triangular_ref), domain=((1.0, 2.0), (-2.0, 2.0)),
     batch="front",
+    fails="matrix",
     doc="The solution x of a @ x = b, of whose matrices only the upper triangle is read, or only the lower one.",
     examples=["solve_triangular(f32[2, 1, 1], f32[2, 1, 4], upper=False) -> f32[2, 1, 4]",
               "solve_triangular(f32[1, 1], f32[1, 3], upper=True) -> f32[1, 3]",
@@ -129,7 +131,7 @@ cholesky_op: Op = define(
     "cholesky", public=False, axis_rule=over_batches(2),
     type=lambda x: square_type("cholesky", x), promote=floating, vjp=_cholesky_vjp,
     ref=lapack("cholesky", np.linalg.cholesky), domain=(1, 2),
-    batch="front", doc="The lower triangular L with L @ L^H = x for a Hermitian, positive definite x.",
+    batch="front", fails="matrix", doc="The lower triangular L with L @ L^H = x for a Hermitian, positive definite x.",
     examples=["cholesky(f32[2, 1, 1]) -> f32[2, 1, 1]", "cholesky(f32[2, 3]) -> error"])
 
 
@@ -168,7 +170,7 @@ qr_op: Op = define(
     "qr", public=False, axis_rule=over_batches(2, 2),
     type=_qr_type, promote=floating, vjp=_qr_vjp,
     ref=lapack("qr", lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced"))),
-    batch="front", doc="x = Q @ R with orthonormal columns of Q and upper triangular R.",
+    batch="front", fails="matrix", doc="x = Q @ R with orthonormal columns of Q and upper triangular R.",
     examples=["qr(f32[2, 3, 2], complete=False) -> f32[2, 3, 2], f32[2, 2, 2]",
               "qr(f32[2, 2], complete=False) -> f32[2, 2], f32[2, 2]", "qr(f32[3], complete=False) -> error"])
 
@@ -237,7 +239,7 @@ def _lu_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 lu_op: Op = define(
     "lu", public=False, axis_rule=over_batches(2, 2, 2),
     type=_lu_type, ref=_lu_ref, promote=floating, vjp=_lu_vjp,
-    batch="front", doc="x = P @ L @ U with a permutation P, unit lower L and upper U.",
+    batch="front", fails="matrix", doc="x = P @ L @ U with a permutation P, unit lower L and upper U.",
     examples=["lu(f32[2, 3, 3]) -> f32[2, 3, 3], f32[2, 3, 3], f32[2, 3, 3]",
               "lu(f32[3, 2]) -> f32[3, 3], f32[3, 2], f32[2, 2]"])
 

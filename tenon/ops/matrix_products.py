@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,9 @@ matmul_op: Op = define(
     vjp=lambda g, y, a, b: (lambda: matmul_op(g, mT(conj(b))), lambda: matmul_op(mT(conj(a)), g)),
     compute=lambda s, i, a, b: s.reduce("add", (a.shape[-1],),
                                         lambda k: a((*i[:-1], k[0])) * b((*i[:-2], k[0], i[-1]))),
-    batch=_matmul_batch, doc="The matrix product of two stacks of matrices with equal leading sizes.",
+    batch=_matmul_batch,
+    multiply_adds=lambda a, b, y: prod(y) * a[-1],
+    doc="The matrix product of two stacks of matrices with equal leading sizes.",
     examples=["matmul(f32[2, 3], f32[3, 4]) -> f32[2, 4]", "matmul(f32[5, 2, 3], f32[5, 3, 4]) -> f32[5, 2, 4]",
               "matmul(f32[2, 3], f32[2, 3]) -> error"])
 

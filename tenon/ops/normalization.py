@@ -8,6 +8,7 @@ usual ones, with the mean over the normalised axes written as `average`:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tenon.ops.comparison import maximum
 from tenon.ops.creation import as_number
 from tenon.ops.define import composite, function, remembering
 from tenon.ops.exponential import rsqrt
+from tenon.ops.program_sizes import norm_sizes
 from tenon.ops.reduction import norm
 from tenon.ops.shape import cast, reshape_op
 from tenon.ops.slice_pad_concat import pad_op, slice_op
@@ -71,7 +73,12 @@ def _layer_norm_vjp(g: Any, y: Any, x: Any, weight: Any, bias: Any, count: int, 
     return to_x, *_slopes(g, normal, (weight, bias))
 
 
-@composite(autocast="wide", public=False, promote=floating, vjp=_layer_norm_vjp, batch="first", examples=[
+def _norm_work(inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
+    return 10 * int(inputs[0].size)
+
+
+@composite(autocast="wide", public=False, promote=floating, vjp=_layer_norm_vjp, batch="first",
+           numpy_work=_norm_work, examples=[
     "layer_norm(f32[2, 5], f32[5], f32[5], count=1, eps=1e-05) -> f32[2, 5]",
     "layer_norm(f32[2, 3, 4], count=2, eps=1e-05) -> f32[2, 3, 4]"])
 def layer_norm_(x: Any, weight: Any = None, bias: Any = None, *, count: int, eps: float) -> Any:
@@ -104,7 +111,8 @@ def _rms_norm_vjp(g: Any, y: Any, x: Any, weight: Any, count: int, eps: float) -
     return to_x, *_slopes(g, normal, (weight,))
 
 
-@composite(autocast="wide", public=False, promote=floating, vjp=_rms_norm_vjp, batch="first", examples=[
+@composite(autocast="wide", public=False, promote=floating, vjp=_rms_norm_vjp, batch="first",
+           numpy_work=_norm_work, examples=[
     "rms_norm(f32[2, 5], f32[5], count=1, eps=1e-05) -> f32[2, 5]",
     "rms_norm(f32[2, 3, 4], count=2, eps=1e-05) -> f32[2, 3, 4]"])
 def rms_norm_(x: Any, weight: Any = None, *, count: int, eps: float) -> Any:
@@ -160,7 +168,8 @@ def _batch_norm_vjp(g: Any, outputs: Any, x: Any, weight: Any, bias: Any, eps: f
             None if bias is None else lambda: reshape_op(total(g), shape=bias.shape))
 
 
-@composite(autocast="wide", public=False, promote=floating, vjp=_batch_norm_vjp, examples=[
+@composite(autocast="wide", public=False, promote=floating, vjp=_batch_norm_vjp,
+           numpy_work=_norm_work, any_sizes=norm_sizes, examples=[
     "batch_norm_train(f32[4, 3], f32[3], f32[3], eps=1e-05) -> f32[4, 3], f32[3], f32[3]",
     "batch_norm_train(f32[2, 3, 2], eps=1e-05) -> f32[2, 3, 2], f32[3], f32[3]"])
 def batch_norm_train(x: Any, weight: Any = None, bias: Any = None, *, eps: float) -> Any:

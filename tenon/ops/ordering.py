@@ -77,6 +77,7 @@ argsort: Op = define(
     fill=lambda s, x, axis, descending, stable: s.order(x, axis, descending, x.shape[axis]),
     type=_places_type,
     batch="axis",
+    exact=True,
     doc="The places of the elements in ascending (or descending) order along an axis; equal elements keep their "
         "order.  NaN counts as largest.",
     examples=["argsort(f32[2, 5], axis=1, descending=False, stable=True) -> i64[2, 5]",
@@ -101,13 +102,13 @@ first_places: Op = define(
     fill=lambda s, x, k, axis, descending: s.order(x, axis, descending, k),
     canonical=lambda x, k, axis, descending: {
         "k": as_shape(k)[0], "axis": normalize_axis(axis, x.ndim), "descending": bool(descending)},
-    batch="axis", doc="The first k of the places that `argsort` tells, found without ordering the others.",
+    batch="axis", exact=True, doc="The first k of the places that `argsort` tells, found without ordering the others.",
     examples=["first_places(f32[2, 5], k=2, axis=1, descending=True) -> i64[2, 2]",
               "first_places(i32[5], k=3, axis=0, descending=False) -> i64[3]"])
 
 
 @composite(canonical=_sort_attrs, ref=ordered,
-           batch="axis", examples=["sort(f32[2, 5], axis=1, descending=False, stable=True) -> f32[2, 5]",
+           batch="axis", exact=True, examples=["sort(f32[2, 5], axis=1, descending=False, stable=True) -> f32[2, 5]",
                      "sort(f32[5], axis=0, descending=True, stable=True) -> f32[5]",
                      "sort(f32[5], axis=1, descending=True, stable=True) -> error"])
 def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:

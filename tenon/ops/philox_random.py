@@ -11,7 +11,7 @@ the state for users.  J. K. Salmon et al., "Parallel random numbers: as easy as 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -156,13 +156,17 @@ def _bits_type(state: TensorType, *, shape: Shape, stream: int = 0) -> TensorTyp
     return _drawn("random_bits", state, uint32, shape)
 
 
+def _draw_work(inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
+    return int(outputs[0].size)
+
+
 random_bits: Op = define(
     "random_bits", public=False, type=_bits_type,
     canonical=lambda state, shape, stream: {"shape": as_shape(shape), "stream": stream},
     ref=_ref("bits", lambda: (1, lambda drawn: drawn)),
     compute=lambda s, i, state, shape, stream: s.cast(_element_words(s, i, state, shape, stream, 1)[0], uint32),
     vjp=lambda g, y, state, **_: (None,),
-    doc="Random words.  Draws with different `stream` are independent.",
+    exact=True, numpy_work=_draw_work, doc="Random words.  Draws with different `stream` are independent.",
     examples=["random_bits(u64[2], shape=(3, 5), stream=0) -> u32[3, 5]",
               "random_bits(u64[3], shape=(3,), stream=0) -> error"])
 
@@ -200,6 +204,7 @@ def _uniform_compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, strea
 random_uniform: Op = define(
     "random_uniform", public=False, type=_uniform_type, ref=_ref("uniform", fractions_of_words),
     compute=_uniform_compute, canonical=_canonical, vjp=lambda g, y, state, **_: (None,),
+    exact=True, numpy_work=_draw_work,
     doc="Numbers uniform in [0, 1): all multiples of 2 ** -24 (float32) or 2 ** -53 (float64) are equally likely.",
     examples=["random_uniform(u64[2], shape=(3, 5), dtype=f32, stream=0) -> f32[3, 5]",
               "random_uniform(u64[2], shape=(3,), dtype=f64, stream=1) -> f64[3]",
@@ -230,7 +235,7 @@ random_integers: Op = define(
     canonical=lambda state, low, count, shape, stream: {"low": low, "count": count, "shape": as_shape(shape),
                                                         "stream": stream},
     vjp=lambda g, y, state, **_: (None,),
-    doc="Integers from the `count` that start at `low`, all equally likely.",
+    exact=True, numpy_work=_draw_work, doc="Integers from the `count` that start at `low`, all equally likely.",
     examples=["random_integers(u64[2], low=-3, count=10, shape=(3, 5), stream=0) -> i64[3, 5]"])
 
 random_advance: Op = define(
@@ -268,7 +273,7 @@ def _transformed(name: str, transform: Transform, doc: str) -> Op:
         return s.cast(transform(with_bits, _fraction(with_bits, whole, form), form, whole & 1), dtype)
 
     return define(name, public=False, type=rule, ref=_ref(name, partial(transformed_words, transform)),
-                  compute=compute, doc=doc,
+                  compute=compute, exact=True, numpy_work=_draw_work, doc=doc,
                   vjp=lambda g, y, state, **_: (None,), canonical=_canonical,
                   examples=[f"{name}(u64[2], shape=(3, 5), dtype=f32, stream=0) -> f32[3, 5]",
                             f"{name}(u64[2], shape=(3,), dtype=f64, stream=1) -> f64[3]",
@@ -349,6 +354,7 @@ dealt: Op = define(
     axis_rule=lambda chances: rows((chances,), (chances.ndim,), last=1),
     vjp=lambda g, y, chances: (None,),
     batch="front",
+    exact=True, numpy_work=lambda inputs, outputs: 100 * int(outputs[0].size),
     doc="0, 1, ... n - 1 along the last axis in the order that numbers from [0, 1) choose: number k comes to place "
         "chances[k] * (k + 1), and what was there to place k (R. Durstenfeld's shuffle, inside out).",
     domain=(0.0, 0.999),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tenon.graph.op import Op
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange
 from tenon.ops.define import check_kind, define, function
+from tenon.ops.program_sizes import pool_sizes
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.slice_pad_concat import concat_op
 from tenon.ops.splitting import narrow
@@ -139,13 +140,23 @@ def _positions_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any
     return ravel(at, x.shape[x.ndim - count:]).astype(np.int64)
 
 
+def _pool_work(inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
+    return 4 * int(inputs[0].size)
+
+
+def _adds_nothing(attrs: Mapping[str, Any]) -> bool:
+    return are_apart(attrs["kernel"], attrs["stride"], attrs["dilation"])
+
+
 max_pool_op: Op = define(
     "max_pool_op", public=False, type=_max_pool_type, canonical=_pool_attrs, ref=_max_pool_ref,
     compute=_max_pool_compute,
     vjp=lambda g, y, x, kernel, **attrs: (
         max_pool_grad(g, max_pool_taps(x, kernel=kernel, **attrs), sizes=x.shape[x.ndim - len(kernel):],
                       kernel=kernel, **attrs),),
-    batch="front", doc="The largest element of each window over the last axes; padding never wins.",
+    batch="front",
+    exact=True, numpy_work=_pool_work, any_sizes=pool_sizes, reads_part=True,
+    doc="The largest element of each window over the last axes; padding never wins.",
     examples=["max_pool_op(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> f32[2, 3]",
               "max_pool_op(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
               " -> f32[2, 3, 6]",
@@ -161,7 +172,9 @@ def _with_dtype(dtype: DType) -> Callable[..., TensorType]:
 max_pool_taps: Op = define(
     "max_pool_taps", public=False, canonical=_pool_attrs, ref=_taps_ref, compute=_taps_compute,
     type=_with_dtype(int32),
-    batch="front", doc="The number of the tap under which each window has its largest element; the first of equals.",
+    batch="front",
+    exact=True, numpy_work=_pool_work, any_sizes=pool_sizes,
+    doc="The number of the tap under which each window has its largest element; the first of equals.",
     examples=["max_pool_taps(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> i32[2, 3]",
               "max_pool_taps(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
               " -> i32[2, 3, 6]"])
@@ -170,6 +183,7 @@ max_pool_positions: Op = define(
     "max_pool_positions", public=False, canonical=_pool_attrs, ref=_positions_ref, compute=_positions_compute,
     type=_with_dtype(int64),
     batch="front",
+    exact=True, numpy_work=_pool_work, any_sizes=pool_sizes,
     doc="Where the largest element of each window stands among the sizes, in row-major order; the first of equals.",
     examples=["max_pool_positions(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> i64[2, 3]",
               "max_pool_positions(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), "
@@ -208,7 +222,9 @@ def _max_pool_grad_ref(g: Any, taps: Any, sizes: Any, kernel: Any, **attrs: Any)
 max_pool_grad: Op = define(
     "max_pool_grad", public=False, ref=_max_pool_grad_ref, compute=_max_pool_grad_compute, type=_max_pool_grad_type,
     vjp=lambda h, y, g, taps, sizes, **attrs: (under_taps(h, taps, attrs), None),
-    batch="front", doc="The gradient of each window given to the element under the tap that won.",
+    batch="front",
+    exact=_adds_nothing, numpy_work=_pool_work, any_sizes=pool_sizes,
+    doc="The gradient of each window given to the element under the tap that won.",
     domain=((-2, 2), (0, 2)),
     examples=["max_pool_grad(f32[2, 1], i32[2, 1], sizes=(4,), kernel=(3,), stride=(3,), padding=((0, 0),), "
               "dilation=(1,)) -> f32[2, 4]"])

@@ -27,7 +27,8 @@ from tenon.types import DType, TensorType, as_dtype, int64, normalize_axis
 
 
 def _scan(name: str, total: Callable[[Any, int], Any], start: float, step: Callable[[Any, Any, Any], Any],
-          vjp: Callable[..., Any], doc: str, promote: Any = same, kinds: str = "buifc") -> Op:
+          vjp: Callable[..., Any], doc: str, promote: Any = same, kinds: str = "buifc",
+          exact: bool = True) -> Op:
     """A running total, `step(s, total, element)` after each; `reverse` runs from the last element to the first."""
     def rule(x: TensorType, *, axis: int, reverse: bool = False) -> TensorType:
         check_kind(name, x.dtype, kinds)
@@ -38,7 +39,7 @@ def _scan(name: str, total: Callable[[Any, int], Any], start: float, step: Calla
     def fill(s: Any, x: Any, axis: int, reverse: bool) -> None:
         s.scan((x,), axis, reverse, [start], lambda state, elements, place: (step(s, state[0], elements[0]),))
     return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, promote=promote, batch="axis", doc=doc,
-                  axis_rule=beside_axis(),
+                  exact=exact, axis_rule=beside_axis(),
                   canonical=lambda x, axis, reverse: {"axis": normalize_axis(axis, x.ndim), "reverse": bool(reverse)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3]",
                             f"{name}(f32[2, 3], axis=0, reverse=True) -> f32[2, 3]",
@@ -93,7 +94,8 @@ cumprod_op = _scan("cumprod", np.cumprod, 1, lambda s, total, x: total * x,
                    lambda g, y, x, axis, reverse: (cumprod_gradient(g, x, axis=axis, reverse=reverse),),
                    "The running product along an axis.")
 logcumsumexp_op = _scan("logcumsumexp", _log_total, -np.inf, lambda s, total, x: s.call("logaddexp", total, x),
-                        _logcumsumexp_vjp, "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f")
+                        _logcumsumexp_vjp, "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f",
+                        exact=False)
 
 
 def _running_extreme(name: str, extreme: Any, doc: str) -> Op:
@@ -120,7 +122,7 @@ def _running_extreme(name: str, extreme: Any, doc: str) -> Op:
             return best, s.select(s.eq(element, best) | s.isnan(element), place, state[1])
         s.scan((x,), axis, False, [s.least(x.dtype) if extreme is np.maximum else s.most(x.dtype), 0], step)
     return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, doc=doc, axis_rule=beside_axis(2),
-                  batch="axis", canonical=lambda x, axis: {"axis": normalize_axis(axis, x.ndim)},
+                  batch="axis", exact=True, canonical=lambda x, axis: {"axis": normalize_axis(axis, x.ndim)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3], i64[2, 3]"])
 
 

@@ -5,7 +5,7 @@ Also what the other families need to speak of shapes and indices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from tenon.dims import Dim, Size, SymbolicDim, is_one, product, same_sizes
 from tenon.errors import ArgumentError, DTypeError, ShapeError
-from tenon.graph.op import Op
+from tenon.graph.op import NumPyCall, Op
 from tenon.ops.define import define
 from tenon.types import (
     DType,
@@ -25,6 +25,12 @@ from tenon.types import (
     int64,
     normalize_axes,
 )
+
+
+def _cast_call(types: Sequence[Any], attrs: Mapping[str, Any]) -> NumPyCall | None:
+    source, target = types[0].dtype, attrs["dtype"]
+    cut = source.kind == "c" or (source.kind == "f" and target.kind in "ui")       # what lies beyond the type's ends
+    return None if cut else (np.ndarray.astype, (target.numpy,))
 
 
 def _cast_ref(x: Any, dtype: DType) -> Any:
@@ -51,6 +57,7 @@ cast: Op = define(
     vjp=lambda g, y, x, dtype: (cast(g, dtype=x.dtype),)
     if dtype.is_differentiable else (None,),
     compute=lambda s, i, x, dtype: s.cast(x(i), dtype),
+    numpy_call=_cast_call,
     doc="The elements converted to another type.  To an integer type: cut off towards zero; what lies beyond becomes "
         "its largest or smallest number, NaN 0.",
     examples=["cast(f32[2, 3], dtype=i64) -> i64[2, 3]", "cast(f32[3], dtype=f64) -> f64[3]"])

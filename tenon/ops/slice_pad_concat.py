@@ -71,6 +71,7 @@ slice_op = define(
                                              for a, b, c in zip(start, stop, step, strict=True))],
     compute=lambda s, i, x, start, stop, step: x(tuple(k * c + a for k, a, c in zip(i, start, step, strict=True))),
     batch=_slice_batch,
+    reads_part=True,
     doc="Every step-th element from start up to (not including) stop, axis by axis.  Positions count from 0 and do not "
         "wrap; with a negative step, stop is -1 to go on to the first element.",
     examples=["slice(f32[5, 6], start=(1, 0), stop=(4, 6), step=(1, 2)) -> f32[3, 3]",
@@ -144,6 +145,7 @@ pad_op = define(
         "low": as_shape(tuple(low)), "high": as_shape(tuple(high)),
         "interior": (0,) * x.ndim if interior is None else as_shape(tuple(interior))},
     batch=_pad_batch,
+    reads_part=True,
     doc="The tensor with `value` before (low), after (high) and between (interior) its elements, axis by axis.",
     examples=["pad(f32[2, 3], f32(0.0), low=(1, 0), high=(0, 2), interior=(0, 1)) -> f32[3, 7]"])
 

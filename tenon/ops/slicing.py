@@ -77,5 +77,6 @@ slice_update: Op = define(
         lambda: slice_update(g, zeros_like(updates), start=start, step=step),
         lambda: box(g, start, updates.shape, step)),
     batch=_update_batch,
+    reads_part=True,
     doc="x with the box of `updates.shape` elements from `start` in steps of `step` replaced by `updates`.",
     examples=["slice_update(f32[5, 6], f32[2, 3], start=(1, 5), step=(3, -2)) -> f32[5, 6]"])

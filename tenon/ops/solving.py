@@ -91,6 +91,7 @@ inv_op: Op = define(
     type=lambda x: square_type("inv", x), promote=floating, ref=lapack("inv", np.linalg.inv),
     vjp=lambda g, y, x: (-matmul(matmul(adjoint(y), g), adjoint(y)),),
     batch="front",
+    fails="matrix",
     doc="The inverses of square matrices.", examples=["inv(f32[1, 2, 2]) -> f32[1, 2, 2]", "inv(f32[2, 3]) -> error"])
 
 
@@ -129,7 +130,7 @@ pinv_op: Op = define(
     type=_pinv_type,
     promote=floating,
     vjp=_pinv_vjp, ref=lapack("pinv", lambda x, rtol: np.linalg.pinv(x, rtol)),
-    batch="front", doc="The pseudo-inverse.",
+    batch="front", fails="matrix", doc="The pseudo-inverse.",
     examples=["pinv(f32[2, 3, 2], rtol=1e-06) -> f32[2, 2, 3]", "pinv(f32[2, 3], rtol=1e-06) -> f32[3, 2]"])
 
 

@@ -39,22 +39,24 @@ def _normal_cdf_type(x: TensorType) -> TensorType:
 
 
 erf = unary("erf", reference.erf, call("erf"), lambda g, y, x: (g * (exp(-x * x) * SLOPE),), "The error function.",
-            kinds="f")
+            kinds="f", numpy_work=250)
 erfc = unary("erfc", reference.erfc, call("erfc"), lambda g, y, x: (g * (exp(-x * x) * -SLOPE),),
-             "1 - erf(x), exact where x is large.", kinds="f")
+             "1 - erf(x), exact where x is large.", kinds="f", numpy_work=500)
 normal_cdf: Op = define(
     "normal_cdf", public=False, type=_normal_cdf_type, promote=floating, elementwise=True,
     ref=lambda x: (reference.erf(x * math.sqrt(0.5)) + 1) * 0.5, compute=lambda s, i, x: s.call("normal_cdf", x(i)),
     vjp=lambda g, y, x: (g * (exp(x * x * -0.5) / math.sqrt(2 * math.pi)),),
+    numpy_work=250,
     doc="The share of a standard normal distribution that lies below x, good to the last digit of 1 and in less time "
         "than `ndtr`, whose tail is exact too.",
     examples=["normal_cdf(f32[2, 3]) -> f32[2, 3]"])
 erfinv = unary("erfinv", reference.erfinv, call("erfinv"), lambda g, y, x: (g * (exp(y * y) / SLOPE),),
-               "The inverse of the error function.", kinds="f", domain=(-0.9, 0.9))
+               "The inverse of the error function.", kinds="f", domain=(-0.9, 0.9), numpy_work=3000)
 lgamma = unary("lgamma", reference.lgamma, call("lgamma"), lambda g, y, x: (g * digamma(x),),
-               "The logarithm of the absolute value of the gamma function.", kinds="f", domain=(0.3, 4.0))
+               "The logarithm of the absolute value of the gamma function.", kinds="f", domain=(0.3, 4.0)
+               , numpy_work=1000)
 digamma: Op = unary("digamma", reference.digamma, call("digamma"), lambda g, y, x: (g * polygamma_op(x, n=1),),
-                "The derivative of lgamma.", kinds="f", domain=(0.3, 4.0))
+                "The derivative of lgamma.", kinds="f", domain=(0.3, 4.0), numpy_work=500)
 polygamma_op: Op = define(
     "polygamma", public=False, type=_polygamma_type, ref=reference.polygamma, promote=floating, elementwise=True,
     vjp=lambda g, y, x, n: (g * polygamma_op(x, n=n + 1),), doc="The n-th derivative of digamma, n >= 1.",

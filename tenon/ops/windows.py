@@ -246,7 +246,8 @@ windows: Op = define(
     "windows", public=False, type=_windows_type, ref=_windows_ref, compute=_windows_compute,
     vjp=lambda g, y, x, kernel, **attrs: (
         add_windows(g, sizes=x.shape[x.ndim - len(kernel):], kernel=kernel, **attrs),),
-    batch="front", doc="The element under each tap of each window over the last axes; 0 in the padding.",
+    batch="front",
+    reads_part=True, doc="The element under each tap of each window over the last axes; 0 in the padding.",
     examples=["windows(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> f32[2, 3, 3]",
               "windows(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
               " -> f32[2, 2, 3, 3, 6]"])

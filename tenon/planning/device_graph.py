@@ -20,7 +20,6 @@ from tenon.pipeline import OPTIMIZE, passes_for, run_passes
 from tenon.planning.cluster import Chip
 from tenon.planning.shapes_only import hollow_tensor, shapes_only
 from tenon.program.backend_interface import Backend, Executable
-from tenon.program.kernel import PRODUCTS
 from tenon.records import dataclass, replace
 from tenon.tensor import Tensor
 from tenon.types import TensorType
@@ -55,7 +54,7 @@ def set_products_apart(graph: Graph) -> Graph:
 
 def _set_apart(node: Node, inputs: tuple[Input, ...]) -> Any:
     made = copy(node, inputs)
-    return barrier(made) if node.op.name in PRODUCTS else made
+    return barrier(made) if node.op.multiply_adds is not None else made
 
 
 @dataclass(frozen=True, eq=False)

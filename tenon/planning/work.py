@@ -17,7 +17,7 @@ from tenon.graph.ir import Node, Value
 from tenon.loops.whole_operators import attended
 from tenon.ops.attention import attention, attention_gradient
 from tenon.planning.cluster import Chip
-from tenon.program.kernel import PRODUCTS, count, multiply_adds
+from tenon.program.kernel import count, multiply_adds
 from tenon.records import dataclass, field
 from tenon.types import TOKEN, DType
 
@@ -89,7 +89,7 @@ class WorkRules:
 
     def _kernels(self, nodes: Sequence[Node], results: Sequence[Value]) -> Iterator[KernelWork]:
         """The products among the nodes, each a kernel, and the rest as one; or all as one where the chip fuses them."""
-        products = [node for node in nodes if node.op.name in PRODUCTS or node.op in WHOLE]
+        products = [node for node in nodes if node.op.multiply_adds is not None or node.op in WHOLE]
         rest = [node for node in nodes if node not in products and node.op.name not in FREE
                 and (len(nodes) == 1 or not self.is_view(node))]
         if self.chip.fused_products and len(products) == 1:

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import prod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tenon.dims import Dim, evaluate
@@ -154,36 +153,25 @@ FACTOR_READS_PER_ELEMENT = 4  # elements of a product's factors that are read in
 PACKED_PER_ELEMENT = 2       # and that are packed
 VIEWS = ("permute", "reshape", "broadcast_to")
 
-# The multiply-adds of a product, from the shapes of its inputs and its output.
-PRODUCTS: dict[str, Callable[..., int]] = {
-    "matmul": lambda *shapes: prod(shapes[-1]) * shapes[0][-1],
-    "conv": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
-    "conv_channels_last": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
-    "depthwise_channels_last": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][:-1]),
-    "conv_input_grad": lambda *shapes: prod(shapes[0]) * prod(shapes[1][1:]),
-    "conv_weight_grad": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
-    "conv_weight_grad_last": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
-}
-
 
 def is_product(body: Graph) -> bool:
     """Whether a kernel is a product of matrices, or attention: much code."""
-    return any(node.op.name in PRODUCTS or is_attention(node) for node in body.nodes)
+    return any(node.op.multiply_adds is not None or is_attention(node) for node in body.nodes)
 
 
 def multiply_adds(node: Node, sizes: Mapping[str, int]) -> int:
     """Of a product; 0 for all other operators."""
-    if node.op.name not in PRODUCTS:
+    if node.op.multiply_adds is None:
         return 0
     values = (*node.inputs, node.output)
-    return PRODUCTS[node.op.name](*([count(n, sizes) for n in x.type.shape] for x in values if x is not None))
+    return int(node.op.multiply_adds(*([count(n, sizes) for n in x.type.shape] for x in values if x is not None)))
 
 
 def node_work(node: Node, sizes: Mapping[str, int]) -> int:
     """Elements written or read, whichever is more; for a product, a part of its multiplications."""
     values = [*node.outputs, *(x for x in node.inputs if isinstance(x, Value))]
     most = max(count(x.size, sizes) for x in values)
-    if node.op.name in PRODUCTS:
+    if node.op.multiply_adds is not None:
         return max(multiply_adds(node, sizes) // MULTIPLY_ADDS_PER_ELEMENT, most // FACTOR_READS_PER_ELEMENT)
     if is_attention(node):
         q, k, *_ = attended(node)

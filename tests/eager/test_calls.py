@@ -10,7 +10,6 @@ import pytest
 
 import tenon as tn
 from tenon.eager import call_cache, compiled_ops, tier_up, vjp_cache
-from tenon.eager.shared_sizes import is_shared, of_other_sizes
 from tenon.errors import TenonError
 from tenon.graph.interpret import interpret
 from tenon.graph.kernels import KERNELS
@@ -255,15 +254,17 @@ def test_large_windows_and_groups_have_programs_of_their_own():
     attrs = {"stride": (1, 1), "padding": ((1, 1),) * 2, "dilation": (1, 1)}
     def types(*shapes):
         return [TensorType(as_dtype("f32"), shape) for shape in shapes]
-    assert is_shared(conv, types((1, 64, 16, 16), (64, 64, 3, 3)), attrs | {"groups": 1})
-    assert not is_shared(conv, types((8, 64, 16, 16), (64, 64, 3, 3)), attrs | {"groups": 1})
-    assert not is_shared(conv, types((1, 64, 16, 16), (64, 1, 3, 3)), attrs | {"groups": 64})
+    for images, filters, groups, shared in (((1, 64, 16, 16), (64, 64, 3, 3), 1, True),
+                                            ((8, 64, 16, 16), (64, 64, 3, 3), 1, False),
+                                            ((1, 64, 16, 16), (64, 1, 3, 3), 64, False)):
+        given = types(images, filters)
+        assert (conv.any_sizes(given, attrs | {"groups": groups})[0] != given) == shared
 
 
 def test_norms_of_small_planes_have_programs_of_their_own():
     for shape, shared in (((256, 64, 4, 4), False), ((256, 64), False), ((256, 64, 8, 8), True)):
         types = [TensorType(as_dtype("f32"), x) for x in (shape, (64,), (64,))]
-        assert (of_other_sizes(batch_norm_train, types, {"eps": 1e-5})[0] != types) == shared
+        assert (batch_norm_train.any_sizes(types, {"eps": 1e-5})[0] != types) == shared
 
 
 def test_an_index_out_of_range_of_a_heavy_call_is_told():
