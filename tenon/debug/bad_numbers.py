@@ -46,20 +46,9 @@ def bad_number(node: Node, bad: tuple[str, Array], given: Sequence[Any], values:
     rows = [f"{node.op.name} of {_described(x, a)}" for x, a in zip(node.inputs, given, strict=True) if a is not None]
     rows = [*rows, *_chain(node, values, outside)]
     error = BadNumber(f"{name}{count}{part}", gradient or where, why="\n       ".join(rows) or None,
-                      hint=hint or HINTS.get(node.op.name))
+                      hint=hint or node.op.nan_hint or None)
     error.operator, error.place = node.op.name, place
     return error
-
-
-HINTS = {
-    "log": "a number that may be 0 needs a least value, as in tn.log(tn.maximum(x, 1e-8))",
-    "sqrt": "a number that may be below 0 by rounding needs tn.maximum(x, 0.0)",
-    "divide": "a divisor that may be 0 needs a least value, as in x / (y + 1e-8)",
-    "reciprocal": "a number that may be 0 needs a least value, as in 1 / (y + 1e-8)",
-    "exp": "an exponent above 88 overflows float32: subtract the largest first, or use tn.softmax, tn.logsumexp",
-    "subtract": "infinity minus infinity is NaN: look at where the infinities come from, with inf=True",
-    "multiply": "zero times infinity is NaN, and large factors overflow: scale them down",
-}
 
 
 def _described(x: Any, array: Any) -> str:
@@ -83,12 +72,12 @@ def _chain(node: Node, values: Mapping[Value, Array], outside: Around) -> Iterat
         if x.node is None:
             yield f"from {x.name or 'an argument'}, which the call is given{told}"
             continue
-        if x.node.op.name not in SILENT:
+        if x.node.op.moves not in SILENT and x.node.op.operations != 0:
             yield f"from {x.node.op.name}{_at(x.node.loc)}{told}"
         pending += [(y, around) for y in x.node.inputs]
 
 
-SILENT = ("broadcast_to", "reshape", "permute", "cast", "slice")       # which change no number
+SILENT = "view", "part", "same"         # which change no number
 Around = Mapping[Value, Any]        # parameters of a kernel's body -> what they are around it
 
 

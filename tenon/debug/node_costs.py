@@ -11,12 +11,10 @@ from collections.abc import Iterator, Mapping
 from tenon.graph.ir import Node, Value
 from tenon.loops.whole_operators import attended
 from tenon.ops.attention import attention, attention_gradient
-from tenon.program.kernel import VIEWS, count, multiply_adds, node_work
+from tenon.program.kernel import count, multiply_adds, node_work
 from tenon.program.steps import HostStep, KernelStep, Leaf
 
 Sizes = Mapping[str, int]
-MOVES = frozenset({"cast", "where", "copy"})                            # elementwise, and no arithmetic
-REDUCTIONS = frozenset({"sum", "mean", "max", "min", "prod", "argmax", "argmin", "cumsum", "var"})
 
 
 def flops_of(node: Node, sizes: Sizes) -> float:
@@ -27,9 +25,11 @@ def flops_of(node: Node, sizes: Sizes) -> float:
         q, k, *_ = attended(node)
         pairs = count(q.size, sizes) * count(k.shape[-2], sizes) * (0.5 if node.attrs.get("is_causal") else 1.0)
         return (2 if node.op is attention else 5) * 2.0 * pairs
-    if node.op.elementwise and node.op.name not in MOVES:
+    if node.op.operations == 0:
+        return 0.0
+    if node.op.elementwise:
         return float(count(node.outputs[0].type.size, sizes))
-    if node.op.name in REDUCTIONS:
+    if node.op.operations is not None:
         return float(max(count(x.type.size, sizes) for x in node.inputs if isinstance(x, Value)))
     return 0.0
 
@@ -52,7 +52,7 @@ def _inner(node: Node) -> Iterator[Node]:
 def shares_of(step: Leaf | None, sizes: Sizes) -> list[tuple[Node, float]]:
     """The nodes of a step with the part of its time that each has; the parts add up to one."""
     nodes = nodes_of(step)
-    work = [0 if node.op.name in VIEWS else _work(node, sizes) for node in nodes]
+    work = [0 if node.op.moves == "view" else _work(node, sizes) for node in nodes]
     if not sum(work):
         work = [1] * len(nodes)
     return [(node, part / sum(work)) for node, part in zip(nodes, work, strict=True)]

@@ -24,9 +24,6 @@ from tenon.runtime.looking import Halted, body_of, inputs_of
 from tenon.types import DType, float64
 
 Array = np.ndarray[Any, Any]
-# What counts in the type of its result, by references that count in float64 as well.
-COUNTS = frozenset(("add", "subtract", "multiply", "negative", "abs", "square", "power", "sum", "prod", "cumsum",
-                    "cumprod", "matmul", "bitwise_left_shift"))
 WIDER = {"i": "compute in a wider type, as in x.astype(tn.int64), or in floats",
          "u": "unsigned numbers begin again at 0: compute in a wider or a signed type, as in x.astype(tn.int64)",
          "int64": "no integer type is wider: compute in floats, or divide before you multiply"}
@@ -108,7 +105,7 @@ def may_overflow(node: Node) -> bool:
     if node.op.name == "cast":
         start = node.inputs[0].dtype if isinstance(node.inputs[0], (Value, Literal)) else to
         return to.kind != "b" and start.kind != "b" and not _holds(to, start)
-    return node.op.name in COUNTS and to.kind in "iu"
+    return node.op.counts and to.kind in "iu"
 
 
 def _holds(to: DType, start: DType) -> bool:

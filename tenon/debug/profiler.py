@@ -24,8 +24,8 @@ from tenon.debug.step_times import Timed, timed_steps
 from tenon.debug.twin import Twin, twin_of
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Node
+from tenon.graph.op import OPS
 from tenon.jit import Jitted
-from tenon.program.kernel import VIEWS
 from tenon.records import dataclass, field
 
 SHOWN = 40              # rows of the table
@@ -151,7 +151,8 @@ def _part(node: Node, share: float, timed: Timed, operators: Sequence[str], flop
     if not isinstance(origin, Origin):
         return Part(node.op.name, origin, "", "forward", (), *costs)
     made_for = operators[origin.number] if 0 <= origin.number < len(operators) else ""
-    name = node.op.name if made_for in ("", *VIEWS) else made_for       # a product may take the place of a view
+    hidden = made_for == "" or OPS[made_for].moves == "view"        # a product may take the place of a view
+    name = node.op.name if hidden else made_for
     return Part(name, origin, origin.path, origin.phase, origin.stack, *costs)
 
 

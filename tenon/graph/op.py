@@ -203,6 +203,12 @@ class Op(CallStart):
     batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.ops.batching)
     axis_rule: Callable[..., Any] | None = None         # (*types, **attrs) -> which axes may be split over devices
     #                                                     (tenon.graph.axis_rule); read off the meaning where None
+    moves: str = ""                                     # no arithmetic: "view" (all elements, at other places), "part"
+    #     (some of them), "same" (as they are), "source" (made of numbers alone)
+    operations: int | None = None                       # of arithmetic, an element of the result, or of what is reduced
+    commutative: bool = False                           # its two inputs may change places
+    counts: bool = False                                # integers may wrap round; `ref` computes in float64 as well
+    nan_hint: str = ""                                  # what to write where its results are no numbers
     fails: str = ""                                     # "index" or "matrix": what elements may make it raise an error
     reads_part: bool = False                            # looks at some elements of its first input, not at all
     multiply_adds: Callable[..., Any] | None = None     # (*shapes of inputs and outputs) -> how many a contraction has

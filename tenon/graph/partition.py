@@ -8,6 +8,7 @@ from typing import Any
 from tenon.graph.build import Builder
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Node, Value, graphs_in
+from tenon.graph.op import Op
 from tenon.records import dataclass
 
 
@@ -97,12 +98,6 @@ class SplitGraph:
     late: Graph
 
 
-CHEAP = frozenset({"broadcast_to", "reshape", "permute", "full_op", "cast", "constant", "arange", "dimension"})
-LIGHT = frozenset({"add", "subtract", "multiply", "negative", "square", "maximum", "minimum", "where", "equal",
-                   "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_not", "logical_and",
-                   "logical_or"})       # an instruction or two for each element
-
-
 def split(graph: Graph, count: int, results: Sequence[Value], first: Sequence[Value] = ()) -> SplitGraph:
     """Cut the part of a graph that makes `results` between its first `count` parameters and the others.
 
@@ -146,7 +141,7 @@ def _from_kept(graph: Graph, kept: Sequence[Value], late: set[Node]) -> set[Node
     def way(x: Value, steps: int) -> set[Node] | None:
         """The nodes from what is near to a value."""
         node = x.node
-        if node is None or steps == 0 or node.op.name not in LIGHT:
+        if node is None or steps == 0 or not is_light(node.op):
             return None
         nodes = {node}
         for y in node.inputs:
@@ -167,9 +162,15 @@ def _from_kept(graph: Graph, kept: Sequence[Value], late: set[Node]) -> set[Node
 MOST_LIGHT = 2          # operations in a row, which are less than to store a value and to load it
 
 
+def is_light(op: Op) -> bool:
+    """Whether it takes an instruction or two for each element."""
+    return op.elementwise and op.operations == 1
+
+
 def is_cheap(node: Node) -> bool:
     """Whether the outputs cost no more to compute than to keep."""
-    return node.op.name in CHEAP or not any(isinstance(x, Value) for x in node.inputs)
+    moved = node.op.moves in ("view", "source") or node.op.operations == 0
+    return moved or not any(isinstance(x, Value) for x in node.inputs)
 
 
 # ---------------------------------------------------------------- derivatives

@@ -21,9 +21,11 @@ from tenon.types import float32, float64, int32, int64, promote_types, real_of
 # ---------------------------------------------------------------- arithmetic
 
 add = binary("add", np.add, lambda s, x, y: x + y if x.dtype.kind != "b" else x | y,
-             lambda g, z, x, y: (g, g), "The sum.")
+             lambda g, z, x, y: (g, g), "The sum.", commutative=True, counts=True, operations=1)
 subtract = binary("subtract", np.subtract, lambda s, x, y: x - y, lambda g, z, x, y: (g, lambda: -g),
-                  "The difference.", kinds="uifc")
+                  "The difference.", kinds="uifc",
+                  counts=True, operations=1,
+                  nan_hint="infinity minus infinity is NaN: look at where the infinities come from, with inf=True")
 
 def _scaled_second(op: Op) -> Callable[..., Any]:
     """PyTorch's `add(x, y, alpha=a)`: the second operand times a number."""
@@ -38,20 +40,24 @@ def _scaled_second(op: Op) -> Callable[..., Any]:
 
 add.elsewhere, subtract.elsewhere = _scaled_second(add), _scaled_second(subtract)
 multiply: Op = binary("multiply", np.multiply, lambda s, x, y: x * y if x.dtype.kind != "b" else x & y,
-                  lambda g, z, x, y: (lambda: g * conj(y), lambda: g * conj(x)), "The product.")
+                  lambda g, z, x, y: (lambda: g * conj(y), lambda: g * conj(x)), "The product.",
+                  commutative=True, counts=True, operations=1,
+                  nan_hint="zero times infinity is NaN, and large factors overflow: scale them down")
 divide = binary("divide", np.divide, lambda s, x, y: x / y,
                 lambda g, z, x, y: (lambda: g / conj(y), lambda: -g * conj(z) / conj(y)),
-                "The quotient, a fraction; integers are divided in the default float.", promote=floating)
+                "The quotient, a fraction; integers are divided in the default float.", promote=floating,
+                operations=10, nan_hint="a divisor that may be 0 needs a least value, as in x / (y + 1e-8)")
 negative = unary("negative", np.negative, lambda s, x: -x, lambda g, y, x: (-g,), "The negation.", promote=same,
-                 kinds="uifc")
+                 kinds="uifc", counts=True, operations=1)
 positive = unary("positive", np.positive, lambda s, x: x, lambda g, y, x: (g,), "The elements unchanged.",
                  promote=same, kinds="uifc")
 copy = unary("copy", np.copy, lambda s, x: x, lambda g, y, x: (g,), "The same elements, as a tensor of its own.",
-             promote=same)
+             promote=same, operations=0)
 square = unary("square", np.square, lambda s, x: x * x, lambda g, y, x: (g * (2 * conj(x)),), "The square.",
-               promote=numeric, kinds="uifc")
+               promote=numeric, kinds="uifc", counts=True, operations=1)
 reciprocal = unary("reciprocal", lambda x: np.divide(1, x), lambda s, x: 1.0 / x,
-                   lambda g, y, x: (-g * conj(y * y),), "One over the elements.")
+                   lambda g, y, x: (-g * conj(y * y),), "One over the elements.",
+                   nan_hint="a number that may be 0 needs a least value, as in 1 / (y + 1e-8)")
 
 
 def _abs(s: Any, x: Any) -> Any:
@@ -75,7 +81,7 @@ def _signbit(s: Any, x: Any) -> Any:
 
 
 abs_ = unary("abs", np.abs, _abs, lambda g, y, x: (g * sign(x),), "The absolute value; its derivative at 0 is 0.",
-             promote=same, result=real_of)
+             promote=same, result=real_of, counts=True)
 sign: Op = unary("sign", np.sign, _sign, lambda g, y, x: (None,) if x.dtype.kind != "c" else (_sign_vjp(g, y, x),),
              "-1, 0 or 1 by the sign of the elements; x / abs(x) for complex ones.", promote=same, kinds="uifc")
 signbit = unary("signbit", np.signbit, _signbit, None, "Whether the sign bit is set; true for -0.0.", promote=same,
@@ -153,7 +159,7 @@ def _power_vjp(g: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 power_op = binary("power", _power_ref, _power, _power_vjp, "x to the power y.", promote=numeric, kinds="uifc",
-                  domain=((0.3, 2.0), (-2.0, 3.0)))
+                  domain=((0.3, 2.0), (-2.0, 3.0)), counts=True, operations=10)
 
 
 @function

@@ -27,6 +27,7 @@ barrier = define(
     "barrier", public=False, handles=True, type=_types, ref=lambda *xs: xs if len(xs) > 1 else xs[0], vjp=_rule,
     axis_rule=_axis_rule,
     batch="front",
+    moves="same",
     doc="The inputs unchanged, all of them computed before any output is used.  What is computed from the outputs is "
         "not merged with what was computed from the inputs: `tn.checkpoint` recomputes behind one.",
     examples=["barrier(f32[2, 3]) -> f32[2, 3]"])
@@ -40,5 +41,6 @@ stored = define(
 stop_gradient = define(
     "stop_gradient", public=False, handles=True, type=lambda x: x, ref=lambda x: x, expand=lambda x: x, batch="front",
     vjp=lambda g, y, x: (None,),
+    moves="same",
     doc="The input unchanged; no gradient flows through.  What `x.detach()` and `tn.no_grad()` leave in a graph.",
     examples=["stop_gradient(f32[2, 3]) -> f32[2, 3]"])

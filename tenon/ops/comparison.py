@@ -20,12 +20,15 @@ def truth(dtype: DType) -> DType:
 
 # ---------------------------------------------------------------- comparison
 
-def _compare(name: str, ref: Any, scalar: Callable[..., Any], doc: str, kinds: str = "buif") -> Op:
-    return binary(name, ref, scalar, None, doc, result=truth, kinds=kinds)
+def _compare(name: str, ref: Any, scalar: Callable[..., Any], doc: str, kinds: str = "buif",
+             commutative: bool = False) -> Op:
+    return binary(name, ref, scalar, None, doc, result=truth, kinds=kinds, commutative=commutative, operations=1)
 
 
-equal = _compare("equal", np.equal, lambda s, x, y: s.eq(x, y), "Whether elements are equal.", kinds="buifc")
-not_equal = _compare("not_equal", np.not_equal, lambda s, x, y: s.ne(x, y), "Whether elements differ.", kinds="buifc")
+equal = _compare("equal", np.equal, lambda s, x, y: s.eq(x, y), "Whether elements are equal.", kinds="buifc",
+                 commutative=True)
+not_equal = _compare("not_equal", np.not_equal, lambda s, x, y: s.ne(x, y), "Whether elements differ.", kinds="buifc",
+                     commutative=True)
 less = _compare("less", np.less, lambda s, x, y: x < y, "Whether x < y.")
 less_equal = _compare("less_equal", np.less_equal, lambda s, x, y: x <= y, "Whether x <= y.")
 greater = _compare("greater", np.greater, lambda s, x, y: x > y, "Whether x > y.")
@@ -53,7 +56,7 @@ where: Op = define(
     ref=np.where, promote=condition_first, elementwise=True,
     vjp=lambda g, z, c, x, y: (None, lambda: where(c, g, 0), lambda: where(c, 0, g)),
     compute=lambda s, i, c, x, y: s.select(c(i), x(i), y(i)),
-    doc="x where the condition holds, else y; neither side's gradient sees the other's NaN.",
+    operations=1, doc="x where the condition holds, else y; neither side's gradient sees the other's NaN.",
     examples=["where(bool[2, 3], f32[2, 3], f32[2, 3]) -> f32[2, 3]"])
 
 
@@ -64,9 +67,9 @@ def _to_winner(beats: Op, is_beaten: Op) -> Callable[..., Any]:
 
 
 maximum = binary("maximum", np.maximum, lambda s, x, y: s.maximum(x, y), _to_winner(greater, less),
-                 "The larger; NaN where either is.", kinds="buif")
+                 "The larger; NaN where either is.", kinds="buif", commutative=True, operations=1)
 minimum = binary("minimum", np.minimum, lambda s, x, y: s.minimum(x, y), _to_winner(less, greater),
-                 "The smaller; NaN where either is.", kinds="buif")
+                 "The smaller; NaN where either is.", kinds="buif", commutative=True, operations=1)
 
 
 def _known(s: Any, x: Any, y: Any, both: Any) -> Any:
@@ -126,19 +129,25 @@ clip = define(
 # ---------------------------------------------------------------- logic
 
 logical_and = binary("logical_and", np.logical_and, lambda s, x, y: x & y, None, "Whether both hold (are not zero).",
-                     promote=logical, kinds="b", examples=["logical_and(bool[2, 3], bool[2, 3]) -> bool[2, 3]"])
+                     promote=logical, kinds="b",
+                     commutative=True, operations=1, examples=["logical_and(bool[2, 3], bool[2, 3]) -> bool[2, 3]"])
 logical_or: Op = binary("logical_or", np.logical_or, lambda s, x, y: x | y, None, "Whether either holds (is not zero).",
-                    promote=logical, kinds="b", examples=["logical_or(bool[2, 3], bool[2, 3]) -> bool[2, 3]"])
+                    promote=logical, kinds="b",
+                    commutative=True, operations=1, examples=["logical_or(bool[2, 3], bool[2, 3]) -> bool[2, 3]"])
 logical_xor = binary("logical_xor", np.logical_xor, lambda s, x, y: x ^ y, None, "Whether exactly one holds.",
-                     promote=logical, kinds="b", examples=["logical_xor(bool[2, 3], bool[2, 3]) -> bool[2, 3]"])
+                     promote=logical, kinds="b",
+                     commutative=True, examples=["logical_xor(bool[2, 3], bool[2, 3]) -> bool[2, 3]"])
 logical_not = unary("logical_not", np.logical_not, lambda s, x: ~x, None, "Whether elements are zero or false.",
-                    promote=logical, kinds="b", examples=["logical_not(bool[2, 3]) -> bool[2, 3]"])
+                    promote=logical, kinds="b", operations=1, examples=["logical_not(bool[2, 3]) -> bool[2, 3]"])
 
 # ---------------------------------------------------------------- bits
 
-bitwise_and = binary("bitwise_and", np.bitwise_and, lambda s, x, y: x & y, None, "The bits set in both.", kinds="bui")
-bitwise_or = binary("bitwise_or", np.bitwise_or, lambda s, x, y: x | y, None, "The bits set in either.", kinds="bui")
-bitwise_xor = binary("bitwise_xor", np.bitwise_xor, lambda s, x, y: x ^ y, None, "The bits set in one.", kinds="bui")
+bitwise_and = binary("bitwise_and", np.bitwise_and, lambda s, x, y: x & y, None, "The bits set in both.", kinds="bui",
+    commutative=True)
+bitwise_or = binary("bitwise_or", np.bitwise_or, lambda s, x, y: x | y, None, "The bits set in either.", kinds="bui",
+    commutative=True)
+bitwise_xor = binary("bitwise_xor", np.bitwise_xor, lambda s, x, y: x ^ y, None, "The bits set in one.", kinds="bui",
+    commutative=True)
 bitwise_invert = unary("bitwise_invert", np.invert, lambda s, x: ~x, None, "Every bit turned round.", promote=same,
                        kinds="bui")
 
@@ -156,7 +165,7 @@ def _shift_right(s: Any, x: Any, y: Any) -> Any:
 
 bitwise_left_shift = binary("bitwise_left_shift", np.left_shift, _shift_left, None,
                             "x with its bits moved y places up; 0 when y is the width or more.", kinds="ui",
-                            domain=((-9, 9), (0, 6)))
+                            domain=((-9, 9), (0, 6)), counts=True)
 bitwise_right_shift = binary("bitwise_right_shift", np.right_shift, _shift_right, None,
                              "x with its bits moved y places down, keeping the sign.", kinds="ui",
                              domain=((-99, 99), (0, 6)))

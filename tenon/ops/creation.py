@@ -36,7 +36,7 @@ arange_op = define(
     ref=lambda start, step, size, dtype: (
         start + np.arange(size, dtype=np.float64 if dtype.is_floating else np.int64) * step).astype(dtype.numpy),
     compute=_arange_compute, vjp=lambda g, y, **_: (),
-    doc="`size` numbers from `start` on, `step` apart.",
+    moves="source", doc="`size` numbers from `start` on, `step` apart.",
     examples=["arange(start=0, step=1, size=5, dtype=i64) -> i64[5]",
               "arange(start=1.0, step=-0.5, size=3, dtype=f32) -> f32[3]"])
 

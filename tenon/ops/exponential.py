@@ -24,7 +24,9 @@ def call(name: str) -> Callable[..., Any]:
     return lambda s, *xs: s.call(name, *xs)
 
 
-exp = unary("exp", np.exp, call("exp"), lambda g, y, x: (g * conj(y),), "e to the power x.")
+exp = unary("exp", np.exp, call("exp"), lambda g, y, x: (g * conj(y),), "e to the power x.",
+    operations=10,
+    nan_hint="an exponent above 88 overflows float32: subtract the largest first, or use tn.softmax, tn.logsumexp")
 exp2 = unary("exp2", np.exp2, call("exp2"), lambda g, y, x: (g * (conj(y) * LN2),), "2 to the power x.")
 
 
@@ -48,16 +50,18 @@ def _complex(real: Any, imaginary: Any) -> Any:
 
 expm1 = unary("expm1", _expm1_ref, call("expm1"), lambda g, y, x: (g * conj(y + 1),),
               "e to the power x, less 1; exact where x is small.")
-log = unary("log", np.log, call("log"), lambda g, y, x: (g / conj(x),), "The natural logarithm.", domain=POSITIVE)
+log = unary("log", np.log, call("log"), lambda g, y, x: (g / conj(x),), "The natural logarithm.", domain=POSITIVE,
+    operations=10, nan_hint="a number that may be 0 needs a least value, as in tn.log(tn.maximum(x, 1e-8))")
 log2 = unary("log2", np.log2, call("log2"), lambda g, y, x: (g / conj(x * LN2),), "The logarithm to base 2.",
              domain=POSITIVE)
 log10 = unary("log10", np.log10, call("log10"), lambda g, y, x: (g / conj(x * LN10),), "The logarithm to base 10.",
               domain=POSITIVE)
 log1p = unary("log1p", np.log1p, call("log1p"), lambda g, y, x: (g / conj(x + 1),),
               "The logarithm of 1 + x; exact where x is small.", domain=(-0.8, 2.0))
-sqrt = unary("sqrt", np.sqrt, call("sqrt"), lambda g, y, x: (g / conj(2 * y),), "The square root.", domain=POSITIVE)
+sqrt = unary("sqrt", np.sqrt, call("sqrt"), lambda g, y, x: (g / conj(2 * y),), "The square root.", domain=POSITIVE,
+    operations=10, nan_hint="a number that may be below 0 by rounding needs tn.maximum(x, 0.0)")
 rsqrt = unary("rsqrt", lambda x: 1 / np.sqrt(x), call("rsqrt"), lambda g, y, x: (g * conj(y * y * y) * -0.5,),
-              "One over the square root.", domain=POSITIVE)
+              "One over the square root.", domain=POSITIVE, operations=10)
 cbrt = unary("cbrt", np.cbrt, call("cbrt"), lambda g, y, x: (g / (3 * (y * y)),), "The cube root, also of negatives.",
              kinds="f", domain=POSITIVE)
 
@@ -71,7 +75,7 @@ def _sigmoid_ref(x: Any) -> Any:
 
 
 sigmoid = unary("sigmoid", _sigmoid_ref, call("sigmoid"), lambda g, y, x: (g * conj(y * (1 - y)),),
-                "1 / (1 + exp(-x)).", numpy_work=8)
+                "1 / (1 + exp(-x)).", numpy_work=8, operations=10)
 
 logaddexp = binary("logaddexp", np.logaddexp, call("logaddexp"),
                    lambda g, z, x, y: (lambda: g * sigmoid(x - y), lambda: g * sigmoid(y - x)),

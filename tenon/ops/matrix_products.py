@@ -46,7 +46,7 @@ matmul_op: Op = define(
                                         lambda k: a((*i[:-1], k[0])) * b((*i[:-2], k[0], i[-1]))),
     batch=_matmul_batch,
     multiply_adds=lambda a, b, y: prod(y) * a[-1],
-    doc="The matrix product of two stacks of matrices with equal leading sizes.",
+    counts=True, doc="The matrix product of two stacks of matrices with equal leading sizes.",
     examples=["matmul(f32[2, 3], f32[3, 4]) -> f32[2, 4]", "matmul(f32[5, 2, 3], f32[5, 3, 4]) -> f32[5, 2, 4]",
               "matmul(f32[2, 3], f32[2, 3]) -> error"])
 

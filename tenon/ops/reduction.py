@@ -98,6 +98,7 @@ sum_ = define(
     autocast="wide",
     vjp=lambda g, y, x, axis, keepdims, dtype: (restore(g, x.shape, axis, keepdims),),
     batch="axis",
+    counts=True, operations=1,
     doc="The sum over axes (all of them by default); integers are summed in 64 bits.  The sum of nothing is 0.",
     examples=["sum(f32[2, 3], axis=(1,), keepdims=False, dtype=f64) -> f64[2]", "sum(i8[2, 3], axis=(0, 1)) -> i64",
               "sum(f32[2, 3], axis=(0,), keepdims=True) -> f32[1, 3]", "sum(f32[2, 3], axis=(2,)) -> error"])
@@ -126,7 +127,9 @@ def _prod_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool, dty
 prod = define(
     "prod", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.multiply), compute=reducing("mul"),
     vjp=_prod_vjp, autocast="wide",
-    batch="axis", doc="The product over axes; integers are multiplied in 64 bits.  The product of nothing is 1.",
+    batch="axis",
+    counts=True, operations=1,
+    doc="The product over axes; integers are multiplied in 64 bits.  The product of nothing is 1.",
     examples=["prod(f32[2, 3], axis=(1,)) -> f32[2]", "prod(i8[2, 3]) -> i64"])
 
 
@@ -140,7 +143,7 @@ def wide(dtype: DType) -> DType:
     return float32 if dtype.is_floating and dtype.bits == 16 else dtype
 
 
-@composite(promote=floating, autocast="wide", canonical=axes_and_flag, batch="axis", examples=[
+@composite(promote=floating, autocast="wide", canonical=axes_and_flag, batch="axis", operations=1, examples=[
     "mean(f32[2, 3], axis=(1,), keepdims=True) -> f32[2, 1]", "mean(f16[2, 3]) -> f16", "mean(i64[4]) -> f32"])
 def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The mean over axes (all of them by default); of integers, in the default float.  The mean of nothing is NaN."""
@@ -153,7 +156,7 @@ def _moment_attrs(x: TensorType, axis: Any, keepdims: bool, correction: float) -
     return {**axes_and_flag(x, axis, keepdims), "correction": correction}
 
 
-@composite(promote=floating, autocast="wide", canonical=_moment_attrs, batch="axis", examples=[
+@composite(promote=floating, autocast="wide", canonical=_moment_attrs, batch="axis", operations=1, examples=[
     "var(f32[2, 3], axis=(1,), keepdims=True, correction=1) -> f32[2, 1]", "var(f32[2, 3]) -> f32",
     "var(c64[3]) -> f32"])
 def var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
@@ -211,7 +214,7 @@ def _of_two(op: Op) -> Callable[..., Any]:
 
 def _extreme(name: str, ref: Any, doc: str, of_two: Op) -> Op:
     return define(name, type=_extreme_type(name), canonical=axes_and_flag, vjp=_extreme_vjp, compute=reducing(name),
-                  batch="axis", ref=lambda x, axis, keepdims: reduced(ref, x, axis, keepdims), doc=doc,
+                  batch="axis", operations=1, ref=lambda x, axis, keepdims: reduced(ref, x, axis, keepdims), doc=doc,
                   elsewhere=_of_two(of_two),
                   examples=[f"{name}(f32[2, 3], axis=(1,), keepdims=False) -> f32[2]", f"{name}(i64[2, 3]) -> i64",
                             f"{name}(f32[2, 0], axis=(1,)) -> error"])
@@ -253,7 +256,7 @@ def _position(name: str, ref: Callable[..., Any], doc: str) -> Op:
             return np.zeros(x.shape)        # of one element each
         return ref(x.reshape(-1)).reshape((1,) * x.ndim if keepdims else ())
     return define(name, type=rule, canonical=canonical, ref=position, compute=reducing(name), doc=doc,
-                  batch=position_batch,
+                  batch=position_batch, operations=1,
                   examples=[f"{name}(f32[2, 3], axis=(1,), keepdims=False) -> i64[2]", f"{name}(f32[2, 3]) -> i64",
                             f"{name}(f32[0]) -> error"])
 

@@ -28,7 +28,7 @@ from tenon.types import DType, TensorType, as_dtype, int64, normalize_axis
 
 def _scan(name: str, total: Callable[[Any, int], Any], start: float, step: Callable[[Any, Any, Any], Any],
           vjp: Callable[..., Any], doc: str, promote: Any = same, kinds: str = "buifc",
-          exact: bool = True) -> Op:
+          exact: bool = True, **fields: Any) -> Op:
     """A running total, `step(s, total, element)` after each; `reverse` runs from the last element to the first."""
     def rule(x: TensorType, *, axis: int, reverse: bool = False) -> TensorType:
         check_kind(name, x.dtype, kinds)
@@ -39,7 +39,7 @@ def _scan(name: str, total: Callable[[Any, int], Any], start: float, step: Calla
     def fill(s: Any, x: Any, axis: int, reverse: bool) -> None:
         s.scan((x,), axis, reverse, [start], lambda state, elements, place: (step(s, state[0], elements[0]),))
     return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, promote=promote, batch="axis", doc=doc,
-                  exact=exact, axis_rule=beside_axis(),
+                  exact=exact, **fields, axis_rule=beside_axis(),
                   canonical=lambda x, axis, reverse: {"axis": normalize_axis(axis, x.ndim), "reverse": bool(reverse)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3]",
                             f"{name}(f32[2, 3], axis=0, reverse=True) -> f32[2, 3]",
@@ -89,10 +89,10 @@ def _log_total(x: Any, axis: int) -> Any:
 
 cumsum_op: Op = _scan("cumsum", np.cumsum, 0, lambda s, total, x: total + x,
                       lambda g, y, x, axis, reverse: (cumsum_op(g, axis=axis, reverse=not reverse),),
-                      "The running sum along an axis.")
+                      "The running sum along an axis.", counts=True, operations=1)
 cumprod_op = _scan("cumprod", np.cumprod, 1, lambda s, total, x: total * x,
                    lambda g, y, x, axis, reverse: (cumprod_gradient(g, x, axis=axis, reverse=reverse),),
-                   "The running product along an axis.")
+                   "The running product along an axis.", counts=True)
 logcumsumexp_op = _scan("logcumsumexp", _log_total, -np.inf, lambda s, total, x: s.call("logaddexp", total, x),
                         _logcumsumexp_vjp, "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f",
                         exact=False)

@@ -58,6 +58,7 @@ cast: Op = define(
     if dtype.is_differentiable else (None,),
     compute=lambda s, i, x, dtype: s.cast(x(i), dtype),
     numpy_call=_cast_call,
+    operations=0,
     doc="The elements converted to another type.  To an integer type: cut off towards zero; what lies beyond becomes "
         "its largest or smallest number, NaN 0.",
     examples=["cast(f32[2, 3], dtype=i64) -> i64[2, 3]", "cast(f32[3], dtype=f64) -> f64[3]"])
@@ -79,7 +80,7 @@ def _constant_type(*, data: tuple[Any, ...], dtype: DType, shape: tuple[int, ...
 constant = define(
     "constant", public=False, type=_constant_type,
     ref=lambda data, dtype, shape: np.array(data, dtype.numpy).reshape(shape), vjp=lambda g, y, **_: (),
-    doc="An array known when the graph is built.",
+    moves="source", doc="An array known when the graph is built.",
     examples=["constant(data=(1.0, 2.0), dtype=f32, shape=(2,)) -> f32[2]"])
 
 def _dimension_type(*, size: Dim, dtype: DType) -> TensorType:
@@ -95,7 +96,7 @@ dimension = define(
     "dimension", public=False, type=_dimension_type, vjp=lambda g, y, **_: (),
     ref=lambda size, dtype: np.asarray(size, dtype.numpy),
     compute=lambda s, i, size, dtype: size_expression(s, size, dtype),
-    doc="A size that may be symbolic, as a number.", examples=["dimension(size=3, dtype=i64) -> i64"])
+    moves="source", doc="A size that may be symbolic, as a number.", examples=["dimension(size=3, dtype=i64) -> i64"])
 
 def _full_type(value: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
     if value.shape:
@@ -115,6 +116,7 @@ full_op = define(
     vjp=lambda g, y, value, shape: (g,),
     ref=lambda value, shape: np.full(shape, value, value.dtype), compute=lambda s, i, value, shape: value(()),
     batch=_broadcast_batch,
+    moves="source",
     doc="A tensor with one value everywhere.", examples=["full_op(f32(1.5), shape=(2, 3)) -> f32[2, 3]"])
 
 
@@ -147,7 +149,7 @@ broadcast_to = define(
     compute=lambda s, i, x, shape: x(tuple(0 if n == 1 else k
                                            for n, k in zip(x.shape, i[len(i) - x.ndim:], strict=True))),
     batch=_broadcast_batch,
-    doc="The tensor repeated along axes of size 1 and new leading axes until it has this shape.",
+    moves="view", doc="The tensor repeated along axes of size 1 and new leading axes until it has this shape.",
     examples=["broadcast_to(f32[3, 1], shape=(2, 3, 4)) -> f32[2, 3, 4]", "broadcast_to(f32[3], shape=(2,)) -> error"])
 
 def _reshape_batch(op: Op, a: Any, shape: Shape) -> Any:
@@ -160,7 +162,7 @@ reshape_op: Op = define(
     ref=lambda x, shape: x.reshape(shape), vjp=lambda g, y, x, shape: (reshape_op(g, shape=x.shape),),
     compute=lambda s, i, x, shape: x(reshaped_index(i, shape, x.shape)),
     batch=_reshape_batch,
-    doc="The same elements in row-major order under another shape; one size may be -1 and is worked out.",
+    moves="view", doc="The same elements in row-major order under another shape; one size may be -1 and is worked out.",
     examples=["reshape(f32[2, 6], shape=(3, 4)) -> f32[3, 4]", "reshape(f32[2, 6], shape=(5, 2)) -> error"])
 
 def _permute_batch(op: Op, a: Any, axes: tuple[int, ...]) -> Any:
@@ -172,7 +174,8 @@ permute: Op = define(
     canonical=lambda x, axes: {"axes": _permutation(x, axes)},
     ref=lambda x, axes: x.transpose(axes), vjp=lambda g, y, x, axes: (permute(g, axes=inverse_permutation(axes)),),
     compute=lambda s, i, x, axes: x(tuple(i[axes.index(k)] for k in range(len(axes)))),
-    batch=_permute_batch, doc="The axes in another order; axis k of the result is axis axes[k] of the input.",
+    batch=_permute_batch,
+    moves="view", doc="The axes in another order; axis k of the result is axis axes[k] of the input.",
     examples=["permute(f32[2, 3, 4], axes=(2, 0, 1)) -> f32[4, 2, 3]", "permute(f32[2, 3], axes=(0, 0)) -> error"])
 
 

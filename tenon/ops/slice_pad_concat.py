@@ -72,6 +72,7 @@ slice_op = define(
     compute=lambda s, i, x, start, stop, step: x(tuple(k * c + a for k, a, c in zip(i, start, step, strict=True))),
     batch=_slice_batch,
     reads_part=True,
+    moves="part",
     doc="Every step-th element from start up to (not including) stop, axis by axis.  Positions count from 0 and do not "
         "wrap; with a negative step, stop is -1 to go on to the first element.",
     examples=["slice(f32[5, 6], start=(1, 0), stop=(4, 6), step=(1, 2)) -> f32[3, 3]",

@@ -39,7 +39,7 @@ def _normal_cdf_type(x: TensorType) -> TensorType:
 
 
 erf = unary("erf", reference.erf, call("erf"), lambda g, y, x: (g * (exp(-x * x) * SLOPE),), "The error function.",
-            kinds="f", numpy_work=250)
+            kinds="f", numpy_work=250, operations=10)
 erfc = unary("erfc", reference.erfc, call("erfc"), lambda g, y, x: (g * (exp(-x * x) * -SLOPE),),
              "1 - erf(x), exact where x is large.", kinds="f", numpy_work=500)
 normal_cdf: Op = define(
@@ -53,8 +53,8 @@ normal_cdf: Op = define(
 erfinv = unary("erfinv", reference.erfinv, call("erfinv"), lambda g, y, x: (g * (exp(y * y) / SLOPE),),
                "The inverse of the error function.", kinds="f", domain=(-0.9, 0.9), numpy_work=3000)
 lgamma = unary("lgamma", reference.lgamma, call("lgamma"), lambda g, y, x: (g * digamma(x),),
-               "The logarithm of the absolute value of the gamma function.", kinds="f", domain=(0.3, 4.0)
-               , numpy_work=1000)
+               "The logarithm of the absolute value of the gamma function.", kinds="f", domain=(0.3, 4.0),
+               numpy_work=1000)
 digamma: Op = unary("digamma", reference.digamma, call("digamma"), lambda g, y, x: (g * polygamma_op(x, n=1),),
                 "The derivative of lgamma.", kinds="f", domain=(0.3, 4.0), numpy_work=500)
 polygamma_op: Op = define(

@@ -18,8 +18,8 @@ from tenon.ops.widening import rounded_once
 
 INSIDE = (-0.9, 0.9)
 
-sin = unary("sin", np.sin, call("sin"), lambda g, y, x: (g * conj(cos(x)),), "The sine.")
-cos: Op = unary("cos", np.cos, call("cos"), lambda g, y, x: (-g * conj(sin(x)),), "The cosine.")
+sin = unary("sin", np.sin, call("sin"), lambda g, y, x: (g * conj(cos(x)),), "The sine.", operations=10)
+cos: Op = unary("cos", np.cos, call("cos"), lambda g, y, x: (-g * conj(sin(x)),), "The cosine.", operations=10)
 tan = unary("tan", np.tan, call("tan"), lambda g, y, x: (g * conj(1 + y * y),), "The tangent.", domain=(-1.2, 1.2))
 asin = unary("asin", np.arcsin, call("asin"), lambda g, y, x: (g * conj(rsqrt(1 - x * x)),), "The inverse sine.",
              domain=INSIDE)
@@ -39,7 +39,8 @@ def _tanh_ref(x: Any) -> Any:
     return y
 
 
-tanh = unary("tanh", _tanh_ref, call("tanh"), lambda g, y, x: (g * conj(1 - y * y),), "The hyperbolic tangent.")
+tanh = unary("tanh", _tanh_ref, call("tanh"), lambda g, y, x: (g * conj(1 - y * y),), "The hyperbolic tangent.",
+    operations=10)
 asinh = unary("asinh", np.arcsinh, call("asinh"),
               lambda g, y, x: (g * conj(rsqrt(1 + x * x)) if x.dtype.kind == "c" else g / hypot(x, 1),),
               "The inverse hyperbolic sine.")

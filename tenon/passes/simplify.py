@@ -19,7 +19,7 @@ from tenon.ops.comparison import logical_not, maximum, minimum, where
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.ops.slice_pad_concat import slice_op
 from tenon.passes.rewriting.nested import nested
-from tenon.passes.rewriting.rewrite_rules import COMMUTATIVE, RewriteRule
+from tenon.passes.rewriting.rewrite_rules import RewriteRule
 from tenon.passes.schedule_nodes import can_fail
 from tenon.types import DType
 
@@ -202,6 +202,6 @@ def _literal_of(x: Input) -> Literal | None:
 
 def literals_last(op: Op, inputs: tuple[Input, ...]) -> tuple[Input, ...]:
     """`1 + x` is written `x + 1`."""
-    if op.name in COMMUTATIVE and isinstance(inputs[0], Literal):
+    if op.commutative and isinstance(inputs[0], Literal):
         return inputs[::-1]
     return inputs

@@ -109,10 +109,7 @@ def is_cheap(control: Control) -> bool:
     nodes = [node for graph in control.graphs for node in graph.nodes]
     return len(nodes) <= MOST_CHOSEN and all(r.shape == () for r in control.graphs[0].results) and all(
         node.op.elementwise and node.op.compute is not None and not has_effect(node) and node.output.shape == ()
-        and (node.output.dtype.kind in "bf" or node.op.name in EXACT) for node in nodes)
-
-
-EXACT = frozenset({"add", "subtract", "multiply", "negative", "minimum", "maximum", "where", "cast", "abs"})
+        and (node.output.dtype.kind in "bf" or (node.op.is_own and not node.op.fails)) for node in nodes)
 
 
 def both(control: Control) -> tuple[Value, ...]:

@@ -26,7 +26,7 @@ from tenon.types import TOKEN
 
 MICRO_AXIS = TURNS
 # What is done again wherever it is read, since its input is no larger than its output.
-REPEATED = frozenset({"broadcast_to", "reshape", "permute", "full_op", "constant", "arange", "dimension"})
+REPEATED = "view", "source"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +119,7 @@ def parts_of_step(graph: Graph, batch: Collection[int],
     late = _late(graph, micro, sums, first)
     kept = {x.part for x in sums} | set(graph.results)
     repeated = frozenset(node for node in graph.nodes
-                         if node.op.name in REPEATED and not kept.intersection(node.outputs))
+                         if node.op.moves in REPEATED and not kept.intersection(node.outputs))
     forward, backward = _directions(graph, micro - rows.keys(), repeated, [x.part for x in sums if x not in first])
     return StepParts(graph, frozenset(micro), frozenset(late), tuple(sums), first, forward, backward, repeated,
                      rows)

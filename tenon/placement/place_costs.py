@@ -20,7 +20,7 @@ from tenon.locks import Lock
 from tenon.ops.arithmetic import multiply
 from tenon.ops.loops import scan, while_loop
 from tenon.ops.matrix_products import matmul_op
-from tenon.program.kernel import VIEWS, multiply_adds, node_work
+from tenon.program.kernel import multiply_adds, node_work
 from tenon.records import dataclass
 from tenon.runtime.device_threads import run_side_by_side
 from tenon.runtime.local_transport import LocalTransport
@@ -58,7 +58,7 @@ class PlaceCosts:
         """Seconds of a node on one device."""
         if node.graphs:
             return self._of_graphs(node)
-        if node.op.name in VIEWS or not any(isinstance(x, Value) for x in node.inputs):
+        if node.op.moves == "view" or not any(isinstance(x, Value) for x in node.inputs):
             return 0.0
         work = node_work(node, _sizes(node))
         seconds = self._kernel(node, work)

@@ -18,7 +18,7 @@ from tenon.planning.cluster import Cluster
 from tenon.planning.device_graph import optimized
 from tenon.planning.device_group import DeviceGroup, device_group
 from tenon.planning.timeline import DeviceTimeline, device_timeline
-from tenon.planning.work import FREE, WorkRules
+from tenon.planning.work import WorkRules, is_free
 from tenon.program.kernel import count
 from tenon.records import dataclass
 from tenon.sharding.mesh import Mesh
@@ -28,7 +28,6 @@ from tenon.sharding.spmd_partition import local_graph
 from tenon.types import TOKEN
 
 STATES = ("whole", "split")
-INDEXING = ("take", "put", "gather", "scatter", "take_along_axis")
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +127,7 @@ def own_results(graph: Graph) -> list[Value]:
 
 def _may_fail(node: Node) -> bool:
     inner = [x for graph in node.graphs for x in graph.nodes]
-    return any(x.op.name in INDEXING or (x.op.is_host and x.op.name not in FREE) for x in (inner or [node]))
+    return any(x.op.fails == "index" or (x.op.is_host and not is_free(x)) for x in (inner or [node]))
 
 
 def peak_memory(graph: Graph) -> float:

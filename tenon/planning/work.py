@@ -16,18 +16,22 @@ from tenon.errors import ArgumentError
 from tenon.graph.ir import Node, Value
 from tenon.loops.whole_operators import attended
 from tenon.ops.attention import attention, attention_gradient
+from tenon.ops.collectives import COLLECTIVES, collective_barrier
+from tenon.ops.shape import reshape_op
 from tenon.planning.cluster import Chip
 from tenon.program.kernel import count, multiply_adds
 from tenon.records import dataclass, field
 from tenon.types import TOKEN, DType
 
 WHOLE = (attention, attention_gradient)
-FREE = ("reshape", "barrier", "constant", "dimension", "arange")        # nothing is read or written
-VIEWS = ("reshape", "permute", "broadcast_to", "slice", "barrier")      # a way to read, inside of a kernel
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "collective_broadcast",
-               "collective_permute", "collective_barrier")
-FUNCTION = 10               # operations of an exponential and the like
-FUNCTIONS = ("exp", "log", "tanh", "erf", "sin", "cos", "rsqrt", "sqrt", "divide", "power", "sigmoid")
+VIEWS = "view", "part", "same"        # a way to read, inside of a kernel
+COMMUNICATION = (*COLLECTIVES, collective_barrier)
+
+
+def is_free(node: Node) -> bool:
+    """Whether nothing is read or written."""
+    made = node.op.moves == "source" and not node.inputs
+    return made or node.op.moves == "same" or node.op is reshape_op
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class WorkRules:
 
         Raises ArgumentError for a loop, whose turns the data decide.
         """
-        if node.op.name in COLLECTIVES:
+        if node.op in COMMUNICATION:
             sizes = [self.bytes(x) for x in (*node.inputs, *node.outputs) if isinstance(x, Value)]
             return (MessageWork(node.op.name.removeprefix("collective_"), max(sizes, default=0.0), node.attrs["over"]),)
         if node.op.name == "fused":
@@ -85,12 +89,12 @@ class WorkRules:
         if node.graphs:
             raise ArgumentError(f"planning: the cost of {node.op.name} depends on the data", where=node.loc,
                                 hint="write a loop whose turns are known as a Python loop")
-        return () if node.op.name in FREE or node.op.effect else tuple(self._kernels((node,), node.outputs))
+        return () if is_free(node) or node.op.effect else tuple(self._kernels((node,), node.outputs))
 
     def _kernels(self, nodes: Sequence[Node], results: Sequence[Value]) -> Iterator[KernelWork]:
         """The products among the nodes, each a kernel, and the rest as one; or all as one where the chip fuses them."""
         products = [node for node in nodes if node.op.multiply_adds is not None or node.op in WHOLE]
-        rest = [node for node in nodes if node not in products and node.op.name not in FREE
+        rest = [node for node in nodes if node not in products and not is_free(node)
                 and (len(nodes) == 1 or not self.is_view(node))]
         if self.chip.fused_products and len(products) == 1:
             moved = self._traffic([*products, *rest], results)
@@ -119,7 +123,7 @@ class WorkRules:
 
     def is_view(self, node: Node) -> bool:
         """Whether nothing is computed, where the node is a part of a kernel."""
-        return node.op.name in VIEWS or (self.narrow is not None and node.op.name == "cast")
+        return node.op.moves in VIEWS or (self.narrow is not None and node.op.name == "cast")
 
     def _ways(self, x: Value) -> Iterator[Value]:
         """A value, what it is a view of, what that is a view of."""
@@ -149,7 +153,7 @@ class WorkRules:
         return self.type(next(x.dtype for x in node.inputs if isinstance(x, Value))).name
 
     def _operations(self, node: Node) -> float:
-        return flops_of(node, self.sizes) * (FUNCTION if node.op.name in FUNCTIONS else 1)
+        return flops_of(node, self.sizes) * (node.op.operations or 1)
 
     def _shape(self, node: Node) -> ProductShape:
         """A product as one of matrices; of a convolution, each place of the image is a row."""
@@ -169,4 +173,4 @@ class WorkRules:
 
 
 def _name(nodes: Sequence[Node]) -> str:
-    return "_".join(dict.fromkeys(node.op.name for node in nodes if node.op.name not in VIEWS))[:60]
+    return "_".join(dict.fromkeys(node.op.name for node in nodes if node.op.moves not in VIEWS))[:60]

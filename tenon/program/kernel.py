@@ -94,7 +94,7 @@ class CompiledKernel:
         if key not in self._works:
             stored = {id(x) for x in self.body.results}
             self._works[key] = sum(node_work(node, sizes) for node in self.body.nodes
-                                   if node.op.name not in VIEWS or id(node.output) in stored)
+                                   if node.op.moves != "view" or id(node.output) in stored)
         return self._works[key]
 
     def is_one_call(self, sizes: Mapping[str, int]) -> bool:
@@ -151,7 +151,6 @@ UNKNOWN_TRIP_COUNT = 30_000          # what a loop of unknown length counts as
 MULTIPLY_ADDS_PER_ELEMENT = 32  # of a product of matrices that take as long as one element of other kernels
 FACTOR_READS_PER_ELEMENT = 4  # elements of a product's factors that are read in that time
 PACKED_PER_ELEMENT = 2       # and that are packed
-VIEWS = ("permute", "reshape", "broadcast_to")
 
 
 def is_product(body: Graph) -> bool:

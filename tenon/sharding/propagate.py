@@ -40,8 +40,7 @@ from tenon.sharding.rules import rule_of, whole_rule
 from tenon.sharding.sharding import Axes, Sharding
 
 OPERATIONS_PER_BYTE = 1         # how many operations that a device repeats cost as much as a byte that is sent
-REPEATED = frozenset({"permute", "reshape", "broadcast_to"})
-VIEWS = frozenset({"permute", "reshape", "broadcast_to", "barrier", "stop_gradient"})     # no work
+VIEWS = "view", "same"          # no work
 ELSEWHERE = frozenset({"to_device", "send", "recv"})
 MOST_CHOICES = 512
 
@@ -256,7 +255,7 @@ class _Propagation:
     def _before_view(self, value: Value, target: ValueSharding) -> ValueSharding | None:
         """The sharding of what a value is a view of, with which the view is as the target; None where there is none."""
         node = value.node
-        if node is None or node.op.name not in REPEATED or target.partial or not isinstance(node.inputs[0], Value):
+        if node is None or node.op.moves != "view" or target.partial or not isinstance(node.inputs[0], Value):
             return None
         x = node.inputs[0]
         if node.op.name == "reshape":
@@ -401,7 +400,7 @@ class _Propagation:
 
     def _work(self, node: Node, rule: AxisRule, split: Mapping[Label, Layout]) -> float:
         """How many operations a device does for a node, about."""
-        if node.op.name in VIEWS:
+        if node.op.moves in VIEWS:
             return 0
         sizes: dict[Label, float] = {}
         for x, labels in zip((*node.inputs, *node.outputs), (*rule.inputs, *rule.outputs), strict=True):
@@ -430,7 +429,7 @@ class _Propagation:
         if all(self.readers[x] <= 1 for x in node.inputs if isinstance(x, Value) and self.made[x].partial):
             partial = -partial          # it may meet others to be added up with; else it is added up once for all
         place = sum(k for sharding in outputs for k, layout in enumerate(sharding.layouts) if layout)  # the first axes
-        return NodeSharding(inputs, outputs, cost, (partial, degree if node.op.name in VIEWS else -degree, place))
+        return NodeSharding(inputs, outputs, cost, (partial, degree if node.op.moves in VIEWS else -degree, place))
 
 
 def _value(x: Input) -> Value:

@@ -242,7 +242,7 @@ def _emit(builder: Builder, x: Value, move: ReshardMove, sizes: Sequence[int], n
 def _is_zero(x: Value) -> bool:
     """Whether every element is known to be zero."""
     node = x.node
-    while node is not None and node.op.name in ("slice", "reshape", "permute", "broadcast_to"):
+    while node is not None and node.op.moves in ("view", "part"):
         source = node.inputs[0]
         node = source.node if isinstance(source, Value) else None
     fill = node.inputs[0] if node is not None and node.op.name == "full_op" else None

@@ -23,9 +23,6 @@ from tenon.graph.op import Op, using
 from tenon.graph.operators import Traced
 from tenon.records import dataclass, field
 
-COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or",
-                         "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"})
-
 
 @dataclass(eq=False)
 class Hole(Traced):
@@ -114,7 +111,7 @@ def match_node(pattern: Pattern, node: Node, found: Found) -> Iterator[Found]:
             found = {**found, wanted.name: node.attrs[name]}
         elif wanted != node.attrs[name]:
             return
-    orders = permutations(node.inputs) if node.op.name in COMMUTATIVE else [node.inputs]
+    orders = permutations(node.inputs) if node.op.commutative else [node.inputs]
     for inputs in orders:
         yield from _match_all(pattern.inputs, inputs, found)
 
