@@ -111,27 +111,26 @@ def messages(length: str) -> None:
 # ---------------------------------------------------------------- data-parallel training
 
 def tenon(model: str, seconds: str) -> None:
-    """A step of the whole batch, shared out among the processes; gradients are summed by calls in the step."""
-    rank, size, workload = dist.rank(), dist.size(), WORKLOADS[model]
+    """A step of one device, unchanged but for its mesh: rows of the batch over the processes."""
+    workload, mesh = WORKLOADS[model], dist.Mesh({"data": dist.size()})
     net = workload.network(nn)
     net.load_state_dict(weights(workload))
     assert workload.optimizer is not None
     optimizer = workload.optimizer(optim, net.parameters())
 
-    @tn.jit
+    @tn.jit(mesh=mesh if mesh.size > 1 else None)
     def step(x: Any, y: Any) -> Any:
+        if mesh.size > 1:
+            x, y = dist.shard(x, mesh, ("data",)), dist.shard(y, mesh, ("data",))
         scores = net(x)
         loss = nn.functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), y.reshape(-1))
         loss.backward()
-        if size > 1:
-            for p in net.parameters():
-                p.grad = dist.all_reduce(p.grad) / size
         optimizer.step()
         optimizer.zero_grad()
         return loss
-    x, y = (tn.asarray(np.array_split(a, size)[rank]) for a in inputs(workload))
+    x, y = (tn.asarray(a) for a in inputs(workload))
     steps = [timed(lambda: float(step(x, y))) for _ in range(max(6, int(4 * float(seconds))))]
-    if rank == 0:
+    if dist.rank() == 0:
         print(min(steps), flush=True)
 
 

@@ -53,7 +53,7 @@ PASSES: dict[str, Pass] = {name: later(name) for name in (
     "expand", "decompose_strided_gradients", "unroll_small_linalg", "simplify", "fold", "specialize",
     "transpose_products", "hoist", "merge_duplicates", "find_attention", "place_heads_last", "merge_control_flow",
     "unroll", "drop_dead", "batch_scan_products", "absorb_scales", "use_channels_last", "drop_barriers",
-    "lower_bf16_convolutions", "fuse", "schedule_nodes", "recompute")}
+    "lower_bf16_convolutions", "fuse", "schedule_nodes", "recompute", "schedule_collectives")}
 
 OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.graph_pass)
 
@@ -64,6 +64,7 @@ OPTIMIZE = ["expand", "decompose_strided_gradients", "simplify", "fold", "specia
             "unroll", "drop_dead", "batch_scan_products", "drop_barriers", "unroll_small_linalg",
             "lower_bf16_convolutions", "fuse", "schedule_nodes", "recompute"]
 BETWEEN_DEVICES = ("merge_collectives",)
+IN_LAST_ORDER = ("schedule_collectives",)
 # Before fuse, where some parameters are constants.
 ON_CONSTANTS = ("absorb_scales", "use_channels_last", "lower_bf16_convolutions", "drop_dead")
 ON_KERNELS = ("fuse", "schedule_nodes", "recompute")
@@ -156,7 +157,7 @@ def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | s
 
 def passes_of(graph: Graph) -> list[str]:
     """The passes, in order, that a graph goes through; what it says to other devices is looked at first."""
-    return [*BETWEEN_DEVICES, *OPTIMIZE] if any(node.op is all_reduce_op for node in graph.nodes) else OPTIMIZE
+    return [*BETWEEN_DEVICES, *OPTIMIZE, *IN_LAST_ORDER] if any(node.op is all_reduce_op for node in graph.nodes) else OPTIMIZE
 
 
 def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step] | None = None) -> Executable:

@@ -43,13 +43,14 @@ class MpiLink:
         self.rank: int = world.Get_rank()
         self.size: int = world.Get_size()
         self.world = world
-        self.parts, self.letters, self.notices = world.Dup(), world.Dup(), world.Dup()
+        self.parts, self.letters, self.notices, self.sums = world.Dup(), world.Dup(), world.Dup(), world.Dup()
         self.status = mpi.Status()
         self.most_tag = world.Get_attr(mpi.TAG_UB) or (1 << 15) - 1
         self.gone: dict[int, tuple[str, str]] = {}      # rank -> how it ended, and what it said
         self.waiting: dict[int, str] = {}               # rank -> the call in which it has waited for long
         self.kept: list[Any] = []                       # requests of sends, and of waits that were broken off
         self.most_kept = KEPT
+        self.under_way: dict[int, Any] = {}             # sums that were started, by where their results lie
         self.said = False                               # whether this rank has said how it ended
         atexit.register(self.end)
         previous = sys.excepthook
@@ -65,6 +66,15 @@ class MpiLink:
         """Until these requests are done.  Raises CommunicationError where another rank makes that impossible."""
         done = self.mpi.Request.Testall
         self._wait(lambda: bool(done(requests)), requests, what, others)
+
+    def wait_until(self, done: Callable[[], bool], what: Callable[[], str], others: Sequence[int]) -> None:
+        """Until this says that it is so, as `wait`."""
+        self._wait(done, (), what, others)
+
+    def advance(self) -> None:
+        """Go on with the sums that are under way."""
+        for pending in list(self.under_way.values()):
+            pending.advance()
 
     def wait_one(self, request: Any, what: Callable[[], str], source: int) -> int:
         """How many bytes came by this request."""
@@ -100,6 +110,7 @@ class MpiLink:
         started = looked = time.monotonic()
         limit, told = config().timeout, False
         while not done():
+            self.advance()
             now = time.monotonic()
             if now - looked > LOOK:
                 looked = now
@@ -153,6 +164,7 @@ class MpiLink:
     def exchange(self, sends: Sequence[tuple[int, Array]], receives: Sequence[tuple[int, Array]], tag: int,
                  what: Callable[[], str]) -> None:
         """Bytes to ranks, and from ranks, all at once."""
+        self.advance()
         parts = self.parts
         requests = [parts.Irecv(array, source, tag) for source, array in receives]
         requests += [parts.Isend(array, to, tag) for to, array in sends]

@@ -18,6 +18,7 @@ import numpy as np
 
 from tenon.distributed.graph_agreement import check_same_graph
 from tenon.distributed.mpi_link import MpiLink, link, summary
+from tenon.distributed.pending_sum import STAGES, PendingSum
 from tenon.distributed.state_agreement import check_same_state
 from tenon.errors import ArgumentError, CommunicationError
 from tenon.graph.ir import Graph, Value
@@ -77,6 +78,8 @@ class MpiCommunicator:
         self._mesh, self._link = mesh, through
         self._groups: dict[Over, tuple[int, ...]] = {}
         self._tags: dict[Any, int] = {}
+        self._started = 0                                   # tags of sums that were started
+        self._unpacked: dict[int, Array | None] = {}        # where sums lie that travel together, until they are done
 
     def group(self, over: Over) -> tuple[int, ...]:
         """The ranks that differ from this one along these axes only."""
@@ -102,6 +105,36 @@ class MpiCommunicator:
             for start in range(0, source.size, step):
                 self._reduce_piece(told, source[start:start + step], target[start:start + step], ranks, op)
         return found if out is None or found is out else _into(out, found)
+
+    def start_sum(self, xs: Sequence[Array], outs: Sequence[Array], over: Over, op: str = "sum") -> None:
+        """Begin the reduction of everybody's arrays into others; of one type, and not to be changed meanwhile."""
+        ranks, key = self.group(over), outs[0].ctypes.data
+        alone = len(xs) == 1 and xs[0].flags.c_contiguous and outs[0].flags.c_contiguous
+        source = xs[0].reshape(-1) if alone else np.concatenate([x.reshape(-1) for x in xs])
+        target = outs[0].reshape(-1) if alone else np.empty_like(source)
+        self._link.advance()
+        told = self._call("all_reduce", source, over, op, shape=xs[0].shape if alone else source.shape)
+        self._started += STAGES
+        tag = (told.tag + self._started) % (self._link.most_tag - STAGES)
+        step = max(1, PIECE // source.itemsize) * len(ranks)
+        pending = PendingSum(self._link, tag, told.text, source, target, ranks, op, step)
+        if key in self._link.under_way:         # of a run that failed
+            self._link.under_way.pop(key).give_up()
+        self._link.under_way[key] = pending
+        self._unpacked[key] = None if alone else target
+
+    def finish_sum(self, outs: Sequence[Array]) -> None:
+        """Wait for a reduction that was begun into these arrays."""
+        key = outs[0].ctypes.data
+        pending, packed, end = self._link.under_way.pop(key), self._unpacked.pop(key), 0
+        try:
+            pending.finish()
+        except BaseException:
+            self._link.under_way[key] = pending     # which `close` gives up
+            raise
+        for out in outs if packed is not None else ():
+            np.copyto(out, packed[end:end + out.size].reshape(out.shape))
+            end += out.size
 
     def _reduce_piece(self, told: Told, source: Array, target: Array, ranks: Sequence[int], op: str) -> None:
         """Everybody adds a part of it, and all get all parts."""
@@ -243,6 +276,11 @@ class MpiCommunicator:
 
     def close(self) -> None:
         """This rank has ended a run; what it sent goes on by itself."""
+        if self._link.under_way:        # only where it failed
+            for pending in self._link.under_way.values():
+                pending.give_up()
+            self._link.under_way.clear()
+            self._unpacked.clear()
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,7 @@ from tenon.ops import (
     solving,
     special,
     splitting,
+    started_sums,
     statistics,
     transfer,
     trigonometric,
@@ -119,6 +120,7 @@ FAMILIES = (
     index_helpers,
     embedding_bag,
     collectives,
+    started_sums,
 )
 install_methods()
 

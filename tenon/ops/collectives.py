@@ -43,7 +43,7 @@ def _with(shape: Shape, axis: int, size: Any) -> Shape:
     return (*shape[:axis], size, *shape[axis + 1:])
 
 
-def _canonical(x: TensorType, **attrs: Any) -> Mapping[str, Any]:
+def canonical_attrs(x: TensorType, **attrs: Any) -> Mapping[str, Any]:
     """Axes are counted from the front, one name of a mesh axis is a tuple of one."""
     over, axes = attrs["over"], {k: v for k, v in attrs.items() if k in ("axis", "split", "concat")}
     over = (over,) if isinstance(over, str) else tuple(over)
@@ -55,7 +55,7 @@ def _canonical(x: TensorType, **attrs: Any) -> Mapping[str, Any]:
 def _collective(name: str, type: Callable[..., Types], ref: Callable[..., Any], vjp: Callable[..., Any], doc: str,
                 examples: list[str]) -> Op:
     """One operator: its result, and the token that keeps effects in order."""
-    return define(name, public=False, handles=True, effect=True, type=type, canonical=_canonical, doc=doc,
+    return define(name, public=False, handles=True, effect=True, type=type, canonical=canonical_attrs, doc=doc,
                   ref=lambda x, **attrs: (ref(communicator(name), x, None, **attrs), _DONE),
                   into=lambda outputs, x, **attrs: ref(communicator(name), _apart(x, outputs[0]), outputs[0], **attrs),
                   vjp=lambda g, y, x, **attrs: (vjp(g[0], y[0], x, **attrs),), examples=examples)
@@ -115,7 +115,7 @@ def _together_vjp(g: Any, y: Any, *xs: Any, over: Over, op: str) -> tuple[Any, .
 
 all_reduce_together = define(
     "all_reduce_together", public=False, handles=True, effect=True, type=_together_type, ref=_together_ref,
-    into=_together_into, vjp=_together_vjp, canonical=lambda *xs, over, op: _canonical(TOKEN, over=over, op=op),
+    into=_together_into, vjp=_together_vjp, canonical=lambda *xs, over, op: canonical_attrs(TOKEN, over=over, op=op),
     doc="Several `all_reduce`s in one message: what the pass `merge_collectives` makes of small ones.",
     examples=['all_reduce_together(f32[2, 3], f32[4], over=("data",), op="sum") -> (f32[2, 3], f32[4], token)'])
 
@@ -196,10 +196,10 @@ def _place_ref(*, over: Over) -> Any:
 
 collective_barrier = define(
     "collective_barrier", public=False, effect=True, type=lambda *, over: TOKEN, ref=_barrier_ref,
-    canonical=lambda over: _canonical(TOKEN, over=over), doc="Every rank waits here for all others of its group.")
+    canonical=lambda over: canonical_attrs(TOKEN, over=over), doc="Every rank waits here for all others of its group.")
 collective_place_op = define(
     "collective_place", public=False, effect=True, type=lambda *, over: (TensorType(int64, ()), TOKEN), ref=_place_ref,
-    canonical=lambda over: _canonical(TOKEN, over=over), doc="The place of the rank that runs in its group.")
+    canonical=lambda over: canonical_attrs(TOKEN, over=over), doc="The place of the rank that runs in its group.")
 COLLECTIVES = (all_reduce_op, all_gather_op, reduce_scatter_op, all_to_all_op, collective_broadcast_op,
                collective_permute_op)
 

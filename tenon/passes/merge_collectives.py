@@ -6,6 +6,7 @@
                                                 g3 = ...
                                                 w3 = all_reduce(g3)
 
+Larger ones travel alone, and early as well; the pass `schedule_collectives` says when they are waited for.
 Gradients come one after the other; PyTorch's DDP (Li et al. 2020) gathers them in buckets likewise.  All ranks have one
 graph, or graphs that were made of one: they choose alike, since shapes of what is summed are the same for all of them.
 """
@@ -25,7 +26,7 @@ BUCKET_BYTES = 1 << 20      # one message: larger ones gain nothing, and keep th
 
 
 def merge_collectives(graph: Graph) -> Graph:
-    """Sum small gradients together, and early."""
+    """Sum gradients early, and small ones together."""
     if sum(node.op is all_reduce_op for node in graph.nodes) < 2:
         return graph
     nodes = tuple(Buckets(early(graph.nodes)).merged())
@@ -49,7 +50,7 @@ def early(nodes: Sequence[Node]) -> list[Node]:
     barrier = -1
     for k, node in enumerate(nodes):
         places[node] = k, 0
-        if is_small_sum(node):
+        if is_sum(node):
             made = [places[x.node][0] for x in node.inputs if isinstance(x, Value) and x.node is not None]
             places[node] = max([barrier, *made]), 1
         elif has_effect(node):
@@ -91,7 +92,7 @@ class Buckets:
                 self.needs[node] = needed
                 self.waiting.append(node)
             else:
-                if has_effect(node):
+                if has_effect(node) and not is_sum(node):
                     yield from self._close(self.open)
                 yield node
         yield from self._close(self.open)
@@ -113,7 +114,7 @@ class Buckets:
             bucket = Bucket(over, op, kind)
             self.open.append(bucket)
         bucket.nodes.append(node)
-        bucket.bytes += bytes_of_sum(node)
+        bucket.bytes += bytes_of_sum(node.output)
         if bucket.bytes >= BUCKET_BYTES:
             yield from self._close([bucket])
 
@@ -134,9 +135,14 @@ class Buckets:
                 yield node
 
 
+def is_sum(node: Node) -> bool:
+    """Whether this is a sum between devices, of a tensor with a size."""
+    return node.op is all_reduce_op and isinstance(node.inputs[0], Value) and bytes_of_sum(node.output) > 0
+
+
 def is_small_sum(node: Node) -> bool:
-    """Whether this is a sum between devices that is worth a place in a bucket."""
-    return node.op is all_reduce_op and isinstance(node.inputs[0], Value) and 0 < bytes_of_sum(node) <= BUCKET_BYTES
+    """Whether it is worth a place in a bucket."""
+    return is_sum(node) and bytes_of_sum(node.output) <= BUCKET_BYTES
 
 
 def may_not_join(node: Node, bucket: Bucket) -> str | None:
@@ -145,15 +151,14 @@ def may_not_join(node: Node, bucket: Bucket) -> str | None:
     It is legal where it depends on none of them (then the bucket was closed before, as every effect closes those that
     it reads from), and no other effect lies between: all are closed there.  It is worth while where it fits.
     """
-    if bucket.bytes + bytes_of_sum(node) > BUCKET_BYTES:
+    if bucket.bytes + bytes_of_sum(node.output) > BUCKET_BYTES:
         return f"the message would have more than {BUCKET_BYTES} bytes"
     return None
 
 
-def bytes_of_sum(node: Node) -> int:
-    """The bytes of what is summed; 0 where only the data tell."""
-    size = node.output.size
-    return size * node.output.dtype.itemsize if isinstance(size, int) else 0
+def bytes_of_sum(total: Value) -> int:
+    """The bytes of a sum; 0 where only the data tell."""
+    return total.size * total.dtype.itemsize if isinstance(total.size, int) else 0
 
 
 def _emit_bucket(builder: Builder, bucket: Bucket, values: dict[Value, Value]) -> None:

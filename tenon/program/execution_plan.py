@@ -20,6 +20,7 @@ from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import CONSTANTS, Graph, Input, Literal, Node, Value
 from tenon.ops.call import fused
 from tenon.ops.shape import constant, reshape_op
+from tenon.ops.started_sums import all_reduce_done
 from tenon.passes.fusion.kernel_bodies import body_of, has_loops
 from tenon.passes.fusion.parametrize_slices import on_pieces
 from tenon.program.control_flow_steps import add_structure
@@ -42,6 +43,7 @@ from tenon.records import dataclass, replace
 
 MakeUnit = Callable[[Graph], CompiledKernel | None]
 VIEWS = (reshape_op,)       # the same bytes under another type
+IN_PLACE = (all_reduce_done,)       # whose results lie where their first inputs do
 MOST_GROWTH = 2             # times the bytes that a factor is made of, for its panels,
 SMALL_PANEL_BYTES = 1 << 16  # and as many bytes in any case
 PANEL_ELEMENT_BYTES = 4     # bytes of an element as panels hold it
@@ -192,7 +194,8 @@ class Assembler:
         """A fused node falls into its parts, any other is a host step."""
         if node.op is not fused:
             arguments = tuple(self.places[x] if isinstance(x, Value) else x for x in node.inputs)
-            self.steps.append(HostStep(node, arguments, self.new_places(node)))
+            places = self.places_in_place(node) if node.op in IN_PLACE else self.new_places(node)
+            self.steps.append(HostStep(node, arguments, places))
             return
         body: Graph = node.attrs["body"]
         self.places.update((p, self.place_of(x)) for p, x in zip(body.params, node.inputs, strict=True))
@@ -211,6 +214,11 @@ class Assembler:
         made = tuple(Storage("arena", output.type) for output in node.outputs)
         self.places.update(zip(node.outputs, made, strict=True))
         return made
+
+    def places_in_place(self, node: Node) -> tuple[Storage, ...]:
+        """Those of the first inputs for all results, but for the token at the end."""
+        self.set_results(node, [self.place_of(x) for x, _ in zip(node.inputs, node.outputs[:-1], strict=False) if x])
+        return tuple(self.places[y] for y in node.outputs)
 
     def own_results(self, places: Sequence[Storage]) -> list[Storage]:
         """Every result gets memory of its own: what is an argument, a constant, or a result twice, is copied."""

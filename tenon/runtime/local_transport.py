@@ -159,6 +159,14 @@ class LocalCommunicator:
             target[part(flat.size, len(pieces), k)] = piece
         return out
 
+    def start_sum(self, xs: Sequence[Array], outs: Sequence[Array], over: Over, op: str = "sum") -> None:
+        """The reductions, at once: threads share the memory, and there is nothing to wait for but each other."""
+        for x, out in zip(xs, outs, strict=True):
+            self.all_reduce(x, over, op, out)
+
+    def finish_sum(self, outs: Sequence[Array]) -> None:
+        """They were made when they were started."""
+
     def _sum_of_part(self, arrays: Mapping[int, Array], k: int, op: str) -> Array:
         mine = part(next(iter(arrays.values())).size, len(arrays), k)
         return combine([x[mine] for x in arrays.values()], op)

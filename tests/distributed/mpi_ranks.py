@@ -40,7 +40,21 @@ def everything(speaker: Communicator) -> dict[str, np.ndarray]:
             speaker.send(x, (rank + 1) % count, 3)
             found[f"recv {short} {shape}"] = speaker.recv(shape, x.dtype, (rank - 1) % count, 3)
         speaker.barrier(over)
-    return found
+    return found | {f"started {name}": x for name, x in started(speaker).items()}
+
+
+def started(speaker: Communicator) -> dict[str, np.ndarray]:
+    """Sums that are begun one after the other, and waited for in another order on every rank."""
+    over = ("data",)
+    groups = [[data(speaker.rank, shape, short) for shape in shapes]
+              for short in ("f32", "i64") for shapes in ((LARGE,), ((3, 5),), ((2,), (0, 4), ()), (LARGE,))]
+    outs = [[np.empty_like(x) for x in xs] for xs in groups]
+    for xs, sums in zip(groups, outs, strict=True):
+        speaker.start_sum(xs, sums, over, "sum")
+    between = speaker.all_reduce(data(speaker.rank, LARGE, "f32"), over, "max")
+    for k in np.roll(np.arange(len(groups)), speaker.rank):
+        speaker.finish_sum(outs[k])
+    return {"between": between, **{f"{k} {n}": x for k, sums in enumerate(outs) for n, x in enumerate(sums)}}
 
 
 if __name__ == "__main__":

@@ -48,6 +48,16 @@ def failing(tmp_path: Path, text: str, count: int = 2, **environment: str) -> tu
     return mpiexec(count, str(script), **environment), time.monotonic() - started
 
 
+def test_a_rank_that_fails_while_sums_are_under_way_ends_all(tmp_path: Path) -> None:
+    ran, seconds = failing(tmp_path, "x, out = np.ones(1 << 20), np.empty(1 << 20)\n"
+                                     "speaker.start_sum([x], [out], ('data',))\n"
+                                     "if rank == 1: raise ValueError('the disk is full')\n"
+                                     "speaker.finish_sum([out])\n"
+                                     "speaker.all_reduce(np.ones(3), ('data',))\n", 2)
+    assert ran.returncode != 0 and seconds < 20
+    assert "rank 1 failed: ValueError: the disk is full" in ran.stderr
+
+
 def test_an_error_of_one_rank_ends_all(tmp_path: Path) -> None:
     ran, seconds = failing(tmp_path, "if rank == 1: raise ValueError('the disk is full')\n"
                                      "speaker.all_reduce(np.ones(3), ('data',))\n", 3)
