@@ -157,7 +157,8 @@ def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | s
 
 def passes_of(graph: Graph) -> list[str]:
     """The passes, in order, that a graph goes through; what it says to other devices is looked at first."""
-    return [*BETWEEN_DEVICES, *OPTIMIZE, *IN_LAST_ORDER] if any(node.op is all_reduce_op for node in graph.nodes) else OPTIMIZE
+    sums = any(node.op is all_reduce_op for node in graph.nodes)
+    return [*BETWEEN_DEVICES, *OPTIMIZE, *IN_LAST_ORDER] if sums else OPTIMIZE
 
 
 def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step] | None = None) -> Executable:
