@@ -132,7 +132,9 @@ class MpiCommunicator:
         except BaseException:
             self._link.under_way[key] = pending     # which `close` gives up
             raise
-        for out in outs if packed is not None else ():
+        if packed is None:
+            return
+        for out in outs:
             np.copyto(out, packed[end:end + out.size].reshape(out.shape))
             end += out.size
 

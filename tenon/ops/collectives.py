@@ -88,7 +88,7 @@ all_reduce_op = _collective(
     doc="The sum (or max, min) of the ranks' inputs, element by element, on every rank.",
     examples=['all_reduce(f32[2, 3], over=("data",), op="sum") -> (f32[2, 3], token)'])
 
-def _together_type(*xs: TensorType, over: Over, op: str = "sum") -> tuple[TensorType, ...]:
+def together_type(*xs: TensorType, over: Over, op: str = "sum") -> tuple[TensorType, ...]:
     for x in xs:
         if x.dtype != xs[0].dtype:
             raise DTypeError(f"all_reduce_together: elements of one type are reduced together, not {xs[0]} and {x}")
@@ -103,7 +103,7 @@ def _together_into(outputs: Any, *xs: Any, over: Over, op: str) -> None:
         end += x.size
 
 
-def _together_ref(*xs: Any, over: Over, op: str) -> tuple[Any, ...]:
+def together_ref(*xs: Any, over: Over, op: str) -> tuple[Any, ...]:
     outputs = tuple(map(np.empty_like, xs))
     _together_into(outputs, *xs, over=over, op=op)
     return (*outputs, _DONE)
@@ -114,7 +114,7 @@ def _together_vjp(g: Any, y: Any, *xs: Any, over: Over, op: str) -> tuple[Any, .
 
 
 all_reduce_together = define(
-    "all_reduce_together", public=False, handles=True, effect=True, type=_together_type, ref=_together_ref,
+    "all_reduce_together", public=False, handles=True, effect=True, type=together_type, ref=together_ref,
     into=_together_into, vjp=_together_vjp, canonical=lambda *xs, over, op: canonical_attrs(TOKEN, over=over, op=op),
     doc="Several `all_reduce`s in one message: what the pass `merge_collectives` makes of small ones.",
     examples=['all_reduce_together(f32[2, 3], f32[4], over=("data",), op="sum") -> (f32[2, 3], f32[4], token)'])

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError
-from tenon.ops.collectives import all_reduce_together, canonical_attrs
+from tenon.ops.collectives import canonical_attrs, together_ref, together_type
 from tenon.ops.communicator import communicator
 from tenon.ops.define import define
 from tenon.types import TOKEN, TensorType
@@ -24,16 +24,8 @@ from tenon.types import TOKEN, TensorType
 _DONE = np.zeros((), np.bool_)
 
 
-def _start_type(*xs: TensorType, over: Any, op: str = "sum") -> tuple[TensorType, ...]:
-    return all_reduce_together.type(*xs, over=over, op=op)      # type: ignore[no-any-return]
-
-
 def _start_into(outputs: Any, *xs: Any, over: Any, op: str) -> None:
     communicator("all_reduce_start").start_sum(xs, outputs[:len(xs)], over, op)
-
-
-def _start_ref(*xs: Any, over: Any, op: str) -> tuple[Any, ...]:
-    return all_reduce_together.ref(*xs, over=over, op=op)       # type: ignore[no-any-return]
 
 
 def _done_type(*pending_and_summed: TensorType, over: Any, op: str = "sum") -> tuple[TensorType, ...]:
@@ -52,7 +44,7 @@ def _done_into(outputs: Any, *both: Any, over: Any, op: str) -> None:
 
 
 all_reduce_start = define(
-    "all_reduce_start", public=False, handles=True, effect=True, type=_start_type, ref=_start_ref, into=_start_into,
+    "all_reduce_start", public=False, handles=True, effect=True, type=together_type, ref=together_ref, into=_start_into,
     canonical=lambda *xs, over, op="sum": canonical_attrs(TOKEN, over=over, op=op),
     doc="Begins a sum of what all ranks have of these tensors: its results are to be given to `all_reduce_done` alone.",
     examples=['all_reduce_start(f32[2, 3], f32[4], over=("data",), op="sum") -> (f32[2, 3], f32[4], token)'])
