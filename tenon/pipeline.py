@@ -76,13 +76,14 @@ def native_program(graph: Graph) -> Executable:
         from tenon.backends.cpu.compile_graph import (
             assemble_graph,  # local: LLVM is slow to load, and not always needed
         )
+        from tenon.llvm.host_target import host
         from tenon.runtime.layout import called_first
         from tenon.runtime.program import Program
     if graph.notes.get(AUTOTUNE):
         with unforked:
             from tenon.runtime.autotune import tuned
-        return Program(assemble_graph(graph, called_first, tuned))
-    return Program(assemble_graph(graph, called_first))
+        return Program(assemble_graph(graph, host(), called_first, tuned))
+    return Program(assemble_graph(graph, host(), called_first))
 
 
 def claimed_by_cpu(node: Node) -> bool:
@@ -101,13 +102,14 @@ def begin_on_cpu(graph: Graph) -> None:
     """Begin to make the kernels of a graph."""
     with unforked:
         from tenon.backends.cpu.compile_graph import begin  # local, as above
-    begin(graph)
+        from tenon.llvm.host_target import host
+    begin(graph, host())
 
 
 def multiplies_pairs() -> str | None:
     """Where this processor multiplies pairs of bfloat16, if it does."""
     with unforked:
-        from tenon.backends.cpu.contraction.machine_model import host  # local, as above
+        from tenon.llvm.host_target import host  # local, as above
     return host().pairs
 
 

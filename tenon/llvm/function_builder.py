@@ -26,9 +26,11 @@ from llvmlite import ir
 from tenon.llvm import optimization_level
 from tenon.llvm.code_cache import make_key
 from tenon.llvm.fingerprint import fingerprint
+from tenon.llvm.host_target import host
 from tenon.llvm.ir_printer import print_module
 from tenon.llvm.ir_values import HALF, POINTER, WORD, IrValue, Pointer, V, Variable, Word, raw, wrap
 from tenon.llvm.machine_code import Library, compile_object, environment, obtain, store, stored
+from tenon.llvm.target_module import TargetModule
 
 
 class NativeFunction:
@@ -154,7 +156,7 @@ class NativeModule:
     """Functions that call each other."""
 
     def __init__(self) -> None:
-        self.ir = ir.Module()
+        self.ir = TargetModule(host())
         self.functions: dict[str, ir.Function] = {}
 
     def define(self, name: str, write: Callable[..., None], result: ir.Type, *kinds: ir.Type,

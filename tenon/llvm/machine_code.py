@@ -29,11 +29,12 @@ from tenon.llvm import float16_libcalls
 from tenon.llvm.code_cache import CodeCache, make_key
 from tenon.llvm.compile_pool import Job
 from tenon.llvm.gil_switch_interval import ShortTurns
-from tenon.llvm.host_target import target, target_machine
+from tenon.llvm.host_target import host, target_machine
 from tenon.llvm.llvm_codegen import ASSEMBLY, OBJECT, CodeError, emitted, optimised_module
 from tenon.llvm.shared_functions import PREFIX, needing, needs, parted
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span
+from tenon.target import Target
 
 MAPPINGS = 3            # of memory that a library takes
 OPTIONS = "O2 or O1, loops' vectors, masked groups, unrolling if asked, few passes for plain code, PIC, O0 for drivers"
@@ -147,28 +148,29 @@ def compile_object(ir_text: str) -> bytes:
     text, pieces = parted(ir_text)
     for name, piece in pieces.items():
         _make_piece(name, piece)
-    return needing(list(pieces), _compile(text, OBJECT))
+    return needing(list(pieces), _compile(text, OBJECT, host()))
 
 
-def assembly(ir_text: str) -> str:
-    """The machine code of a module and of the pieces that it calls as text, to be read; kept on disk as code is."""
+def assembly(ir_text: str, target: Target | None = None) -> str:
+    """The machine code of a module and of the pieces that it calls as text, to be read, for this machine unless another
+    is named; kept on disk as code is."""
     text, pieces = parted(ir_text)
-    return "\n".join(map(_assembly, (text, *pieces.values())))
+    return "\n".join(_assembly(x, target or host()) for x in (text, *pieces.values()))
 
 
-def _assembly(ir_text: str) -> str:
-    key = make_key("assembly", ir_text, *environment())
+def _assembly(ir_text: str, target: Target) -> str:
+    key = make_key("assembly", ir_text, *environment(target))
     try:
         return zlib.decompress(stored(key) or b"").decode()
     except (zlib.error, UnicodeDecodeError):        # it is not there, or damaged
-        made = _compile(ir_text, ASSEMBLY)
+        made = _compile(ir_text, ASSEMBLY, target)
         store(key, zlib.compress(made, 1))
         return made.decode()
 
 
 def optimised(ir_text: str) -> str:
     """The module after LLVM's passes, to be read."""
-    return str(optimised_module(parted(ir_text)[0], target_machine()))
+    return str(optimised_module(parted(ir_text)[0], target_machine(host())))
 
 
 def _make_piece(name: str, text: str) -> None:
@@ -176,7 +178,7 @@ def _make_piece(name: str, text: str) -> None:
     def make() -> bytes:
         code = stored(_piece_key(name))
         if code is None:
-            code = _compile(text, OBJECT)
+            code = _compile(text, OBJECT, host())
             store(_piece_key(name), code)
         return code
 
@@ -226,11 +228,12 @@ def _unless_damaged(key: str, data: bytes) -> Library | None:
     return library
 
 
-def _compile(ir_text: str, form: int) -> bytes:
+def _compile(ir_text: str, form: int, target: Target) -> bytes:
     with span("llvm.compile", text=ir_text), short_turns:
-        machine = target_machine()
+        machine = target_machine(target)
         module = optimised_module(ir_text, machine)
-        _require_known_functions(ir_text)
+        if target is host():
+            _require_known_functions(ir_text)
         return emitted(machine, module, form)
 
 
@@ -254,7 +257,7 @@ def _linker() -> Any:
 
 @cache
 def _make_linker() -> Any:
-    target()
+    host()
     return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
 
 
@@ -264,11 +267,12 @@ def _disk() -> CodeCache:
 
 
 @cache
-def environment() -> tuple[str, ...]:
-    """All that decides, beside the text, what the machine code is; Tenon's version shows in the text."""
-    found, processor, features = target()
+def environment(target: Target | None = None) -> tuple[str, ...]:
+    """All that decides, beside the text, what the code for a machine is, for the host's unless named; Tenon's version
+    shows in the text."""
+    target = target or host()
     checks = ",".join(sorted(config().check & {"bounds"}))
-    return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), found.triple, processor, features, checks)
+    return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), *map(repr, vars(target).values()), checks)
 
 
 _starting = Lock()

@@ -18,6 +18,8 @@ from tenon.llvm import optimization_level
 from tenon.llvm.code_cache import make_key
 from tenon.llvm.ir_printer import print_module, take_apart
 from tenon.llvm.line_tables import LineTable
+from tenon.llvm.target_module import TargetModule
+from tenon.target import Target
 
 PREFIX = "piece."
 HEAD = "; piece: "      # in front of the text of one, behind that of a kernel
@@ -42,18 +44,19 @@ def call(b: ir.IRBuilder, write: Write, constants: tuple[Hashable, ...], given: 
     b.call(declared(b.module, write, constants, tuple(value.type for value in given)), given)
 
 
-def declared(module: ir.Module, write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ...],
+def declared(module: TargetModule, write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ...],
              result: ir.Type = NOTHING) -> Piece:
     """The piece that `write` writes, which returns a value where it is of another type than nothing."""
-    name, text = _written(write, constants, kinds, result)
+    name, text = _written(write, constants, kinds, result, module.target)
     found: Piece | None = module.globals.get(name)
     return found or Piece(module, ir.FunctionType(result, kinds), name, text)
 
 
 @lru_cache(MOST_KNOWN)
-def _written(write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ...], result: ir.Type) -> tuple[str, str]:
+def _written(write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ...], result: ir.Type,
+             target: Target) -> tuple[str, str]:
     """Name and text."""
-    module = ir.Module()
+    module = TargetModule(target)
     function = ir.Function(module, ir.FunctionType(result, kinds), PREFIX)
     function.attributes.add("nounwind")
     b = ir.IRBuilder(function.append_basic_block("entry"))

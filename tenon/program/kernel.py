@@ -19,6 +19,7 @@ from tenon.ops.attention import attention
 from tenon.program.kernel_cache import key_for
 from tenon.program.kernel_metadata import Facts, Shared
 from tenon.records import dataclass, replace
+from tenon.target import Target
 
 if TYPE_CHECKING:
     from tenon.loops.loop_ir import Kernel
@@ -32,6 +33,7 @@ class CompiledKernel:
     """What a kernel computes, and how it is called; a backend's subclass has its loops and its code."""
 
     body: Graph
+    target: Target                          # the machine that its code is for
     facts: Facts
     shared: Shared = ()
     key: str | None = None                  # under which it is kept on disk
@@ -113,7 +115,7 @@ class CompiledKernel:
             return self
         if shared not in self._variants:
             text = with_schedule(key_of(self.body), self.schedule)
-            key = None if self.key is None else key_for(text, self.body, shared)
+            key = None if self.key is None else key_for(text, self.body, self.target, shared)
             self._variants[shared] = replace(self, shared=shared, key=key, code=None)
             if "kernel" in vars(self):
                 self._variants[shared].kernel = self.kernel

@@ -19,18 +19,19 @@ from tenon.llvm import machine_code
 from tenon.llvm.code_cache import make_key
 from tenon.llvm.fingerprint import fingerprint
 from tenon.program.kernel_metadata import Check, Facts, Shared
+from tenon.target import Target
 
 MOST_KNOWN = 4096       # kernels that this process remembers
 
 _known: OrderedDict[str, Facts] = OrderedDict()
 
 
-def key_for(text: str, body: Graph, shared: Shared = ()) -> str | None:
+def key_for(text: str, body: Graph, target: Target, shared: Shared = ()) -> str | None:
     """The name under which a kernel is kept; None where its text does not say all that it means."""
     version = fingerprint()
     if version is None or not all(node.op.is_own for node in body.nodes):
         return None
-    return make_key("unit", version, text, repr(shared), *machine_code.environment())
+    return make_key("unit", version, text, repr(shared), *machine_code.environment(target))
 
 
 def find(key: str) -> tuple[Facts, bytes | None] | None:

@@ -44,17 +44,17 @@ def tuned(unit: CompiledKernel) -> CompiledKernel:
         schedule = _chosen[name] = measured(unit) if found is None else found.decode()
         if found is None:
             machine_code.store(name, schedule.encode())
-    return make_unit(unit.body, schedule=schedule) if schedule else unit
+    return make_unit(unit.body, unit.target, schedule=schedule) if schedule else unit
 
 
 def measured(unit: CompiledKernel) -> str:
     """The schedule that takes clearly less time than the model's choice; none where that is the fastest."""
     from tenon.backends.cpu.lower_kernel import schedules  # local: with it come all emitters
-    _, *others = schedules(unit.kernel) or [""]
+    _, *others = schedules(unit.kernel, unit.target) or [""]
     if not others:
         return ""
     with span("autotune", kernel=unit.name, candidates=len(others)):
-        units = {"": unit} | {name: make_unit(unit.body, schedule=name) for name in others}
+        units = {"": unit} | {name: make_unit(unit.body, unit.target, schedule=name) for name in others}
         libraries(units.values())               # compiled side by side
         times = race({name: _alone(candidate) for name, candidate in units.items()},
                      [_random(p.type) for p in unit.body.params])

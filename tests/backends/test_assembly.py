@@ -25,8 +25,10 @@ from tenon.backends.cpu.contraction.microkernel_types import (
 from tenon.backends.cpu.contraction.run_spec import load
 from tenon.backends.cpu.contraction.x86_inner_loop import InnerIteration, has_x86_inner_loop
 from tenon.llvm import shared_functions
-from tenon.llvm.host_target import has_feature
+from tenon.llvm.host_target import host
 from tenon.llvm.machine_code import assembly
+from tenon.llvm.target_module import TargetModule
+from tenon.target import target
 
 SHAPES = [(1, 1, 1), (8, 3, 1), (6, 4, 1), (14, 2, 1), (9, 3, 9), (15, 1, 1), (16, 1, 1), (28, 1, 28), (5, 4, 5)]
 KINDS = {"f32": (ir.FloatType(), np.float32), "f64": (ir.DoubleType(), np.float64)}
@@ -35,7 +37,7 @@ KINDS = {"f32": (ir.FloatType(), np.float32), "f64": (ir.DoubleType(), np.float6
 def piece(shape: Shape, row: int, ahead: Callable[[ir.Value], Ahead] = no_fetches) -> object:
     """void product(i64 depth, ptr left, ptr right, ptr result)."""
     shared_functions._written.cache_clear()
-    module = ir.Module("product")
+    module = TargetModule(host(), "product")
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, POINTER, POINTER, POINTER]), "product")
     depth, left, right, result = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -46,7 +48,7 @@ def piece(shape: Shape, row: int, ahead: Callable[[ir.Value], Ahead] = no_fetche
     return load(module, "product", None, [ctypes.c_int64, *[ctypes.c_void_p] * 3])
 
 
-@pytest.mark.skipif(not has_feature("avx512f"), reason="the words are those of AVX-512")
+@pytest.mark.skipif(not host().has("avx512f"), reason="the words are those of AVX-512")
 @pytest.mark.parametrize("element", KINDS)
 @pytest.mark.parametrize(("rows", "vectors", "step"), SHAPES)
 @pytest.mark.parametrize("plain", [True, False])
@@ -55,7 +57,7 @@ def test_sums_have_the_same_bits_in_both_ways(monkeypatch, plain, rows, vectors,
     lanes, random, most = 64 // dtype().itemsize, np.random.default_rng(0), 45
     shape = Shape(kind, rows, vectors, lanes, step, vectors * lanes, plain=plain)
     turn = InnerIteration(kind, rows, vectors, shape.size, 4, step * shape.size, shape.line * shape.size)
-    assert has_x86_inner_loop(turn, lanes) and not has_x86_inner_loop(turn, lanes // 2)
+    assert has_x86_inner_loop(turn, lanes, host()) and not has_x86_inner_loop(turn, lanes // 2, host())
     left = random.standard_normal((most, rows) if step > 1 else (rows, most)).astype(dtype)
     made = {}
     for spoken in True, False:
@@ -72,13 +74,13 @@ def test_sums_have_the_same_bits_in_both_ways(monkeypatch, plain, rows, vectors,
         np.testing.assert_allclose(results[0], factor @ right, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.skipif(not has_feature("avx512f"), reason="the words are those of AVX-512")
+@pytest.mark.skipif(not host().has("avx512f"), reason="the words are those of AVX-512")
 @pytest.mark.parametrize("count, step, apart, wide", [(1, 256, 256, 1), (3, 768, 256, 1), (3, 64, 4096, 0), (9, 64, 64, 0)])
 @pytest.mark.parametrize("near", [0, 2, MOST_NEAR, MOST_NEAR + 1])
 def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near):
     """Lines, a run of memory at each stretch of depth, more than there are turns; and what an epilogue reads."""
     shape = Shape(ir.FloatType(), 8, 3, 16, 1, 48)
-    module = ir.Module("product")
+    module = TargetModule(host(), "product")
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, POINTER, POINTER, POINTER]), "product")
     depth, left, right, result = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -98,7 +100,7 @@ def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near
         np.testing.assert_allclose(found, factor[:, :depth] @ other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.skipif(not has_feature("avx512f"), reason="the words are those of AVX-512")
+@pytest.mark.skipif(not host().has("avx512f"), reason="the words are those of AVX-512")
 @pytest.mark.parametrize("count, wide", [(1, True), (4, True), (5, False), (12, False)])
 def test_lines_are_fetched_ahead_without_a_list_and_change_no_sum(count, wide):
     """All at once: at every so many turns one of the lines ahead; towards the end, where the sums go."""
@@ -114,11 +116,11 @@ def test_lines_are_fetched_ahead_without_a_list_and_change_no_sum(count, wide):
         np.testing.assert_allclose(found, factor[:, :depth] @ other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.skipif(not has_feature("avx512f"), reason="the words are those of AVX-512")
+@pytest.mark.skipif(not host().has("avx512f"), reason="the words are those of AVX-512")
 def test_little_stands_before_the_products_of_a_plain_tile():
     """Up to 120 instructions are done while the products of the tile before are waiting; each further one takes time."""
     shape = Shape(ir.FloatType(), 8, 3, 16, 1, 48, plain=True)
-    module = ir.Module("product")
+    module = TargetModule(host(), "product")
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, POINTER]), "product")
     depth, apart, where = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -135,7 +137,7 @@ def test_little_stands_before_the_products_of_a_plain_tile():
 def test_what_is_near_in_the_end_is_listed_line_by_line(count):
     """The rows of the first matrix that the epilogue reads, then those of the next; or where the sums go."""
     shape = Shape(ir.FloatType(), 5, 3, 16, 1, 48)
-    module = ir.Module("product")
+    module = TargetModule(host(), "product")
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER, POINTER]), "product")
     where, found = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -154,11 +156,10 @@ def test_what_is_near_in_the_end_is_listed_line_by_line(count):
     np.testing.assert_array_equal(addresses - (1 << 20), lines)
 
 
-def test_other_machines_and_numbers_have_loops_of_llvm(monkeypatch):
+def test_other_machines_and_numbers_have_loops_of_llvm():
     turn = InnerIteration(ir.FloatType(), 8, 3, 4, 4, 4, 192)
-    monkeypatch.setattr("tenon.backends.cpu.contraction.x86_inner_loop.has_feature", lambda name: True)
-    assert has_x86_inner_loop(turn, 16)
-    assert not has_x86_inner_loop(turn._replace(element=ir.IntType(32)), 16)
-    assert not has_x86_inner_loop(turn._replace(rows=9, vectors=4), 16)
-    monkeypatch.setattr("tenon.backends.cpu.contraction.x86_inner_loop.has_feature", lambda name: False)
-    assert not has_x86_inner_loop(turn, 16)
+    wide, narrow = target("x86-64-v4"), target("x86-64-v3")
+    assert has_x86_inner_loop(turn, 16, wide)
+    assert not has_x86_inner_loop(turn._replace(element=ir.IntType(32)), 16, wide)
+    assert not has_x86_inner_loop(turn._replace(rows=9, vectors=4), 16, wide)
+    assert not has_x86_inner_loop(turn, 16, narrow)

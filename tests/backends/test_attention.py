@@ -11,6 +11,7 @@ import tenon as tn
 from tenon.backends.cpu.compile_graph import assemble_graph
 from tenon.graph.build import trace
 from tenon.graph.ir import Graph
+from tenon.llvm.host_target import host
 from tenon.ops.attention import attention, attention_gradient
 from tenon.pipeline import compile, optimize
 from tenon.program.steps import KernelStep
@@ -160,7 +161,7 @@ def test_heads_are_read_where_they_are() -> None:
         q, k, v = (parts[:, :, i].swapaxes(1, 2) for i in range(3))
         return tn.scaled_dot_product_attention(q, k, v, is_causal=True)
     graph = optimize(trace(attend, TensorType(float32, (2, 80, 192))), backend="cpu")
-    steps = assemble_graph(graph).steps
+    steps = assemble_graph(graph, host()).steps
     assert len(steps) == 1 and isinstance(steps[0], KernelStep)
 
 

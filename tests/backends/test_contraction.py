@@ -11,11 +11,13 @@ from tenon.backends.cpu.contraction import GemmSpec, Operand, Tile, choose_tile,
 from tenon.backends.cpu.contraction.example_specs import F32, F64, convolution, fixed, matmul
 from tenon.backends.cpu.contraction.gemm_spec import left_layout, narrow_tile
 from tenon.backends.cpu.contraction.ir_helpers import I32, I64, address, const
-from tenon.backends.cpu.contraction.machine_model import Machine
 from tenon.backends.cpu.contraction.panel_prefetch import crowded
 from tenon.backends.cpu.contraction.run_spec import Native
 from tenon.llvm import shared_functions
+from tenon.llvm.host_target import host
+from tenon.llvm.target_module import TargetModule
 from tenon.records import replace
+from tenon.target import Target
 
 ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64), "i32": (I32, np.int32), "i64": (I64, np.int64)}
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
@@ -60,7 +62,7 @@ def test_products_agree_with_numpy_in_every_layout_and_size(name: str, left: str
 
 @pytest.mark.parametrize("left, right", LAYOUTS)
 def test_the_last_columns_have_a_tile_of_the_vectors_that_they_fill(left: str, right: str) -> None:
-    tile = replace(choose_tile(F32), depth=2 * choose_tile(F32).lanes)
+    tile = replace(choose_tile(F32, host()), depth=2 * choose_tile(F32, host()).lanes)
     m, k = 2 * tile.rows + 1, 5 * tile.lanes + 3
     a, b = (random(np.float32, *shape) for shape in ((1, m, k), (1, k, 3 * tile.width)))
     assert narrow_tile(matmul(F32), tile) is None
@@ -81,7 +83,7 @@ def test_the_last_columns_have_a_tile_of_the_vectors_that_they_fill(left: str, r
 
 
 def test_a_large_product_goes_through_every_block_boundary() -> None:
-    tile = choose_tile(F32)
+    tile = choose_tile(F32, host())
     run("f32", "mk", "kn", (tile.block_rows + tile.rows + 1, tile.columns + tile.width + 1, tile.depth + 1))
 
 
@@ -105,10 +107,10 @@ def test_known_sizes_choose_the_tile_and_rows_are_read_in_place(left: str, right
 @pytest.mark.parametrize("epilogue", [False, True])
 def test_code_for_edges_is_made_where_there_may_be_some(over: tuple[int, int], epilogue: bool) -> None:
     """Known sizes of whole tiles, and a little more, over several blocks of depth."""
-    k = 2 * choose_tile(F32).depth + 3
-    tile = choose_tile(F32, known=(None, None, k))
+    k = 2 * choose_tile(F32, host()).depth + 3
+    tile = choose_tile(F32, host(), known=(None, None, k))
     m, n = 2 * tile.rows + over[0], 2 * tile.width + over[1]
-    spec, module = matmul(F32, bias_relu=epilogue, known=(m, n, k)), ir.Module()
+    spec, module = matmul(F32, bias_relu=epilogue, known=(m, n, k)), TargetModule(host())
     emit_contraction(module, "product", spec, tile)
     whole, names = over == (0, 0), {x.name for x in module.functions}
     assert ("product.pack_left" in names) is (over[0] > 0)
@@ -162,7 +164,7 @@ def test_panels_are_packed_by_their_first_tile_and_fetched_by_the_tiles_before(l
 @pytest.mark.parametrize("vector_bytes", [16, 64])
 def test_the_tiles_of_other_machines_give_right_results_too(vector_bytes: int) -> None:
     for left, right in ("mk", "nk"), ("km", "kn"):
-        call = Native(matmul(F32, left, right), choose_tile(F32, Machine(vector_bytes, 16 if vector_bytes < 64 else 32)))
+        call = Native(matmul(F32, left, right), choose_tile(F32, Target(vector_bytes, 16 if vector_bytes < 64 else 32)))
         for m, n, k in [(37, 70, 20), (16, 33, 401), (100, 1, 50), (1, 100, 50)]:
             a, b, out = random(np.float32, m, k), random(np.float32, k, n), np.full((m, n), np.nan, np.float32)
             stored = (np.ascontiguousarray(x if plain else x.T) for x, plain in ((a, left == "mk"), (b, right == "kn")))
@@ -261,7 +263,7 @@ def test_the_gradient_of_a_convolutions_weight_sums_over_composite_depth() -> No
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     expected = np.einsum("nfyx,ncyxij->fcij", above, windows)
     for right in (Operand(pointer=pixel, contiguous="depth", inside=inside), Operand(load=checked)):
-        spec = GemmSpec((pointer,) * 3, F32, (), (fixed(filters),), columns, depth,
+        spec = GemmSpec(host(), (pointer,) * 3, F32, (), (fixed(filters),), columns, depth,
                            Operand(pointer=upstream, contiguous="depth"), right, store)
         out = np.full(expected.shape, np.nan, np.float32)
         Native(spec)(out, above, image)
@@ -278,7 +280,7 @@ def test_vectors_handed_to_store_do_not_cross_a_store_run() -> None:
         b.store(value, address(b, args[0], where, F32), align=4)
 
     plain = matmul(F32)
-    spec = replace(plain, store=store, store_run=fixed(places), target=None)
+    spec = replace(plain, store=store, store_run=fixed(places), stored_at=None)
     a, b = random(np.float32, m, k), random(np.float32, k, images * places)
     out = np.full((images, m, places), np.nan, np.float32)
     Native(spec)(out, a, b, 1, m, images * places, k)
@@ -297,7 +299,7 @@ def test_rows_of_the_result_need_not_be_equally_far_apart(sizes: tuple[int, int,
     def store(b, args, g, row, column, value, lanes):
         b.store(value, target(b, args, g, row, column), align=4)
 
-    spec = replace(matmul(F32), store=store, target=target, straight=False)
+    spec = replace(matmul(F32), store=store, stored_at=target, straight=False)
     a, b, out = random(np.float32, m, k), random(np.float32, k, n), np.full((3, m, n), np.nan, np.float32)
     Native(spec)(out, a, b, 1, m, n, k)
     places = np.arange(m) % 3, np.arange(m) // 3
@@ -310,7 +312,7 @@ def test_products_of_different_sizes_share_their_sums() -> None:
     """What adds up the sums of a tile is told at run time how deep it is, and where everything lies."""
     found = []
     for left, *known in [("mk", 9 * 40, 48 * 30, 2000), ("mk", 9 * 30, 48 * 50, 1000), ("mk", 9 * 20, 48 * 40, 4096)]:
-        module = ir.Module()
+        module = TargetModule(host())
         emit_contraction(module, "contraction", matmul(F32, left, "nk", known=known), Tile(9, 3, 16, 512, 90, 480))
         found.append(set(shared_functions.parted(shared_functions.text_of(module))[1]))
     assert found[0] and found[0] == found[1] == found[2]
@@ -341,9 +343,9 @@ def test_load_may_convert_half_precision_on_the_way() -> None:
 ])
 def test_code_for_other_processors_keeps_its_sums_in_registers(
         triple: str, processor: str, features: str, vector_bytes: int, registers: int, instruction: str) -> None:
-    machine = Machine(vector_bytes, registers)
+    machine = Target(vector_bytes, registers)
     for spec in matmul(F32, known=(100, 200, 300)), matmul(F32, "km", "nk"), convolution(F32, 2, 3, 9, 14, 7, 3, 1, 1):
-        module = ir.Module("other")
+        module = TargetModule(host(), "other")
         module.triple = triple
         tile = choose_tile(F32, machine, spec.known)
         emit_contraction(module, "contraction", spec, tile)
@@ -379,15 +381,14 @@ def blocks(lines: list[str], instruction: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("left, right", LAYOUTS)
 @pytest.mark.parametrize("epilogue", [False, True])
-def test_shallow_products_go_along_rows_in_blocks_of_columns(left: str, right: str, epilogue: bool,
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shallow_products_go_along_rows_in_blocks_of_columns(left: str, right: str,
+                                                             epilogue: bool) -> None:
     """On a machine whose second cache does not hold the result: whole tiles and parts of one, several blocks."""
-    machine = Machine(64, 32, 16 << 10)
-    monkeypatch.setattr("tenon.backends.cpu.contraction.gemm_spec.host", lambda: machine)
+    machine = replace(host(), vector_bytes=64, registers=32, l2_bytes=16 << 10, l1_bytes=32 << 10, pairs=None)
     tile = Tile(rows=4, vectors=2, lanes=4, depth=32, block_rows=48, columns=24)
     for m, n, k in [(101, 211, 7), (77, 300, 32), (131, 64, 17), (5, 4100, 30)]:
         for threads in (1, 3):
-            call = Native(matmul(F32, left, right, known=(m, n, k), bias_relu=epilogue), tile)
+            call = Native(matmul(F32, left, right, known=(m, n, k), bias_relu=epilogue, machine=machine), tile)
             a, b, out, bias = guarded(m, k), guarded(k, n), guarded(m, n), random(np.float32, n)
             a[:], b[:] = random(np.float32, m, k), random(np.float32, k, n)
             stored = [np.ascontiguousarray(x if plain else x.T) for x, plain in ((a, left == "mk"), (b, right == "kn"))]
@@ -401,7 +402,7 @@ def test_shallow_products_go_along_rows_in_blocks_of_columns(left: str, right: s
 def test_a_tile_whose_sums_are_only_stored_is_no_function():
     """It stands in the loop over tiles, since what a call passes on costs as much as a tile's other instructions."""
     for epilogue in False, True:
-        module = ir.Module()
+        module = TargetModule(host())
         emit_contraction(module, "product", matmul(F32, bias_relu=epilogue, known=(96, 300, 4000)))
         assert ("product.tile" in {x.name for x in module.functions}) is epilogue
         names = [x.name for x in module.functions]
@@ -410,7 +411,7 @@ def test_a_tile_whose_sums_are_only_stored_is_no_function():
 
 
 def test_depth_is_gone_through_at_once_where_a_panel_of_it_leaves_room_in_the_second_cache() -> None:
-    machine = Machine(vector_bytes=64, registers=32, l2_bytes=1 << 20)
+    machine = Target(vector_bytes=64, registers=32, l2_bytes=1 << 20)
     for depth, parts in [(512, 1), (768, 1), (1024, 1), (1040, 2), (2048, 3), (3072, 5)]:
         tile = choose_tile(F32, machine, (800, 800, depth))
         assert -(-depth // tile.depth) == parts
@@ -418,16 +419,15 @@ def test_depth_is_gone_through_at_once_where_a_panel_of_it_leaves_room_in_the_se
         assert tile.block_rows * tile.depth * 4 <= machine.l2_bytes * 5 // 8
 
 
-def test_rows_that_compete_are_copied_unless_the_second_cache_scatters_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, tile = Machine(64, 32, 1 << 20), Tile(8, 3, 16, 1024, 128, 2400)
+def test_rows_that_compete_are_copied_unless_the_second_cache_scatters_them() -> None:
+    machine, tile = Target(64, 32, 1 << 20), Tile(8, 3, 16, 1024, 128, 2400)
     for depth, scatters, in_place in [(1024, False, False), (1024, True, True), (1000, False, True)]:
-        host = replace(machine, hashes_l2_sets=scatters)
-        monkeypatch.setattr("tenon.backends.cpu.contraction.gemm_spec.host", lambda host=host: host)
-        assert left_layout(matmul(F32, known=(800, 1000, depth)), tile)[0] is in_place
+        spec = matmul(F32, known=(800, 1000, depth), machine=replace(machine, hashes_l2_sets=scatters))
+        assert left_layout(spec, tile)[0] is in_place
 
 
 def test_lines_that_are_far_apart_are_fetched_ahead_where_the_second_cache_scatters_them() -> None:
-    spec, machine = matmul(F32, known=(800, 1024, 1024)), Machine(64, 32, 1 << 20)
+    spec, machine = matmul(F32, known=(800, 1024, 1024)), Target(64, 32, 1 << 20)
     tile = choose_tile(F32, machine, spec.known)
     assert crowded(spec, tile, machine) and not crowded(spec, tile, replace(machine, hashes_l2_sets=True))
     near = matmul(F32, known=(800, 1023, 1024))
@@ -436,7 +436,7 @@ def test_lines_that_are_far_apart_are_fetched_ahead_where_the_second_cache_scatt
 
 def test_lines_of_left_are_fetched_while_others_are_packed() -> None:
     for left, fetches in ("km", True), ("mk", False):
-        module = ir.Module()
+        module = TargetModule(host())
         emit_contraction(module, "product", matmul(F32, left, known=(1001, 300, 784)))
         (packing,) = (x for x in module.functions if x.name == "product.pack_left")
         assert ("llvm.prefetch" in str(packing)) is fetches

@@ -14,6 +14,7 @@ from tenon.capture.constant_weights import given as given_constants
 from tenon.config import config
 from tenon.debug.step_times import DRIVE
 from tenon.errors import ShapeError
+from tenon.llvm.host_target import host
 from tenon.program import step_executor
 from tenon.program.steps import KernelStep
 from tenon.runtime.frame import Frame
@@ -59,7 +60,7 @@ def steps_of(captured):
 def is_turned(captured):
     """Whether the first step is a convolution with its channels last, of packed weights."""
     unit = steps_of(captured)[0].unit
-    return isinstance(unit, Packed) and plan_of(unit.kernel.nests[0].body[0]) is not None
+    return isinstance(unit, Packed) and plan_of(unit.kernel.nests[0].body[0], unit.target) is not None
 
 
 def epilogue(y, more, act):
@@ -153,7 +154,7 @@ def check_squares(case, dtype=np.float32, seed=0):
 @pytest.mark.parametrize("case", SQUARES, ids=str)
 def test_windows_of_three_by_three_between_channels_that_are_last(case):
     captured = check_squares(case)
-    plans = [plan_of(step.unit.kernel.nests[0].body[0]) for step in steps_of(captured) if isinstance(step.unit, Packed)]
+    plans = [plan_of(step.unit.kernel.nests[0].body[0], step.unit.target) for step in steps_of(captured) if isinstance(step.unit, Packed)]
     assert any(isinstance(plan, WinogradPlan) for plan in plans) or case != SQUARES[0]
 
 
@@ -202,7 +203,7 @@ def test_a_small_image_has_tasks_for_several_threads(case, least):
     weight = owned(w)
     captured = tn.jit(facing(lambda x: tn.conv(x, weight, stride=stride, padding=padding, dilation=dilation))).capture(
         tn.asarray(turned(x)))
-    plan = direct_plan_of(steps_of(captured)[0].unit.kernel.nests[0].body[0])
+    plan = direct_plan_of(steps_of(captured)[0].unit.kernel.nests[0].body[0], host())
     assert plan is not None and plan.blocks * plan.panels >= least
 
 
@@ -211,7 +212,7 @@ def test_a_small_image_of_windows_of_three_by_three_has_tasks_too(channels, side
     network, _ = after_another(channels, channels, 1, np.float32)
     with tn.no_grad():
         captured = tn.jit(facing(lambda x: network(x))).capture(tn.ones((1, side, side, 8)))
-    plans = [plan_of(step.unit.kernel.nests[0].body[0]) for step in steps_of(captured) if isinstance(step.unit, Packed)]
+    plans = [plan_of(step.unit.kernel.nests[0].body[0], step.unit.target) for step in steps_of(captured) if isinstance(step.unit, Packed)]
     assert all(plan.blocks * plan.count >= tasks for plan in plans if isinstance(plan, WinogradPlan))
     assert any(isinstance(plan, WinogradPlan) for plan in plans) or tasks == 1
 

@@ -10,6 +10,7 @@ from tenon.backends.cpu.contraction_codegen import slides
 from tenon.capture.constant_weights import WithConstants
 from tenon.config import config
 from tenon.errors import ShapeError
+from tenon.llvm.host_target import host
 from tenon.loops.loop_ir import Contraction
 from tenon.program.steps import KernelStep
 from tests.layouts import facing, turned
@@ -60,7 +61,7 @@ def ways(captured):
     assert isinstance(captured.program, WithConstants)
     kernels = [step.unit.kernel for step in captured.program.late.parts.steps if isinstance(step, KernelStep)]
     products = [x for kernel in kernels for nest in kernel.nests for x in nest.body if isinstance(x, Contraction)]
-    return [found.way for x in products if (found := slides(x)) is not None]
+    return [found.way for x in products if (found := slides(x, host())) is not None]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -4,20 +4,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvmlite import ir
 
 import tenon as tn
 from tenon.backends.cpu.contraction import choose_tile, emit_contraction
 from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
 from tenon.backends.cpu.contraction.gemm_spec import blocks_tile, loops_rows_inside
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
-from tenon.backends.cpu.contraction.machine_model import Machine, host
 from tenon.backends.cpu.contraction.run_spec import Native
 from tenon.backends.cpu.contraction.small_gemm import direct_tile
+from tenon.llvm.host_target import host
+from tenon.llvm.target_module import TargetModule
 from tenon.records import replace
+from tenon.target import Target
 
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
-WIDE, NARROW = Machine(64, 32, 2 << 20, 48 << 10), Machine(32, 16, 2 << 20)
+WIDE, NARROW = Target(64, 32, 2 << 20, 48 << 10), Target(32, 16, 2 << 20)
 SIZES = [(4, 4, 4), (5, 7, 9), (16, 16, 16), (31, 33, 17), (64, 64, 64), (97, 80, 95), (13, 100, 5), (130, 64, 120),
          (6, 120, 128)]
 GUARD = 64
@@ -29,7 +30,7 @@ def guarded(kind: type, *shape: int) -> np.ndarray:
     return whole[GUARD:-GUARD].reshape(shape)
 
 
-def check(machine: Machine, sizes: tuple[int, int, int], left: str = "mk", right: str = "kn", element: object = F32,
+def check(machine: Target, sizes: tuple[int, int, int], left: str = "mk", right: str = "kn", element: object = F32,
           bias_relu: bool = False, batch: int = 1) -> None:
     m, n, k = sizes
     kind = np.float32 if element is F32 else np.float64
@@ -90,7 +91,7 @@ def test_a_product_of_a_batch_fetches_the_factors_of_the_next_one(left: str, rig
     for element, sizes in (F32, (20, 100, 64)), (F64, (9, 20, 33)):
         spec = matmul(element, left, right, known=sizes)
         for batch in (spec.batch, ()):
-            module = ir.Module()
+            module = TargetModule(host())
             emit_contraction(module, "product", replace(spec, batch=batch), direct_tile(spec, WIDE))
             assert ("llvm.prefetch" in str(module)) == bool(batch)
         check(WIDE, sizes, left, right, element, batch=3)
@@ -107,7 +108,7 @@ def test_what_an_epilogue_reads_beside_the_sums_has_to_stay_in_the_second_cache(
     """Every tile of columns goes through all rows of it."""
     def tile(rows: int) -> object:
         spec = matmul(F32, known=(rows, 528, 10))
-        return direct_tile(replace(spec, near=(spec.target,) * 3), WIDE)
+        return direct_tile(replace(spec, near=(spec.stored_at,) * 3), WIDE)
     most = WIDE.l2_bytes // (4 * 528 * 4)
     assert tile(most).schedule == "lines"
     assert tile(most + 1) is None
@@ -156,7 +157,7 @@ def starting_at(x: np.ndarray, start: int) -> np.ndarray:
 
 @pytest.mark.parametrize("machine, element", [(WIDE, F32), (NARROW, F32), (WIDE, F64)])
 @pytest.mark.parametrize("sizes", [(1, 128, 128), (1, 32, 33), (2, 16, 7), (3, 96, 20), (1, 250, 60), (1, 7, 5)])
-def test_few_rows_read_lines_wherever_memory_begins(machine: Machine, element: object, sizes: tuple) -> None:
+def test_few_rows_read_lines_wherever_memory_begins(machine: Target, element: object, sizes: tuple) -> None:
     m, n, k = sizes
     spec = matmul(element, known=sizes)
     tile, random = direct_tile(spec, machine), np.random.default_rng(0)
@@ -196,7 +197,7 @@ def test_a_result_beyond_the_second_cache_is_written_along_its_lines(left: str) 
 
 @pytest.mark.parametrize("element", [F32, F64])
 def test_a_tile_of_rows_meets_all_panels_only_where_these_are_small_for_the_first_cache(element: Any) -> None:
-    tile = choose_tile(element, known=(8000, 1500, None))
+    tile = choose_tile(element, host(), known=(8000, 1500, None))
     deepest = host().l1_bytes // (2 * tile.width * element_bytes(element))
     for depth, along in ((deepest, True), (deepest + 1, False), (4 * deepest, False)):
         spec = matmul(element, known=(8000, 1500, depth))

@@ -7,16 +7,17 @@ import pytest
 from llvmlite import ir
 
 import tenon as tn
-from tenon.backends.cpu.contraction import emit_contraction, gemv_axpy
+from tenon.backends.cpu.contraction import emit_contraction
 from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
 from tenon.backends.cpu.contraction.gemm_spec import GemmSpec
 from tenon.backends.cpu.contraction.gemv_axpy import BLOCK
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.run_spec import Native
 from tenon.backends.cpu.contraction.unpacked_gemm import MAX_UNPACKED_ROWS, stays_unpacked
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import host
 from tenon.llvm.shared_functions import text_of
+from tenon.llvm.target_module import TargetModule
 from tenon.pipeline import compile
 from tenon.records import replace
 from tenon.runtime.thread_pool import get_num_threads, set_num_threads
@@ -66,26 +67,24 @@ def test_which_products_read_lines() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 3, 9])
-def test_how_many_lines_are_read_at_a_time_changes_no_bit(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_many_lines_are_read_at_a_time_changes_no_bit(rows: int) -> None:
     random, found = np.random.default_rng(0), []
     depth, columns = 203, 4133
     a, b = (random.normal(size=size).astype(np.float32) for size in ((1, rows, depth), (1, depth, columns)))
     for l1_bytes in (16 << 10, 32 << 10, 48 << 10):
         for foresees in (False, True):
             machine = replace(host(), l1_bytes=l1_bytes, l2_bytes=1 << 16, has_stream_prefetcher=foresees)
-            monkeypatch.setattr(gemv_axpy, "host", lambda machine=machine: machine)
             found.append(np.full((1, rows, columns), np.nan, np.float32))
-            Native(matmul(F32, known=(rows, columns, depth)))(found[-1], a, b, 1, rows, columns, depth)
+            Native(matmul(F32, known=(rows, columns, depth), machine=machine))(found[-1], a, b, 1, rows, columns, depth)
     np.testing.assert_allclose(found[0], a @ b, rtol=1e-4, atol=1e-3)
     assert all(np.array_equal(other, found[0]) for other in found)
 
 
-def test_long_lines_that_are_far_are_fetched_where_the_processor_does_not_foresee_them(
-        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lines_that_are_far_are_fetched_where_the_processor_does_not_foresee_them() -> None:
     def fetches(foresees: bool, depth: int) -> bool:
-        monkeypatch.setattr(gemv_axpy, "host", lambda: replace(host(), l2_bytes=1 << 20, has_stream_prefetcher=foresees))
-        module = ir.Module()
-        emit_contraction(module, "product", matmul(F32, known=(1, 4096, depth)))
+        machine = replace(host(), l2_bytes=1 << 20, has_stream_prefetcher=foresees)
+        module = TargetModule(machine)
+        emit_contraction(module, "product", matmul(F32, known=(1, 4096, depth), machine=machine))
         return "llvm.prefetch" in text_of(module)
     assert fetches(False, 1024)
     assert not fetches(True, 1024)

@@ -15,7 +15,8 @@ from llvmlite import ir
 
 from tenon.backends.cpu.mathematics import FUNCTIONS, MAX_ULP
 from tenon.backends.cpu.mathematics import double_double as pairs_of_numbers
-from tenon.llvm.host_target import features
+from tenon.llvm.host_target import features, host
+from tenon.llvm.target_module import TargetModule
 
 Array = np.ndarray[Any, Any]
 DTYPES = (np.float32, np.float64)
@@ -49,7 +50,7 @@ class Compiled:
 
 def loop_module(name: str, element: ir.Type, arity: int, lanes: int | None) -> ir.Module:
     """for (i = 0; i < n; i++) result[i] = name(operands[i] ...)"""
-    module, index = ir.Module(name), ir.IntType(64)
+    module, index = TargetModule(host(), name), ir.IntType(64)
     module.triple = llvm.get_process_triple()
     value = ir.VectorType(element, lanes) if lanes else element
     kind = ir.FunctionType(ir.VoidType(), [index, *[value.as_pointer()] * (arity + 1)])

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
-from tenon.llvm.host_target import has_feature, has_matrix_registers
+from tenon.llvm.host_target import has_matrix_registers, host
 from tenon.pipeline import compile
 from tenon.runtime.program import Program
 from tenon.runtime.thread_pool import get_num_threads, set_num_threads
@@ -107,7 +106,7 @@ def test_a_quantized_layer_under_autocast_multiplies_pairs() -> None:
 
 
 def test_a_processor_that_multiplies_pairs_is_known_for_it() -> None:
-    assert host().pairs == ("registers" if has_matrix_registers() else "vectors" if has_feature("avx512bf16") else None)
+    assert host().pairs == ("registers" if has_matrix_registers() else "vectors" if host().has("avx512bf16") else None)
 
 
 @pytest.mark.parametrize("left", ["mk", "km"])

@@ -12,6 +12,8 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.memset import fill
 from tenon.llvm import machine_code, shared_functions
 from tenon.llvm.code_cache import CodeCache
+from tenon.llvm.host_target import host
+from tenon.llvm.target_module import TargetModule
 
 I64, POINTER = ir.IntType(64), ir.PointerType()
 
@@ -28,7 +30,7 @@ def compiled(monkeypatch):
     """The modules that LLVM was given by this thread; others may still be at what an earlier test began."""
     given, compile, here = [], machine_code._compile, threading.get_ident()
 
-    def noted(text, form):
+    def noted(text, form, target):
         if threading.get_ident() == here:
             given.append(text)
         return compile(text, form)
@@ -48,7 +50,7 @@ def store_sum(b, amount, where, value):
 
 def kernel(name, amount, argument):
     """The text of a module with a function that stores the sum of two numbers, by a piece."""
-    module = ir.Module(name)
+    module = TargetModule(host(), name)
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), name)
     b = ir.IRBuilder(function.append_basic_block())
     shared_functions.call(b, store_sum, (amount,), [function.args[0], ir.Constant(I64, argument)])
@@ -110,7 +112,7 @@ def test_a_piece_that_llvm_refuses_is_an_error_of_each_kernel(disk):
     def wrong(b, where):
         b.unreachable()
         b.position_at_end(b.append_basic_block())
-    module = ir.Module()
+    module = TargetModule(host())
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), "f")
     b = ir.IRBuilder(function.append_basic_block())
     shared_functions.call(b, wrong, (), [function.args[0]])
@@ -137,7 +139,7 @@ def test_text_and_code_say_which_pieces_are_called():
 @pytest.mark.parametrize("number", [0.0, -math.inf])
 @pytest.mark.parametrize("run, lines, apart", [(8, 1, 0), (5, 3, 16), (0, 2, 8), (16, 0, 16)])
 def test_runs_are_filled_in_whole_vectors_and_nothing_between_them_is(number, run, lines, apart):
-    module, F32, lanes = ir.Module(), ir.FloatType(), 8
+    module, F32, lanes = TargetModule(host()), ir.FloatType(), 8
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), "f")
     b = ir.IRBuilder(function.append_basic_block())
     fill(b, F32, lanes, function.args[0], *(ir.Constant(I64, x) for x in (run, lines, apart)), number)

@@ -10,7 +10,9 @@ from tenon.backends.cpu.contraction import emit_contraction
 from tenon.backends.cpu.contraction.example_specs import F32, F64, convolution, matmul
 from tenon.backends.cpu.lower_kernel import ir_of, kernel_of, module_of
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import host
 from tenon.llvm.ir_printer import FORMATS, print_module
+from tenon.llvm.target_module import TargetModule
 from tenon.ops.call import fused
 from tenon.pipeline import optimize
 
@@ -24,7 +26,7 @@ def function(module: ir.Module, name: str, *kinds: ir.Type) -> tuple[ir.IRBuilde
 
 
 def every_kind() -> ir.Module:
-    module = ir.Module('of "every" kind')
+    module = TargetModule(host(), 'of "every" kind')
     module.triple, module.data_layout = "x86_64-unknown-linux-gnu", "e-m:e"
     b, (i, j, p, v, c, x) = function(module, "all", I64, I64, PTR, V4, I1, ir.FloatType())
     named = b.add(i, j, name='a "name" with \\ marks', flags=["nsw", "nuw"])
@@ -84,13 +86,13 @@ def every_kind() -> ir.Module:
 
 
 def product(element: ir.Type = F32, **options: bool) -> ir.Module:
-    module = ir.Module("product")
+    module = TargetModule(host(), "product")
     emit_contraction(module, "product", matmul(element, **options))
     return module
 
 
 def windows() -> ir.Module:
-    module = ir.Module()
+    module = TargetModule(host())
     emit_contraction(module, "windows", convolution(F32, images=2, channels=3, height=6, width=5, filters=4, kernel=3))
     return module
 
@@ -122,7 +124,7 @@ def test_kernels_of_training():
     bodies = [node.attrs["body"] for node in optimize(tn.jit(step).graph(x, w)).nodes if node.op is fused]
     assert len(bodies) > 2
     for body in bodies:
-        module = module_of(kernel_of(body, "kernel"))
+        module = module_of(kernel_of(body, "kernel"), host())
         assert print_module(module) == str(module)
 
 
@@ -134,7 +136,7 @@ def test_the_text_of_a_kernel_leaves_nothing_for_the_collector():
     gc.disable()
     try:
         before = len(parts_of_modules())
-        ir_of(kernel, ())
+        ir_of(kernel, host())
         assert len(parts_of_modules()) == before
     finally:
         gc.enable()

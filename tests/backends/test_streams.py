@@ -13,6 +13,7 @@ from tenon.backends.cpu.lower_kernel import ir_of, kernel_of
 from tenon.backends.cpu.write_prefetch import FEWEST
 from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import host
 
 NAMES = "exp", "sin", "square", "tanh", "negative", "cos"
 WRITES = ", i32 1, i32 3, i32 1)"       # of llvm.prefetch: to write, to the first cache, data
@@ -28,7 +29,7 @@ def body(count: int, rows: int, width: int, dtype: str = "f32") -> Graph:
 
 
 def fetches(graph: Graph) -> int:
-    return ir_of(kernel_of(graph, "f"), ()).count(WRITES)
+    return ir_of(kernel_of(graph, "f"), host()).count(WRITES)
 
 
 def test_what_many_streams_write_is_fetched() -> None:

@@ -10,16 +10,16 @@ import pytest
 import tenon as tn
 from tenon.backends.cpu.lower_kernel import ir_of, kernel_of
 from tenon.graph.text import parse_graph
-from tenon.llvm.host_target import has_feature
+from tenon.llvm.host_target import host
 from tenon.llvm.machine_code import optimised
 
-with_masks = pytest.mark.skipif(not has_feature("avx512bw"), reason="vectors of this processor have no masks")
+with_masks = pytest.mark.skipif(not host().has("avx512bw"), reason="vectors of this processor have no masks")
 
 
 def code(*lines: str, given: str) -> str:
     """What LLVM makes of a kernel whose result is `y`."""
     graph = parse_graph("\n".join((f"def f({given}):", *(f"    {line}" for line in lines), "    return y", "")))
-    return optimised(ir_of(kernel_of(graph, "f"), ()))
+    return optimised(ir_of(kernel_of(graph, "f"), host()))
 
 
 def window(kernel: int, stride: int) -> str:

@@ -5,11 +5,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.conv_direct.bf16_tap_by_tap import MOST_ROWS
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import print_graph
+from tenon.llvm.host_target import host
 from tenon.loops.expressions import Index
 from tenon.loops.window_access import Slide
 from tenon.ops.activations import relu

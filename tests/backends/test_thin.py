@@ -5,13 +5,13 @@ import pytest
 import tenon as tn
 from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
 from tenon.backends.cpu.contraction.ir_helpers import I64
-from tenon.backends.cpu.contraction.machine_model import Machine
 from tenon.backends.cpu.contraction.run_spec import Native
 from tenon.backends.cpu.contraction.select_schedule import packed_size, tile_of
 from tenon.backends.cpu.contraction.skinny_gemm import thin_tile
 from tenon.records import replace
+from tenon.target import Target
 
-WIDE, NARROW = Machine(64, 32, 1 << 20), Machine(32, 16, 1 << 20)
+WIDE, NARROW = Target(64, 32, 1 << 20), Target(32, 16, 1 << 20)
 SIZES = [(4, 2, 33), (5, 3, 48), (29, 5, 250), (31, 8, 129), (64, 17, 301), (100, 7, 64), (523, 2, 600), (40, 20, 1000)]
 GUARD = 64
 
@@ -22,7 +22,7 @@ def guarded(kind: type, *shape: int) -> np.ndarray:
     return whole[GUARD:-GUARD].reshape(shape)
 
 
-def check(machine: Machine, sizes: tuple[int, int, int], right: str, element: object = F32, bias_relu: bool = False,
+def check(machine: Target, sizes: tuple[int, int, int], right: str, element: object = F32, bias_relu: bool = False,
           batch: int = 1) -> None:
     m, n, k = sizes
     kind = np.float32 if element is F32 else np.float64

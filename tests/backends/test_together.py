@@ -10,11 +10,12 @@ from tenon.backends.cpu.contraction import scratch_size
 from tenon.backends.cpu.contraction.block_epilogue import SHARE, apart, uses_block_epilogue, with_waiting
 from tenon.backends.cpu.contraction.example_specs import F32
 from tenon.backends.cpu.contraction.gemm_spec import choose_tile
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.microkernel_types import STEPS
 from tenon.backends.cpu.contraction_codegen import contraction_scratch, template_of
 from tenon.backends.cpu.lower_kernel import kernel_of
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import host
+from tenon.target import target
 
 SIZES = [(23, 37, 19), (64, 200, 0), (1, 515, 40), (515, 1, 40), (701, 613, 17), (31, 10007, 16), (67, 130, 1531),
          (65, 97, 128), (100, 784, 413)]
@@ -101,15 +102,16 @@ def test_memory_is_enough_for_sums_that_wait_where_results_have_memory_of_their_
         places = {buffer: place for place, buffer in enumerate(kernel.buffers)}
         if shared:
             places |= dict(zip(kernel.outputs, (places[x] for x in kernel.inputs[2:]), strict=True))
-        template = template_of(statement, places, len(places))
+        template = template_of(statement, places, len(places), host())
         assert len(template.written) == (0 if shared else 3)
-        assert contraction_scratch(statement) >= scratch_size(template)
+        assert contraction_scratch(statement, host()) >= scratch_size(template)
 
 
-def spec_of(columns, depth):
+def spec_of(columns, depth, machine=None):
     """Of a product whose epilogue reads three matrices."""
     (statement,), kernel = body_of(columns, depth, "return v3")
-    return template_of(statement, {buffer: place for place, buffer in enumerate(kernel.buffers)}, len(kernel.buffers))
+    return template_of(statement, {buffer: place for place, buffer in enumerate(kernel.buffers)}, len(kernel.buffers),
+                       machine or host())
 
 
 def body_of(columns, depth, results):
@@ -126,20 +128,19 @@ def body_of(columns, depth, results):
 def test_sums_that_wait_take_a_part_of_the_second_cache(columns):
     spec = spec_of(columns, 64)
     assert uses_block_epilogue(spec)
-    tile = with_waiting(spec, choose_tile(F32, known=spec.known))
+    tile = with_waiting(spec, choose_tile(F32, host(), known=spec.known))
     assert tile.columns % tile.width == 0 and tile.block_rows % tile.rows == 0
     assert tile.columns * tile.block_rows * 4 <= host().l2_bytes // SHARE
     assert apart(tile) > tile.columns
 
 
-def test_no_sums_wait_where_a_tile_is_long_enough_to_fetch_what_the_epilogue_reads(monkeypatch):
+def test_no_sums_wait_where_a_tile_is_long_enough_to_fetch_what_the_epilogue_reads():
     """A line at a turn of the innermost loop, which is written for AVX-512 alone.
 
     How many turns are enough depends on the machine: a tile of more rows has more lines.
     """
-    spec = spec_of(784, 64)
-    lines = (len(spec.near) + len(spec.written)) * choose_tile(F32, known=spec.known).rows
-    for spoken in (True, False):
-        monkeypatch.setitem(uses_block_epilogue.__globals__, "has_x86_inner_loop", lambda turn, lanes, spoken=spoken: spoken)
-        assert uses_block_epilogue(spec_of(784, (lines - 1) * STEPS))
-        assert uses_block_epilogue(spec_of(784, lines * STEPS)) is not spoken
+    for name in ("x86-64-v4", "x86-64-v3"):
+        spec = spec_of(784, 64, target(name))
+        lines = (len(spec.near) + len(spec.written)) * choose_tile(F32, target(name), spec.known).rows
+        assert uses_block_epilogue(spec_of(784, (lines - 1) * STEPS, target(name)))
+        assert uses_block_epilogue(spec_of(784, lines * STEPS, target(name))) == (name == "x86-64-v3")

@@ -18,6 +18,7 @@ from tenon.graph.ir import DONATED, UPDATES
 from tenon.graph.text import parse_graph
 from tenon.llvm import machine_code
 from tenon.llvm.code_cache import CodeCache
+from tenon.llvm.host_target import host
 from tenon.observe import subscribe
 from tenon.pipeline import compile, optimize
 from tenon.program import kernel_cache
@@ -119,10 +120,10 @@ def f(x: f32[61, 67], w: f32[67, 71]):
     v0: f32[61, 71] = matmul(x, w)
     return v0
 """)
-    compile_graph.begin(graph)
-    compile_graph.begin(graph)
+    compile_graph.begin(graph, host())
+    compile_graph.begin(graph, host())
     told_twice.set()
-    [step] = compile_graph.assemble_graph(graph).steps
+    [step] = compile_graph.assemble_graph(graph, host()).steps
     assert lowered == ["matmul"] and step.unit.code.result()
 
 
@@ -140,12 +141,12 @@ def step(x: f32[61, 67], g: f32[61, 71], w: f32[67, 71]):
 def test_a_product_whose_result_takes_a_donated_argument_is_begun_in_that_form(disk, monkeypatch, donated):
     written = []
     write = lower_kernel.module_of
-    monkeypatch.setattr(lower_kernel, "module_of", lambda *given: written.append(given[1]) or write(*given))
+    monkeypatch.setattr(lower_kernel, "module_of", lambda *given: written.append(given[2]) or write(*given))
     graph = optimize(replace(parse_graph(UPDATE), notes={DONATED: donated}), backend="cpu")
-    compile_graph.begin(graph)
+    compile_graph.begin(graph, host())
     [shared] = written
     assert bool(shared) == bool(donated)
-    wanted = called_first(compile_graph.assemble_graph(graph, called_first))
+    wanted = called_first(compile_graph.assemble_graph(graph, host(), called_first))
     assert [unit.shared for unit in wanted] == written == [shared]
 
 
@@ -162,7 +163,7 @@ def f(x: f32[61, 67], w: f32[67, 67], u: f32[67, 67]):
 def test_a_product_waits_that_may_share_memory_with_what_lies_between_kernels(disk):
     graph = optimize(parse_graph(SUM_BETWEEN), backend="cpu")
     foreseen = Foreseen(graph)
-    [(node, unit)] = [(node, make_unit(node.attrs["body"])) for node in graph.nodes if "body" in node.attrs]
+    [(node, unit)] = [(node, make_unit(node.attrs["body"], host())) for node in graph.nodes if "body" in node.attrs]
     assert unit.facts.in_place
     assert foreseen.variant(unit, node.inputs, node.outputs) is None
 
@@ -180,7 +181,7 @@ def test_a_product_waits_that_may_share_memory_where_there_is_a_loop(disk):
     stop = subscribe(lambda event: seen.append(event.fields["program"].graph) if event.name == "program" else None)
     step(x, g)
     stop()
-    [(graph, node, unit)] = [(graph, node, make_unit(node.attrs["body"])) for graph in seen for node in graph.nodes
+    [(graph, node, unit)] = [(graph, node, make_unit(node.attrs["body"], host())) for graph in seen for node in graph.nodes
                              if "body" in node.attrs and "matmul" in str(node.attrs["body"])]
     assert unit.facts.in_place and graph.notes[DONATED]
     assert Foreseen(graph).variant(unit, node.inputs, node.outputs) is None
@@ -192,10 +193,10 @@ def test_a_product_waits_that_may_share_memory_where_there_is_a_loop(disk):
 def test_what_code_cannot_express_falls_into_parts(monkeypatch):
     write = lower_kernel.ir_of
 
-    def refuse(kernel, shared):
+    def refuse(kernel, target, shared):
         if "exp" in kernel.name:
             raise NotImplementedError("no code for this")
-        return write(kernel, shared)
+        return write(kernel, target, shared)
 
     monkeypatch.setattr(machine_code, "_disk", lambda: CodeCache(None))
     monkeypatch.setattr(kernel_cache, "_known", OrderedDict())

@@ -14,14 +14,15 @@ from tenon.backends.cpu.lower_kernel import ir_of, kernel_of
 from tenon.backends.cpu.scalar_codegen import I64
 from tenon.backends.cpu.vectorization import in_flight, masked_lanes
 from tenon.graph.text import parse_graph
-from tenon.llvm.host_target import has_feature
+from tenon.llvm.host_target import host
 from tenon.llvm.optimization_level import NO_VECTORS
+from tenon.llvm.target_module import TargetModule
 from tenon.loops.expressions import Const, Index
 from tenon.loops.loop_ir import Kernel, Loop, statements
 from tenon.loops.loop_printer import print_kernel
 
 MASKED = '"llvm.loop.vectorize.predicate.enable"'
-with_masks = pytest.mark.skipif(not has_feature("avx512bw"), reason="vectors of this processor have no masks")
+with_masks = pytest.mark.skipif(not host().has("avx512bw"), reason="vectors of this processor have no masks")
 
 
 def kernel(result: str, *lines: str, x: str) -> Kernel:
@@ -44,7 +45,7 @@ def flight(found: Kernel) -> int:
     loop = innermost(found)
     assert isinstance(loop.extent, Const)
     turns = int(loop.extent.value)
-    return in_flight(loop, masked_lanes(loop, turns), turns)
+    return in_flight(loop, masked_lanes(loop, turns, host()), turns)
 
 
 @with_masks
@@ -52,11 +53,11 @@ def flight(found: Kernel) -> int:
 def test_nothing_is_left_behind_a_mask_where_all_tiles_are_whole_vectors(columns: int, left: bool) -> None:
     found = kernel("v0", f"v0: f32[{columns}] = sum(x, axis=(0,), keepdims=False)", x=f"f32[2048, {columns}]")
     assert "min(" in print_kernel(found)        # tiles of which the last is narrower
-    assert (MASKED in ir_of(found, ())) == left
+    assert (MASKED in ir_of(found, host())) == left
 
 
 def test_a_place_is_computed_once_in_a_block_for_the_same_indices() -> None:
-    b = ir.IRBuilder(ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), [I64, I64]), "f").append_basic_block())
+    b = ir.IRBuilder(ir.Function(TargetModule(host()), ir.FunctionType(ir.VoidType(), [I64, I64]), "f").append_basic_block())
     i, (one, other) = Index("i", 9), b.function.args
     values = Values(b, {}, {}, known={i: one})
     first = values.value(i * 8 + 3)
@@ -78,13 +79,13 @@ def test_a_chain_goes_along_in_several_vectors() -> None:
 
 @with_masks
 def test_what_lies_side_by_side_is_masked() -> None:
-    assert masked_lanes(innermost(row(31)), 31) == masked_lanes(innermost(row(31)), None) == 16
-    assert masked_lanes(innermost(row(31, dtype="f64")), 31) == 8
+    assert masked_lanes(innermost(row(31)), 31, host()) == masked_lanes(innermost(row(31)), None, host()) == 16
+    assert masked_lanes(innermost(row(31, dtype="f64")), 31, host()) == 8
     for step, lanes in ((2, 16), (4, 16), (5, None)):
         apart = kernel("v0", f"v0: f32[9, 31] = slice(x, start=(0, 0), stop=(9, {31 * step}), step=(1, {step}))",
                        x=f"f32[9, {31 * step + 1}]")
-        assert masked_lanes(innermost(apart), 31) == lanes
-        assert masked_lanes(innermost(apart), None) is None
+        assert masked_lanes(innermost(apart), 31, host()) == lanes
+        assert masked_lanes(innermost(apart), None, host()) is None
 
 
 def phases(places: int = 8, function: str = "negative") -> Kernel:
@@ -107,16 +108,16 @@ def test_turns_that_write_a_line_each_are_not_made_vectors() -> None:
 
 
 def scattered(found: Kernel) -> bool:
-    return NO_VECTORS in ir_of(found, ())
+    return NO_VECTORS in ir_of(found, host())
 
 
 @with_masks
 def test_only_what_is_left_over_is_masked() -> None:
-    assert [ir_of(row(width), ()).count(MASKED) for width in (64, 31, 12)] == [0, 1, 1]
+    assert [ir_of(row(width), host()).count(MASKED) for width in (64, 31, 12)] == [0, 1, 1]
     flat = kernel("v0", "v0: f32[4096] = exp(x)", x="f32[4096]")
-    assert MASKED not in ir_of(flat, ())                # each thread's part is whole vectors
+    assert MASKED not in ir_of(flat, host())                # each thread's part is whole vectors
     odd = kernel("v0", "v0: f32[4097] = exp(x)", x="f32[4097]")
-    assert MASKED in ir_of(odd, ())
+    assert MASKED in ir_of(odd, host())
 
 
 def together(x: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 
 import numpy as np
-from llvmlite import ir
 
 from tenon.backends.cpu.codegen import emit_kernel, scratch_size
 from tenon.dims import evaluate
@@ -13,7 +12,9 @@ from tenon.errors import failed_check
 from tenon.graph.interpret import bind_sizes
 from tenon.graph.interpret import interpret as reference
 from tenon.llvm import machine_code
+from tenon.llvm.host_target import host
 from tenon.llvm.shared_functions import text_of
+from tenon.llvm.target_module import TargetModule
 from tenon.llvm.work_partition import PARTS_PER_THREAD
 from tenon.loops.loop_interpreter import interpret
 from tenon.loops.loop_printer import print_kernel
@@ -23,8 +24,8 @@ FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int
                             ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def llvm_text(kernel):
-    module = ir.Module(name=kernel.name)
+def llvm_text(kernel, target=None):
+    module = TargetModule(target or host(), kernel.name)
     emit_kernel(module, kernel)
     return text_of(module)
 
@@ -37,16 +38,16 @@ def aligned(count, dtype):
     return raw[start:start + count * dtype.itemsize].view(dtype), raw, start
 
 
-def run(kernel, arrays, sizes=None, threads=1, library=None):
+def run(kernel, arrays, sizes=None, threads=1, library=None, target=None):
     """The outputs of the compiled kernel; the threads are played one after another."""
     sizes = dict(sizes or {})
-    library = library or machine_code.compile(llvm_text(kernel))
+    library = library or machine_code.compile(llvm_text(kernel, target))
     arrays = [np.ascontiguousarray(a) for a in arrays]
     made = [aligned(evaluate(b.elements, sizes), b.type.dtype.numpy) for b in kernel.outputs + kernel.temporaries]
     pointers = np.array([a.ctypes.data for a in arrays] + [m[0].ctypes.data for m in made], np.uintp)
     numbers = np.array([sizes[s] for s in kernel.sizes] + [0], np.int64)
     status = np.zeros(3, np.int64)
-    scratch, *_ = aligned(evaluate(scratch_size(kernel), sizes) + 64, np.uint8)
+    scratch, *_ = aligned(evaluate(scratch_size(kernel, target or host()), sizes) + 64, np.uint8)
     for k in range(len(kernel.nests)):
         function = FUNCTION(library.address(f"{kernel.name}_{k}"))
         for thread in range(threads):
@@ -71,7 +72,7 @@ def close(found, expected, what, tolerance=None):
                                err_msg=what)
 
 
-def check(graph, *arrays, interpreted=True, tolerance=None):
+def check(graph, *arrays, interpreted=True, tolerance=None, target=None):
     """Compiled == loop interpreter == NumPy reference, on 1, 2 and 5 threads; returns the kernel."""
     kernel = lower(graph, "k")
     sizes = bind_sizes(graph, [a.shape for a in arrays])
@@ -79,11 +80,11 @@ def check(graph, *arrays, interpreted=True, tolerance=None):
     if interpreted:
         for found, want in zip(interpret(kernel, arrays, sizes), expected, strict=True):
             close(found, want, f"interpreted\n{print_kernel(kernel)}", tolerance)
-    library = machine_code.compile(llvm_text(kernel))
-    first = run(kernel, arrays, sizes, 1, library)
+    library = machine_code.compile(llvm_text(kernel, target))
+    first = run(kernel, arrays, sizes, 1, library, target)
     for found, want in zip(first, expected, strict=True):
         close(found, want, f"compiled\n{print_kernel(kernel)}", tolerance)
     for threads in (2, 5):
-        for found, one in zip(run(kernel, arrays, sizes, threads, library), first, strict=True):
+        for found, one in zip(run(kernel, arrays, sizes, threads, library, target), first, strict=True):
             assert found.tobytes() == one.tobytes(), f"{threads} threads differ from one\n{print_kernel(kernel)}"
     return kernel

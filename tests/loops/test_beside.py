@@ -7,6 +7,7 @@ from loops.compiled import check, run
 from tenon.backends.cpu.contraction_codegen import schedules_of
 from tenon.backends.cpu.lower_kernel import learn, scheduled
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import host
 from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import lower
 
@@ -47,7 +48,7 @@ def test_a_product_too_small_to_be_one_goes_along_with_its_sum():
     ("v0, v1, v2", "multiply(v0, h)", {(0, 2), (1, 2)})])
 def test_a_result_may_lie_where_the_epilogue_reads(results, value, pairs):
     graph = graph_of((128, 20, 48), results, value=value)
-    assert learn(graph, lower(graph, "k")).in_place == pairs
+    assert learn(graph, lower(graph, "k"), host()).in_place == pairs
 
 
 def test_numbers_of_64_bits():
@@ -57,7 +58,7 @@ def test_numbers_of_64_bits():
 @pytest.mark.parametrize("shape", [(257, 40, 130), (96, 8, 65)], ids=str)
 def test_every_schedule_has_the_rows_of_a_chunk_in_order(shape):
     kernel = check(graph_of(shape, "v1, v2"), *arrays_of(shape), tolerance=5e-4, interpreted=False)
-    names = schedules_of(kernel.nests[0].body[0])
+    names = schedules_of(kernel.nests[0].body[0], host())
     assert names and not any(name.startswith("runs") for name in names)
     x, w, h = arrays_of(shape)
     for name in names:

@@ -12,6 +12,7 @@ from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.op import Op
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import host
 from tenon.loops.loop_ir import Contraction
 from tenon.types import TensorType, float32
 
@@ -97,7 +98,7 @@ def test_integers_are_read_along_their_lines_while_they_are_packed(letters, size
     types = [type_of("i16", *size) for size in sizes]
     kernel = check(trace(lambda x, y: product(x, y), *types), *(data(t, -9, 9) for t in types), interpreted=False)
     statement = next(s for s in kernel.nests[0].body if isinstance(s, Contraction))
-    template = template_of(statement, {buffer: place for place, buffer in enumerate(kernel.buffers)}, len(kernel.buffers))
+    template = template_of(statement, {buffer: place for place, buffer in enumerate(kernel.buffers)}, len(kernel.buffers), host())
     assert template.right.pointer is None and template.right.contiguous == way
 
 

@@ -7,6 +7,7 @@ import tenon as tn
 from tenon.backends.cpu.contraction_codegen import template_of
 from tenon.backends.cpu.lower_kernel import kernel_of
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import host
 
 RNG = np.random.default_rng(7)
 
@@ -59,5 +60,5 @@ def test_lines_that_an_epilogue_writes_are_to_be_near(result, shared, reads, wri
     arguments = {buffer: place for place, buffer in enumerate(kernel.buffers)}
     if shared:
         arguments[kernel.outputs[0]] = arguments[kernel.inputs[2]]
-    template = template_of(statement, arguments, len(arguments))
+    template = template_of(statement, arguments, len(arguments), host())
     assert (len(template.near), len(template.written)) == (reads, writes)

@@ -12,6 +12,7 @@ from tenon.backends.cpu.conv_direct import slides
 from tenon.backends.cpu.conv_direct.weight_grad_wide import filter_plan_of
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph, print_graph
+from tenon.llvm.host_target import host
 from tenon.loops.loop_ir import Contraction
 from tenon.loops.lower import lower
 from tenon.types import TensorType, bfloat16, float16, float64
@@ -48,7 +49,7 @@ def three(case):
 
 def is_sliding(kernel, *ways):
     statement = kernel.nests[-1].body[0]
-    found = slides(statement) if isinstance(statement, Contraction) else None
+    found = slides(statement, host()) if isinstance(statement, Contraction) else None
     return found is not None and found.way in (ways or ("places", "added places"))
 
 
@@ -172,7 +173,7 @@ def test_the_last_panel_multiplies_no_more_than_it_has_to(filters):
     *_, (graph, inputs) = three((3, 4, (9, 11), filters, (5, 5), 1, ((2, 2), (2, 2)), 1, 1))
     kernel = check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
     statement = kernel.nests[-1].body[0]
-    plan = filter_plan_of(statement, slides(statement))
+    plan = filter_plan_of(statement, slides(statement, host()), host())
     computed = (plan.panels - 1) * plan.width + plan.last_width
     assert filters <= computed < filters + plan.lanes // 2
     halves = f"llvm.fmuladd.v{plan.lanes // 2}f32" in llvm_text(kernel)

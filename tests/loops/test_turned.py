@@ -5,11 +5,10 @@ import pytest
 from loops import toy
 from loops.compiled import check, llvm_text
 from loops.test_maps import data, type_of
-from tenon.backends.cpu import loop_codegen
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.text import parse_graph
+from tenon.llvm.host_target import host
 from tenon.loops.loop_ir import Prefetch, TransposeTile, statements
 from tenon.loops.loop_printer import print_kernel
 from tenon.loops.lower import lower
@@ -31,10 +30,10 @@ def test_transposes(shape, dtype):
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i16", "bool"])
-def test_squares_are_turned_in_vectors_of_any_width(vector_bytes, dtype, monkeypatch):
-    monkeypatch.setattr(loop_codegen, "host", lambda: replace(host(), vector_bytes=vector_bytes))
+def test_squares_are_turned_in_vectors_of_any_width(vector_bytes, dtype):
+    machine = replace(host(), vector_bytes=vector_bytes)
     t = type_of(dtype, 70, 67)
-    assert is_turned(check(trace(toy.transpose, t), data(t, 0, 2), interpreted=False))
+    assert is_turned(check(trace(toy.transpose, t), data(t, 0, 2), interpreted=False, target=machine))
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
@@ -42,10 +41,10 @@ def test_squares_are_turned_in_vectors_of_any_width(vector_bytes, dtype, monkeyp
 @pytest.mark.parametrize(("shape", "lines", "columns"), [((700, 9), 32, 16), ((9, 700), 16, 32), ((521, 8), 32, 8),
                                                          ((13, 20, 16), 32, 16), ((31, 300), 32, 32)])
 def test_of_a_square_that_is_never_full_the_lines_and_columns_that_there_are_are_turned(shape, lines, columns, dtype,
-                                                                                       vector_bytes, monkeypatch):
-    monkeypatch.setattr(loop_codegen, "host", lambda: replace(host(), vector_bytes=vector_bytes))
+                                                                                       vector_bytes):
+    machine = replace(host(), vector_bytes=vector_bytes)
     t, axes = type_of(dtype, *shape), (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
-    kernel = check(trace(lambda x: permute(x, axes=axes), t), data(t, 0, 2), interpreted=dtype == "f32")
+    kernel = check(trace(lambda x: permute(x, axes=axes), t), data(t, 0, 2), interpreted=dtype == "f32", target=machine)
     turn, = (x for nest in kernel.nests for x in statements(nest.body) if isinstance(x, TransposeTile))
     assert (turn.lines, turn.columns) == (lines, columns)
     assert (f"[:{lines}, :{columns}])" in print_kernel(kernel)) == (lines < 32 or columns < 32)
@@ -60,10 +59,9 @@ def test_lines_of_the_next_square_are_asked_for_where_there_is_one(shape, fetche
 
 
 @pytest.mark.parametrize("size", [64, 1030])
-def test_nothing_is_asked_for_that_the_second_cache_holds(size, monkeypatch):
-    monkeypatch.setattr(loop_codegen, "host", lambda: replace(host(), l2_bytes=1 << 20))
+def test_nothing_is_asked_for_that_the_second_cache_holds(size):
     kernel = lower(trace(toy.transpose, type_of("f32", size, size)), "k")
-    assert ("llvm.prefetch" in llvm_text(kernel)) == (size > 512)
+    assert ("llvm.prefetch" in llvm_text(kernel, replace(host(), l2_bytes=1 << 20))) == (size > 512)
 
 
 def test_a_transpose_beside_other_reads():

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from loops.compiled import check, run
 from loops.test_maps import data
 from loops.test_sliding import is_sliding, three
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.conv_direct import slides
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph, print_graph
+from tenon.llvm.host_target import host
 from tenon.loops.lower import lower
 from tenon.records import replace
 from tenon.types import TensorType, bfloat16, float16, float64
@@ -129,13 +129,12 @@ def test_an_epilogue(steps):
 
 
 @pytest.mark.parametrize("adders", [False, True])
-def test_fewer_channels_are_enough_where_additions_have_units_of_their_own(monkeypatch, adders):
+def test_fewer_channels_are_enough_where_additions_have_units_of_their_own(adders):
     machine = replace(host(), separate_add_ports=adders)
-    monkeypatch.setattr("tenon.backends.cpu.conv_direct.host", lambda: machine)
     convolution, gradient, _ = three((3, 20, (16, 14), 50, (5, 5), 1, ((2, 2), (2, 2)), 1, 1))
     for graph, inputs in convolution, gradient:
-        check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
-    found = slides(lower(convolution[0], "k").nests[-1].body[0])
+        check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3, target=machine)
+    found = slides(lower(convolution[0], "k").nests[-1].body[0], machine)
     assert (found is not None and found.way == "winograd places") == adders
 
 

@@ -9,10 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import print_graph
+from tenon.llvm.host_target import host
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.windows import window_counts
 from tenon.passes.lower_bf16_convolutions import lower_bf16_convolutions

@@ -14,6 +14,7 @@ from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
 from tenon.llvm import machine_code
 from tenon.llvm.code_cache import CodeCache
+from tenon.llvm.host_target import host
 from tenon.nn.functional import conv2d
 from tenon.observe import subscribe
 from tenon.program.kernel import CompiledKernel
@@ -38,24 +39,24 @@ def arrays_for(unit: CompiledKernel) -> list[np.ndarray]:
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_every_schedule_computes_the_same(name):
-    unit = make_unit(parse_graph(PRODUCTS[name]))
-    found, arrays = schedules(unit.kernel), arrays_for(unit)
+    unit = make_unit(parse_graph(PRODUCTS[name]), host())
+    found, arrays = schedules(unit.kernel, unit.target), arrays_for(unit)
     assert len(found) > 1 and len(set(found)) == len(found)
     want = interpret(unit.body, arrays)[0]
     for schedule in found:
-        other = make_unit(unit.body, schedule=schedule)
+        other = make_unit(unit.body, host(), schedule=schedule)
         assert f"; {schedule})" in other.loops
         got = autotune._alone(other).run(arrays)[0]
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=schedule)
-    first = autotune._alone(make_unit(unit.body, schedule=found[0])).run(arrays)[0]
+    first = autotune._alone(make_unit(unit.body, host(), schedule=found[0])).run(arrays)[0]
     np.testing.assert_array_equal(first, autotune._alone(unit).run(arrays)[0])      # the model's choice has the same bits
 
 
 def test_there_is_no_choice_for_symbolic_sizes_and_without_a_product():
     for text in ("def f(x: f32[N, 40], y: f32[40, 53]):\n    a: f32[N, 53] = matmul(x, y)\n    return a",
                  "def f(x: f32[30]):\n    a: f32[30] = exp(x)\n    return a"):
-        unit = make_unit(parse_graph(text))
-        assert schedules(unit.kernel) == []
+        unit = make_unit(parse_graph(text), host())
+        assert schedules(unit.kernel, unit.target) == []
         assert autotune.tuned(unit) is unit
 
 
@@ -104,13 +105,13 @@ def test_the_fastest_is_taken_and_measured_once(disk, measurements, monkeypatch)
 
 def test_a_little_faster_is_no_reason_to_change(disk, monkeypatch):
     monkeypatch.setattr(autotune, "race", lambda programs, arrays: {name: 1.0 if not name else 0.97 for name in programs})
-    unit = make_unit(parse_graph(PRODUCTS["direct"]))
+    unit = make_unit(parse_graph(PRODUCTS["direct"]), host())
     assert autotune.tuned(unit) is unit
 
 
 def test_what_is_measured_is_measured_by_turns_on_numbers_of_the_right_sizes():
-    unit = make_unit(parse_graph(PRODUCTS["direct"]))
-    times = autotune.race({name: autotune._alone(make_unit(unit.body, schedule=name)) for name in schedules(unit.kernel)[:2]},
+    unit = make_unit(parse_graph(PRODUCTS["direct"]), host())
+    times = autotune.race({name: autotune._alone(make_unit(unit.body, host(), schedule=name)) for name in schedules(unit.kernel, unit.target)[:2]},
                       [autotune._random(p.type) for p in unit.body.params])
     assert len(times) == 2 and min(times.values()) > 0
 

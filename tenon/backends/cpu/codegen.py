@@ -18,16 +18,18 @@ from tenon.backends.cpu.contraction_codegen import contraction_scratch, emit_pac
 from tenon.backends.cpu.loop_codegen import LOCAL_ALIGNMENT, Loops
 from tenon.backends.cpu.scalar_codegen import I64, POINTER
 from tenon.dims import Dim, maximum
+from tenon.llvm.target_module import TargetModule
 from tenon.llvm.work_partition import SHARE
 from tenon.loops.expressions import Buffer, Load
 from tenon.loops.loop_ir import Block, BlockedAttention, Contraction, Kernel, Nest, Store, roots, statements
 from tenon.loops.traversal import walk
 from tenon.records import replace
+from tenon.target import Target
 
 SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, *SHARE, POINTER, POINTER])
 
 
-def emit_kernel(module: ir.Module, kernel: Kernel, shared: Mapping[int, int] | None = None,
+def emit_kernel(module: TargetModule, kernel: Kernel, shared: Mapping[int, int] | None = None,
                 packed: bool = False) -> list[ir.Function]:
     """The functions of a kernel, to be called in order.
 
@@ -38,7 +40,7 @@ def emit_kernel(module: ir.Module, kernel: Kernel, shared: Mapping[int, int] | N
             for number, nest in enumerate(kernel.nests)]
 
 
-def emit_packing_kernel(module: ir.Module, kernel: Kernel) -> ir.Function:
+def emit_packing_kernel(module: TargetModule, kernel: Kernel) -> ir.Function:
     """The function that packs the right factor of the product that a kernel is: what it is made of, the panels."""
     statement, right = kernel.nests[0].body[0], read_on_the_right(kernel)
     assert isinstance(statement, Contraction)
@@ -63,7 +65,7 @@ def read_elsewhere(kernel: Kernel) -> set[Buffer]:
     return set(buffers_of((replace(statement, right=statement.left), *others)))
 
 
-def emit_inline(module: ir.Module, kernel: Kernel, name: str) -> list[tuple[ir.Function, list[int]]]:
+def emit_inline(module: TargetModule, kernel: Kernel, name: str) -> list[tuple[ir.Function, list[int]]]:
     """The functions of a kernel without contractions or scratch, for use inside of the module; and which buffers, by
     number, each takes before (first, until, threads, scratch, status)."""
     made = []
@@ -75,12 +77,12 @@ def emit_inline(module: ir.Module, kernel: Kernel, name: str) -> list[tuple[ir.F
     return made
 
 
-def scratch_size(kernel: Kernel) -> Dim:
+def scratch_size(kernel: Kernel, target: Target) -> Dim:
     """Bytes of scratch memory that each thread needs."""
     largest: Dim = 0
     for nest in kernel.nests:
-        total: Dim = sum(contraction_scratch(x) for x in nest.body if isinstance(x, Contraction))
-        total = total + sum(attention_scratch(x) for x in nest.body if isinstance(x, BlockedAttention))
+        total: Dim = sum(contraction_scratch(x, target) for x in nest.body if isinstance(x, Contraction))
+        total = total + sum(attention_scratch(x, target) for x in nest.body if isinstance(x, BlockedAttention))
         for buffer in nest.locals:
             total = total + _padded(buffer)
         largest = maximum(largest, total)
@@ -94,7 +96,7 @@ def _padded(buffer: Buffer) -> Dim:
     return size + LOCAL_ALIGNMENT       # a symbolic size: aligned when it is used
 
 
-def _emit_nest(module: ir.Module, kernel: Kernel, nest: Nest, name: str, shared: Mapping[int, int],
+def _emit_nest(module: TargetModule, kernel: Kernel, nest: Nest, name: str, shared: Mapping[int, int],
                packed: bool = False) -> ir.Function:
     """The function with the public signature, which unpacks the pointers, and the one with the loops.
 
@@ -118,7 +120,7 @@ def _emit_nest(module: ir.Module, kernel: Kernel, nest: Nest, name: str, shared:
     return _entry(module, name, inner, slots, len(kernel.sizes))
 
 
-def _entry(module: ir.Module, name: str, inner: ir.Function, slots: Sequence[int], symbols: int) -> ir.Function:
+def _entry(module: TargetModule, name: str, inner: ir.Function, slots: Sequence[int], symbols: int) -> ir.Function:
     """The function with the public signature that calls `inner` on the buffers in these slots."""
     function = ir.Function(module, SIGNATURE, name)
     function.attributes.add("nounwind")
@@ -131,7 +133,7 @@ def _entry(module: ir.Module, name: str, inner: ir.Function, slots: Sequence[int
     return function
 
 
-def _emit_loops(module: ir.Module, name: str, kernel: Kernel, nest: Nest, arguments: Mapping[Buffer, int],
+def _emit_loops(module: TargetModule, name: str, kernel: Kernel, nest: Nest, arguments: Mapping[Buffer, int],
                 pointers: int, inlining: str = "noinline") -> ir.Function:
     """void name(pointers..., sizes..., first, until, threads, scratch, status)."""
     kinds = [POINTER] * pointers + [I64] * len(kernel.sizes) + [*SHARE, POINTER, POINTER]

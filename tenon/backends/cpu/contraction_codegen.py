@@ -31,6 +31,7 @@ from tenon.backends.cpu.expression_codegen import ONE, ZERO, Values
 from tenon.backends.cpu.operand_access import Axis, OperandAccess
 from tenon.backends.cpu.scalar_codegen import I64, POINTER
 from tenon.dims import product
+from tenon.llvm.target_module import TargetModule
 from tenon.locks import cached_property
 from tenon.loops.affine import affine, is_same
 from tenon.loops.cost import count
@@ -39,14 +40,16 @@ from tenon.loops.loop_ir import Contraction, Store, roots
 from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.traversal import walk
 from tenon.records import dataclass, replace
+from tenon.target import Target
 
 WINDOWS = "windows"     # the schedule of what is computed window by window
 
 
-def emit_product(module: ir.Module, name: str, statement: Contraction, arguments: Mapping[Buffer, int], pointers: int,
-                 symbols: Sequence[str], packed: int | None = None) -> ir.Function:
+def emit_product(module: TargetModule, name: str, statement: Contraction, arguments: Mapping[Buffer, int],
+                 pointers: int, symbols: Sequence[str], packed: int | None = None) -> ir.Function:
     """void name(pointers..., sizes..., thread, threads, scratch); pointer `packed` is right, packed already."""
-    found, plan = _slides(statement), None if packed is None else _plan(statement)
+    target = module.target
+    found, plan = _slides(statement, target), None if packed is None else _plan(statement, target)
     if plan is not None and packed is not None:
         function = emit_convolution(module, name, plan, arguments, pointers, packed)
     elif found is not None and packed is None:
@@ -58,10 +61,10 @@ def emit_product(module: ir.Module, name: str, statement: Contraction, arguments
     return function
 
 
-def emit_packing_of(module: ir.Module, name: str, statement: Contraction, arguments: Mapping[Buffer, int],
+def emit_packing_of(module: TargetModule, name: str, statement: Contraction, arguments: Mapping[Buffer, int],
                     pointers: int, packed: int) -> ir.Function:
     """void name(pointers..., thread, threads): pack the right factor, of known sizes, to pointer `packed`."""
-    if (plan := _plan(statement)) is not None:
+    if (plan := _plan(statement, module.target)) is not None:
         function = emit_panels(module, name, plan, arguments, pointers, packed)
     else:
         template = _Product(module, name, statement, arguments, pointers, (), packed).template()
@@ -70,53 +73,54 @@ def emit_packing_of(module: ir.Module, name: str, statement: Contraction, argume
     return function
 
 
-def packed_right(statement: Contraction) -> int | None:
+def packed_right(statement: Contraction, target: Target) -> int | None:
     """Bytes of the right factor once it is packed; None where it cannot be packed by itself, or need not be."""
-    plan = _plan(statement)
-    if plan is None and slides(statement) is not None:
+    plan = _plan(statement, target)
+    if plan is None and slides(statement, target) is not None:
         return None
-    template = template_of(statement, {}, 0)
+    template = template_of(statement, {}, 0, target)
     if plan is not None:
         return None if beats_windows(template) else plan.packed
     return packed_size(template)
 
 
-def contraction_scratch(statement: Contraction, packed: bool = False) -> int:
+def contraction_scratch(statement: Contraction, target: Target, packed: bool = False) -> int:
     """Bytes of scratch memory that each thread needs, whether or not results have memory that the epilogue reads;
     `packed`: its right factor is packed already.
     """
-    if packed and (plan := _plan(statement)) is not None:
+    if packed and (plan := _plan(statement, target)) is not None:
         return scratch_of(plan)
-    found = _slides(statement)
+    found = _slides(statement, target)
     if found is not None:
-        return sliding_scratch(statement, found)
-    shared = _Product(ir.Module(), "", statement, {}, 0, (), 0 if packed else None)     # as if all memory were the same
+        return sliding_scratch(statement, found, target)
+    shared = _Product(TargetModule(target), "", statement, {}, 0, (), 0 if packed else None)    # as if all were one
     touched = [x for x in (*shared.loads(), *statement.epilogue) if isinstance(x, (Load, Store))]
     apart = replace(shared, arguments={x.buffer: place for place, x in enumerate(touched)})
     templates = [x.template() for x in (shared, apart)]
     return max(scratch_size(template, _tile(statement, template)) for template in templates)
 
 
-def template_of(statement: Contraction, arguments: Mapping[Buffer, int], pointers: int) -> Template:
+def template_of(statement: Contraction, arguments: Mapping[Buffer, int], pointers: int,
+                target: Target) -> Template:
     """The statement, of known sizes, in the template's words."""
-    return _Product(ir.Module(), "", statement, arguments, pointers, ()).template()
+    return _Product(TargetModule(target), "", statement, arguments, pointers, ()).template()
 
 
-def schedules_of(statement: Contraction) -> list[str]:
+def schedules_of(statement: Contraction, target: Target) -> list[str]:
     """What may stand in `statement.schedule`: all schedules that claim the product, the model's choice first."""
-    tiles = tiles_of(template_of(statement, {}, 0))
-    windows = [WINDOWS] if slides(statement) is not None else []
+    tiles = tiles_of(template_of(statement, {}, 0, target))
+    windows = [WINDOWS] if slides(statement, target) is not None else []
     return [*windows, *dict.fromkeys(tile.name for tile in tiles)]
 
 
-def _slides(statement: Contraction) -> Sliding | None:
+def _slides(statement: Contraction, target: Target) -> Sliding | None:
     """How windows slide, where the statement is computed window by window."""
-    return slides(statement) if statement.schedule in ("", WINDOWS) else None
+    return slides(statement, target) if statement.schedule in ("", WINDOWS) else None
 
 
-def _plan(statement: Contraction) -> Plan | None:
+def _plan(statement: Contraction, target: Target) -> Plan | None:
     """How it is computed with filters as lanes, which takes its right factor packed before."""
-    return plan_of(statement) if statement.schedule == "" else None
+    return plan_of(statement, target) if statement.schedule == "" else None
 
 
 def _tile(statement: Contraction, template: Template) -> Tile | None:
@@ -127,7 +131,7 @@ def _tile(statement: Contraction, template: Template) -> Tile | None:
 
 @dataclass(frozen=True)
 class _Product:
-    module: ir.Module
+    module: TargetModule
     name: str
     statement: Contraction
     arguments: Mapping[Buffer, int]
@@ -138,7 +142,7 @@ class _Product:
     @property
     def factors(self) -> OperandAccess:
         """How both factors are read."""
-        return OperandAccess(self.statement, self.arguments, self.pointers, self.symbols)
+        return OperandAccess(self.module.target, self.statement, self.arguments, self.pointers, self.symbols)
 
     @property
     def element(self) -> ir.Type:
@@ -161,8 +165,8 @@ class _Product:
             (left, right), half, odd = pairs, -(-x.depth[-1].extent // 2), x.depth[-1].extent % 2 == 1
             depth, known = (*depth[:-1], lambda b, args: ir.Constant(I64, half)), (*known[:2], -(-(known[2] or 0) // 2))
         plain, rounds = self.is_plain() and pairs is None, self.is_plain(16) and run is None and pairs is not None
-        return Template(kinds, self.element, batch, rows, columns, depth, left, right, self.store, run,
-                        self.target if plain else None, known, None if plain else self.finish,
+        return Template(self.module.target, kinds, self.element, batch, rows, columns, depth, left, right,
+                        self.store, run, self.target if plain else None, known, None if plain else self.finish,
                         () if plain else tuple(self.near()), () if plain else tuple(self.written()), pairs is not None,
                         self.packed, are_straight(x.epilogue, x.rows), self.target if rounds else None, odd,
                         0 if x.chunk is None else count(x.chunk.number))

@@ -12,6 +12,7 @@ from tenon.backends.cpu import scalar_codegen as scalar
 from tenon.backends.cpu.scalar_codegen import I64, number, register
 from tenon.dims import Dim, Maximum, Quotient
 from tenon.llvm.line_tables import mark, marking
+from tenon.llvm.target_module import target_of
 from tenon.loops.affine import at_least, bounds, is_natural
 from tenon.loops.expressions import (
     Binary,
@@ -32,6 +33,7 @@ from tenon.loops.expressions import (
 from tenon.loops.loop_ir import Block, Let, Stmt, Store, roots
 from tenon.loops.traversal import walk
 from tenon.records import dataclass, field
+from tenon.target import Target
 from tenon.types import bfloat16, int64, uint64
 
 ZERO, ONE = ir.Constant(I64, 0), ir.Constant(I64, 1)
@@ -54,6 +56,11 @@ class Values:
     failed: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
     shares_math: bool = False       # whether functions are called, where there are too many to be written inline
     near: bool = False      # whether the operands of functions that take longer for large ones are known to be small
+
+    @property
+    def target(self) -> Target:
+        """The machine that this is for."""
+        return target_of(self.b)
 
     def block(self, body: Block) -> None:
         """Statements, one after the other; a run of stores happens once all of its values are known.

@@ -43,7 +43,7 @@ def listing_of(unit: CompiledKernel, code: bool) -> KernelListing:
     started = time.perf_counter()
     lines = {statement: k for k, (_, statement) in reversed(list(enumerate(rows, 1))) if statement is not None}
     with lines_known(lines):
-        module = module_of(kernel, unit.shared)
+        module = module_of(kernel, unit.target, unit.shared)
     text = text_of(module, LineTable(kernel.name, _first_lines(kernel, lines)))
     own, pieces = parted(text)
     written = time.perf_counter()

@@ -13,7 +13,6 @@ from llvmlite import ir
 from tenon.backends.cpu import scalar_codegen as scalar
 from tenon.backends.cpu import shared_math
 from tenon.backends.cpu.contraction.ir_helpers import loop, loop_flags, prefetch
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.transpose_registers import turn
 from tenon.backends.cpu.expression_codegen import ONE, ZERO, Values
 from tenon.backends.cpu.scalar_codegen import FUSED, I64, number, register
@@ -33,6 +32,7 @@ from tenon.llvm.work_partition import WorkShare
 from tenon.loops.affine import is_multiple
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Local, identity
 from tenon.loops.loop_ir import Accumulator, Kernel, Loop, Nest, Prefetch, Stmt, TransposeTile, Update, statements
+from tenon.target import Target
 from tenon.types import bool_, int64
 
 LOCAL_ALIGNMENT = 64        # bytes
@@ -97,11 +97,11 @@ class Loops(Values):
                 self.loop(statement)
             case TransposeTile(buffer=buffer, lines=lines, columns=columns):
                 bits, side = 8 * buffer.type.dtype.itemsize, buffer.type.shape[0]
-                lanes = min(8 * host().vector_bytes // bits, side)
+                lanes = min(8 * self.target.vector_bytes // bits, side)
                 form = ir.IntType(bits), lanes, side, lines, columns
                 shared_functions.call(self.b, turn, form, [self.pointers[buffer]])
             case Prefetch(buffer=buffer, offset=offset):
-                if not _stays_near(buffer):
+                if not _stays_near(buffer, self.target):
                     element = scalar.in_memory(buffer.type.dtype)
                     where = self.b.gep(self.pointers[buffer], [self.value(offset)], source_etype=element)
                     prefetch(self.b, where, 2, write=buffer.role != "input")
@@ -126,7 +126,7 @@ class Loops(Values):
     def loop(self, statement: Loop) -> None:
         extent = self.ends[statement.index] = self.value(statement.extent)
         start, stop = (ZERO, extent) if statement.kind != "parallel" else self.share(extent, statement.grain)
-        line, written = elements_of_a_line(statement), streams(statement, self.pointers)
+        line, written = elements_of_a_line(statement), streams(statement, self.pointers, self.target)
         if line is None or not written:
             self.around.append(statement.index)
             if statement.kind == "parallel" and any(isinstance(x, Update) for x in statements(statement.body)):
@@ -166,7 +166,7 @@ class Loops(Values):
 
     def turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
         """The body for first + start <= index < first + stop."""
-        if is_unrolled(statement):
+        if is_unrolled(statement, self.target):
             self.some_turns(statement, start, stop, first, "llvm.loop.unroll.full")
         elif look := nearness(statement, near := Local("near", bool_)):
             self.near_or_far(statement, look, near, start, stop, first)
@@ -197,11 +197,11 @@ class Loops(Values):
     def vectors(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
         """The body for first + start <= index < first + stop: in whole vectors, and what is left behind a mask."""
         turns = _distance(start, stop)
-        lanes = masked_lanes(statement, turns)
+        lanes = masked_lanes(statement, turns, self.target)
         count = in_flight(statement, lanes, _least_share(statement) if turns is None else turns)
         flags: tuple[str, ...] = WITHOUT_COPIES, f"llvm.loop.interleave.count={count}"
         if lanes and self.shares_math:          # whose functions take what goes side by side at once
-            count = min(count, max(1, shared_math.most_lanes() // lanes))
+            count = min(count, max(1, shared_math.most_lanes(self.target) // lanes))
             flags = WITHOUT_COPIES, "llvm.loop.interleave.count=1", f"llvm.loop.vectorize.width={lanes * count}"
         if lanes is None:
             self.some_turns(statement, start, stop, first, *flags)
@@ -210,7 +210,7 @@ class Loops(Values):
             statement.extent, lanes * count)
         middle = stop if all_whole else self.whole(start, stop, turns, lanes * count)
         if middle is not start:
-            gaps = (MASKED,) if has_gaps(statement) else ()
+            gaps = (MASKED,) if has_gaps(statement, self.target) else ()
             self.some_turns(statement, start, middle, first, *flags, *gaps)
         if middle is not stop and not _is_shared_whole(statement, lanes * count):
             self.some_turns(statement, middle, stop, first, flags[0], MASKED)
@@ -235,9 +235,9 @@ class Loops(Values):
         following = b.add(index, ONE, flags=("nsw", "nuw"))
         index.add_incoming(following, b.block)
         again = b.cbranch(b.icmp_signed("<", following, stop), body, done)
-        if MASKED not in flags and reads_over_gaps(statement):
+        if MASKED not in flags and reads_over_gaps(statement, self.target):
             flags = (*flags, MASKED)
-        if scatters(statement):
+        if scatters(statement, self.target):
             flags = (*flags, f"{NO_VECTORS}=1")
         again.set_metadata("llvm.loop", loop_flags(b.module, *flags))
         b.position_at_end(done)
@@ -273,7 +273,7 @@ def _is_shared_whole(loop: Loop, lanes: int) -> bool:
     return loop.kind == "parallel" and all(isinstance(x, Const) and x.value % lanes == 0 for x in sizes)
 
 
-def _stays_near(buffer: Buffer) -> bool:
+def _stays_near(buffer: Buffer, target: Target) -> bool:
     """Whether the second cache holds all of it."""
     elements = buffer.elements
-    return isinstance(elements, int) and elements * buffer.type.dtype.itemsize <= host().l2_bytes
+    return isinstance(elements, int) and elements * buffer.type.dtype.itemsize <= target.l2_bytes

@@ -18,6 +18,7 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph
 from tenon.llvm.ir_printer import print_module
 from tenon.llvm.safepoints import INTERRUPTED, KERNEL_LOOP_MASK, interrupts
+from tenon.llvm.target_module import TargetModule
 from tenon.llvm.work_partition import whole
 from tenon.locks import cached_property
 from tenon.program.kernel import UNKNOWN_TRIP_COUNT, CompiledKernel
@@ -26,6 +27,7 @@ from tenon.program.kernel_metadata import Facts, Shared
 from tenon.program.loop_body import LoopBody
 from tenon.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, Step, Storage, leaves, resolve
 from tenon.records import dataclass
+from tenon.target import Target
 from tenon.types import bool_
 
 if TYPE_CHECKING:
@@ -69,6 +71,21 @@ def work_of_turn(turns: LoopBody) -> int:
     return sum(step.unit.work({}) for step in leaves(turns.steps) if isinstance(step, KernelStep))
 
 
+@dataclass(frozen=True)
+class LoopCompiler:
+    """What makes kernels of loops for a machine."""
+
+    target: Target
+
+    def suits(self, turns: LoopBody) -> bool:
+        """Whether the loop is worth a kernel of its own."""
+        return suits(turns)
+
+    def make_whole(self, node: Node, given: Sequence[Storage], turns: LoopBody) -> LoopKernel:
+        """The kernel of a loop that `suits`."""
+        return make_whole(self.target, node, given, turns)
+
+
 @dataclass(eq=False)
 class LoopKernel(CompiledKernel):
     """The kernel that a loop is.  Its inputs are `turns.inputs`, its outputs the carried values and stacked arrays."""
@@ -79,7 +96,7 @@ class LoopKernel(CompiledKernel):
     @cached_property
     def ir(self) -> str:
         """The text of a module that defines the function."""
-        module = ir.Module(name=self.name)
+        module = TargetModule(self.target, self.name)
         turns = self._turns
         inner = emit_whole(module, f"{self.name}_loop", turns)
         function = ir.Function(module, SIGNATURE, f"{self.name}_0")
@@ -126,14 +143,15 @@ class LoopKernel(CompiledKernel):
         return self
 
 
-def make_whole(node: Node, given: Sequence[Storage], turns: LoopBody) -> LoopKernel:
+def make_whole(target: Target, node: Node, given: Sequence[Storage], turns: LoopBody) -> LoopKernel:
     """The kernel of a loop that `suits`; the node's inputs lie where `given` says."""
     interrupts()                # which its code may call
     nodes = tuple(step.node for step in leaves(turns.steps) if isinstance(step, KernelStep))
-    key = key_for(_text(node, given, turns), Graph("whole", (), (*nodes, node)))
+    key = key_for(_text(node, given, turns), Graph("whole", (), (*nodes, node)), target)
     found = None if key is None else find(key)
     facts = Facts(1, (), 0, frozenset(), (), ())
-    return LoopKernel(Graph(node.op.name, (), (node,), node.outputs), facts, (), key, found and found[1], turns=turns)
+    body = Graph(node.op.name, (), (node,), node.outputs)
+    return LoopKernel(body, target, facts, (), key, found and found[1], turns=turns)
 
 
 def _text(node: Node, given: Sequence[Storage], turns: LoopBody) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from llvmlite import ir
-
 from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
 from tenon.backends.cpu.contraction_codegen import schedules_of
 from tenon.config import config
@@ -15,6 +13,7 @@ from tenon.errors import ACCESSES, READS
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of
 from tenon.llvm.shared_functions import text_of
+from tenon.llvm.target_module import TargetModule
 from tenon.loops.check_bounds import with_checks
 from tenon.loops.expressions import CheckedIndex, Load
 from tenon.loops.loop_ir import Contraction, Kernel, Store, roots, statements
@@ -27,6 +26,7 @@ from tenon.loops.verify_bounds import verify_bounds
 from tenon.passes.fusion.kernel_bodies import lowered
 from tenon.program.kernel_metadata import Check, Facts, Shared
 from tenon.records import replace
+from tenon.target import Target
 
 
 def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "") -> Kernel:
@@ -57,17 +57,17 @@ def scheduled(kernel: Kernel, schedule: str) -> Kernel:
         for nest in kernel.nests))
 
 
-def schedules(kernel: Kernel) -> list[str]:
+def schedules(kernel: Kernel, target: Target) -> list[str]:
     """The schedules that claim the one product of a kernel, the model's choice first; none where there is no choice."""
     products = [x for nest in kernel.nests for x in nest.body if isinstance(x, Contraction)]
-    return schedules_of(products[0]) if len(products) == 1 and not kernel.sizes else []
+    return schedules_of(products[0], target) if len(products) == 1 and not kernel.sizes else []
 
 
-def learn(body: Graph, kernel: Kernel) -> Facts:
+def learn(body: Graph, kernel: Kernel, target: Target) -> Facts:
     """What running the kernel takes."""
     single = len(kernel.nests) == 1
     pairs = in_place_pairs(body) if single else stored_over(kernel) if adds_up(kernel) else copied_first(kernel)
-    return Facts(len(kernel.nests), tuple(buffer.type for buffer in kernel.temporaries), scratch_size(kernel),
+    return Facts(len(kernel.nests), tuple(buffer.type for buffer in kernel.temporaries), scratch_size(kernel, target),
                  frozenset(pairs), kernel.sizes,
                  tuple(Check(_reader(body, check), check.operator) for check in kernel.checks))
 
@@ -87,14 +87,14 @@ def all_symbols(body: Graph) -> tuple[str, ...]:
     return tuple(found)
 
 
-def ir_of(kernel: Kernel, shared: Shared) -> str:
+def ir_of(kernel: Kernel, target: Target, shared: Shared = ()) -> str:
     """The text of a module that defines the kernel's functions."""
-    return text_of(module_of(kernel, shared))
+    return text_of(module_of(kernel, target, shared))
 
 
-def module_of(kernel: Kernel, shared: Shared = ()) -> ir.Module:
+def module_of(kernel: Kernel, target: Target, shared: Shared = ()) -> TargetModule:
     """A module that defines the kernel's functions; raises where code cannot express the loops."""
-    module, outputs = ir.Module(name=kernel.name), len(kernel.inputs)
+    module, outputs = TargetModule(target, kernel.name), len(kernel.inputs)
     emit_kernel(module, kernel, {outputs + output: source for output, source in shared})
     return module
 

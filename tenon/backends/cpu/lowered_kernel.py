@@ -11,6 +11,7 @@ from tenon.observe import span
 from tenon.program.kernel import CompiledKernel, name_of, with_schedule
 from tenon.program.kernel_cache import find, key_for
 from tenon.records import dataclass
+from tenon.target import Target
 
 if TYPE_CHECKING:
     from tenon.loops.loop_ir import Kernel
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class LoweredKernel(CompiledKernel):
-    """A kernel that is lowered to loops, and these to LLVM IR."""
+    """A kernel that is lowered to loops, and these to LLVM IR for a machine."""
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -32,14 +33,14 @@ class LoweredKernel(CompiledKernel):
         """The text of a module that defines the functions."""
         with unforked:
             from tenon.backends.cpu.lower_kernel import ir_of  # local, as above
-        return ir_of(self.kernel, self.shared)
+        return ir_of(self.kernel, self.target, self.shared)
 
     def require_code(self) -> None:
         """Raise where code cannot express the loops.  A kernel that may share memory will be other code: no text yet.
         """
         from tenon.backends.cpu.lower_kernel import module_of  # local, as above
         if self.facts.in_place:
-            module_of(self.kernel)
+            module_of(self.kernel, self.target)
         else:
             _ = self.ir
 
@@ -56,17 +57,17 @@ class LoweredKernel(CompiledKernel):
         return loop_steps(self.body, self.name)
 
 
-def make_unit(body: Graph, text: str | None = None, schedule: str = "") -> LoweredKernel:
+def make_unit(body: Graph, target: Target, text: str | None = None, schedule: str = "") -> LoweredKernel:
     """The kernel of a body, remembered or lowered now; raises where loops cannot express it."""
     text = text or key_of(body)
-    key = key_for(with_schedule(text, schedule), body)
+    key = key_for(with_schedule(text, schedule), body, target)
     found = None if key is None else find(key)
     if found is not None:
-        return LoweredKernel(body, found[0], (), key, found[1], schedule)
+        return LoweredKernel(body, target, found[0], (), key, found[1], schedule)
     with unforked:
         from tenon.backends.cpu.lower_kernel import kernel_of, learn  # local, as above
     with span("lower", kernel=name_of(body)):
         kernel = kernel_of(body, name_of(body), text, schedule)
-    unit = LoweredKernel(body, learn(body, kernel), (), key, None, schedule)
+    unit = LoweredKernel(body, target, learn(body, kernel, target), (), key, None, schedule)
     unit.kernel = kernel
     return unit

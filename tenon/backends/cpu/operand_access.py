@@ -17,7 +17,6 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction import Operand
 from tenon.backends.cpu.contraction.gemm_spec import PAIR_LANES, Access, Args, Narrow, Size
 from tenon.backends.cpu.contraction.gemm_spec import Index as Places
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.pack_masked_runs import runs_among
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import I64, in_memory, register, rounded, widened
@@ -30,6 +29,7 @@ from tenon.loops.match_contraction import is_small, narrow_load, rounded_load, w
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.traversal import parts
 from tenon.records import dataclass
+from tenon.target import Target
 from tenon.types import bfloat16, float16, float32
 
 Axis = tuple[Index, ...]
@@ -46,6 +46,7 @@ Layout = tuple[Direction, int, int | None, bool, tuple[Expr, Expr] | None]
 class OperandAccess:
     """Both factors of a statement, in a function of so many pointers and then the sizes that symbols stand for."""
 
+    target: Target
     statement: Contraction
     arguments: Mapping[Buffer, int]
     pointers: int
@@ -68,16 +69,16 @@ class OperandAccess:
     def pairs(self) -> tuple[Operand, Operand] | None:
         """Both factors as pairs of neighbours along depth, where the processor can multiply them."""
         x, (rows, columns, depth) = self.statement, self.known()
-        if x.sum.dtype is not bfloat16 or not host().pairs or depth is None:
+        if x.sum.dtype is not bfloat16 or not self.target.pairs or depth is None:
             return None
         if min(FEWEST if n is None else n for n in (rows, columns, depth)) < FEWEST:
             return None
         left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns, pieces=True)
         if left is None or right is None or (right.narrow is not None and rows is not None and rows < FEWEST_NARROW):
             return None
-        if right.zipped is not None and host().pairs == "vectors" and rows is not None and rows <= FEW_BY_LINES:
+        if right.zipped is not None and self.target.pairs == "vectors" and rows is not None and rows <= FEW_BY_LINES:
             return None
-        whole = PAIR_LANES if host().pairs == "registers" or right.contiguous == "depth" else 1
+        whole = PAIR_LANES if self.target.pairs == "registers" or right.contiguous == "depth" else 1
         if len(x.depth) > 1 and (depth % (2 * whole) or x.depth[-1].extent % 2):
             return None
         return left, right
@@ -85,7 +86,7 @@ class OperandAccess:
     def paired(self, x: Expr, outer: Axis, pieces: bool = False) -> Operand | None:
         """A factor as pairs: along depth as they lie, along outer as lines that are joined, perhaps in pieces; None for
         any other."""
-        if host().pairs == "vectors" and (read := widened_load(x)) is not None and is_small(read.dtype):
+        if self.target.pairs == "vectors" and (read := widened_load(x)) is not None and is_small(read.dtype):
             return self.narrow_pairs(read, outer)
         wide = rounded_load(x)
         x = x if wide is None else wide
@@ -102,7 +103,7 @@ class OperandAccess:
             return all(is_same(steps[a], steps[c] * c.extent) for a, c in pairwise(axis))
         run = outer[-1].extent
         in_pieces = pieces and isinstance(run, int) and run > 0 and runs_among(PAIR_LANES, run) is not None
-        windows = in_pieces and steps[depth[-1]] == 1 and host().pairs == "vectors"
+        windows = in_pieces and steps[depth[-1]] == 1 and self.target.pairs == "vectors"
         if windows and steps[outer[-1]] == 2 and wide is None:
             return Operand(pointer=pointer, contiguous="outer", tapped=True)
         if steps[depth[-1]] == 1 and not (windows and steps[outer[-1]] == 1):

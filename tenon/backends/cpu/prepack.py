@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from llvmlite import ir
-
 from tenon.backends.cpu.codegen import emit_kernel, emit_packing_kernel, read_elsewhere, read_on_the_right
 from tenon.backends.cpu.contraction_codegen import contraction_scratch, packed_right
 from tenon.backends.cpu.lowered_kernel import LoweredKernel
 from tenon.dims import product
 from tenon.graph.text import key_of
 from tenon.llvm.shared_functions import text_of
+from tenon.llvm.target_module import TargetModule
 from tenon.locks import cached_property
-from tenon.loops.loop_ir import Contraction, Kernel
+from tenon.loops.loop_ir import Contraction
 from tenon.ops.channels_last import conv_channels_last
 from tenon.program.kernel import CompiledKernel, count, name_of
 from tenon.program.kernel_cache import find, key_for
@@ -42,7 +41,7 @@ class Packing(LoweredKernel):
     @cached_property
     def ir(self) -> str:
         """The text of a module that defines the function."""
-        module = ir.Module(name=self.name)
+        module = TargetModule(self.target, self.name)
         emit_packing_kernel(module, self.kernel)
         return text_of(module)
 
@@ -54,7 +53,7 @@ class Packed(LoweredKernel):
     @cached_property
     def ir(self) -> str:
         """The text of a module that defines the functions."""
-        module, outputs = ir.Module(name=self.name), len(self.kernel.inputs)
+        module, outputs = TargetModule(self.target, self.name), len(self.kernel.inputs)
         emit_kernel(module, self.kernel, {outputs + output: source for output, source in self.shared}, packed=True)
         return text_of(module)
 
@@ -80,9 +79,9 @@ def _part(kind: type[CompiledKernel], unit: CompiledKernel, facts: Facts, what: 
 def _variant(kind: type[CompiledKernel], unit: CompiledKernel, facts: Facts, what: str,
              shared: Shared = ()) -> CompiledKernel:
     """A variant of a kernel, with its code where that is on the disk."""
-    key = key_for(f"{what} {key_of(unit.body)}", unit.body, shared)
+    key = key_for(f"{what} {key_of(unit.body)}", unit.body, unit.target, shared)
     found = None if key is None else find(key)
-    return kind(unit.body, facts, shared, key, None if found is None else found[1])
+    return kind(unit.body, unit.target, facts, shared, key, None if found is None else found[1])
 
 
 def prepack(loop: LoopStep) -> tuple[list[Step], LoopStep]:
@@ -106,8 +105,9 @@ def prepack(loop: LoopStep) -> tuple[list[Step], LoopStep]:
 def in_two(step: KernelStep, right: tuple[Storage, ...], size: int) -> tuple[KernelStep, KernelStep]:
     """The step that packs a product's right factor, and the product that uses the panels."""
     panels = Storage("arena", TensorType(uint8, (size,)))
+    assert isinstance(step.unit, LoweredKernel)
     packing = _part(Packing, step.unit, Facts(1, (), 0, frozenset(), (), ()), "packing")
-    packed = _part(Packed, step.unit, replace(step.unit.facts, scratch=_scratch(step.unit.kernel)), "packed")
+    packed = _part(Packed, step.unit, replace(step.unit.facts, scratch=_scratch(step.unit)), "packed")
     return (KernelStep(step.node, packing, right, (panels,)),
             replace(step, unit=packed, inputs=(*step.inputs, panels)))
 
@@ -133,11 +133,11 @@ def read_by(steps: Iterable[Step]) -> Iterator[Storage]:
                 yield from step.inputs
 
 
-def _scratch(kernel: Kernel) -> int:
+def _scratch(unit: LoweredKernel) -> int:
     """Bytes of scratch memory that the product needs where its right factor is packed: its schedule is another one."""
-    statement = kernel.nests[0].body[0]
+    statement = unit.kernel.nests[0].body[0]
     assert isinstance(statement, Contraction)
-    return contraction_scratch(statement, packed=True)
+    return contraction_scratch(statement, unit.target, packed=True)
 
 
 def is_packing(unit: CompiledKernel) -> bool:
@@ -168,7 +168,8 @@ def right_of(step: Step, most_rows: int | None = None) -> tuple[tuple[Storage, .
     statement = kernel.nests[0].body[0]
     if not isinstance(statement, Contraction):
         return None
-    rows, size, right = product(x.extent for x in statement.rows), packed_right(statement), read_on_the_right(kernel)
+    rows, size = product(x.extent for x in statement.rows), packed_right(statement, step.unit.target)
+    right = read_on_the_right(kernel)
     if size is None or not isinstance(rows, int) or not set(right) <= set(kernel.inputs):
         return None
     if most_rows is not None and rows > most_rows:

@@ -12,15 +12,16 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.mathematics import FUNCTIONS, NEAR_FUNCTIONS
 from tenon.backends.cpu.mathematics.angle import MAX_CODY_WAITE_ARGUMENT
 from tenon.backends.cpu.mathematics.notation import Number
 from tenon.backends.cpu.scalar_codegen import POINTER
 from tenon.llvm import shared_functions
+from tenon.llvm.target_module import target_of
 from tenon.loops.expressions import Call, Expr
 from tenon.loops.loop_ir import Kernel, roots, statements
 from tenon.loops.traversal import walk
+from tenon.target import Target
 
 MOST_INLINE = 6         # functions of a kernel, which LLVM does in no time
 SIDE_BY_SIDE = 2        # vectors of a call, which do not wait for each other
@@ -29,9 +30,9 @@ PURE = "readnone", "nounwind", "willreturn"
 USED = "llvm.compiler.used"
 
 
-def most_lanes() -> int:
+def most_lanes(target: Target) -> int:
     """How many elements a call takes at most."""
-    return SIDE_BY_SIDE * host().vector_bytes // 4
+    return SIDE_BY_SIDE * target.vector_bytes // 4
 
 
 def is_shared(x: Expr) -> bool:
@@ -47,11 +48,11 @@ def has_many(kernel: Kernel) -> bool:
 
 def call(b: ir.IRBuilder, name: str, near: bool, args: Sequence[ir.Value]) -> ir.Value:
     """The value of a function, by a call of the one for this type, of which LLVM is told the variants for vectors."""
-    kind, count = args[0].type, len(args)
+    kind, count, target = args[0].type, len(args), target_of(b)
     scalar = _function(b.module, name, near, kind, count)
-    size, most = 8 if isinstance(kind, ir.DoubleType) else 4, most_lanes()
+    size, most = 8 if isinstance(kind, ir.DoubleType) else 4, most_lanes(target)
     vectors = {lanes: _function(b.module, name, near, ir.VectorType(kind, lanes), count)
-               for lanes in (most, most // 2, most // 4) if lanes * size <= SIDE_BY_SIDE * host().vector_bytes}
+               for lanes in (most, most // 2, most // 4) if lanes * size <= SIDE_BY_SIDE * target.vector_bytes}
     _keep(b.module, list(vectors.values()))
     variants = ",".join(f"_ZGV_LLVM_N{n}{'v' * count}_{scalar.name}({x.name})" for n, x in vectors.items())
     made = b.call(scalar, args)

@@ -14,18 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.mathematics import NEAR_FUNCTIONS
 from tenon.backends.cpu.mathematics.angle import MAX_CODY_WAITE_ARGUMENT
 from tenon.backends.cpu.mathematics.notation import DOUBLE, SINGLE
 from tenon.dims import Dim
-from tenon.llvm.host_target import has_feature
 from tenon.loops.affine import affine
 from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load, Local, constant
 from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update, roots
 from tenon.loops.traversal import walk
 from tenon.records import replace
+from tenon.target import Target
 from tenon.types import int64
 
 PARTIAL_RESULTS = 4     # vectors of a reduction: of one alone, each addition would wait for the last
@@ -39,28 +38,28 @@ LINE = 64               # bytes of memory that a cache fetches at once
 MOST_COPIES = 36        # of the innermost statements, where such loops are nested: 2 x 2 phases of 3 x 3 taps
 
 
-def is_unrolled(loop: Loop) -> bool:
+def is_unrolled(loop: Loop, target: Target) -> bool:
     """Whether a loop is written out, with all inside of it."""
-    return _copies(loop) <= MOST_COPIES
+    return _copies(loop, target) <= MOST_COPIES
 
 
-def _copies(statement: Stmt) -> int:
+def _copies(statement: Stmt, target: Target) -> int:
     """How often the innermost statements of a loop would stand in the code, if it is unrolled with all inside of it."""
     if not isinstance(statement, Loop):
         return 1
     turns = MOST_COPIES + 1
     if isinstance(statement.extent, Const) and statement.kind != "parallel":    # of which a thread's part is not known
         turns = int(statement.extent.value)
-    if turns > UNROLLED or (turns >= LEAST_LANES and _is_short_row(statement, turns)):
+    if turns > UNROLLED or (turns >= LEAST_LANES and _is_short_row(statement, turns, target)):
         return MOST_COPIES + 1
-    return turns * max(map(_copies, statement.body), default=1)
+    return turns * max((_copies(x, target) for x in statement.body), default=1)
 
 
-def _is_short_row(loop: Loop, turns: int) -> bool:
+def _is_short_row(loop: Loop, turns: int, target: Target) -> bool:
     """Whether a loop makes a few neighbours of what is some apart: a vector by shuffles, where rows' would be gathered.
     """
     adds = any(isinstance(x, Update) for x in loop.body)
-    return not adds and masked_lanes(loop, turns) is not None and has_gaps(loop)
+    return not adds and masked_lanes(loop, turns, target) is not None and has_gaps(loop, target)
 
 
 def in_flight(loop: Loop, lanes: int | None, turns: int | None) -> int:
@@ -82,14 +81,14 @@ def in_flight(loop: Loop, lanes: int | None, turns: int | None) -> int:
     return next((n for n in IN_FLIGHT if n <= vectors and vectors % n * MIN_VECTORS_FOR_A_LEFT_OVER <= vectors), 1)
 
 
-def masked_lanes(loop: Loop, turns: int | None) -> int | None:
+def masked_lanes(loop: Loop, turns: int | None, target: Target) -> int | None:
     """How many elements of a loop a vector holds, where masks do for its end; None where they do not.
 
     Masks are for what lies side by side in memory, or nearly so, and is computed without branches.  The end of many
     turns takes no time, so where their number is unknown only what is simple is masked.
     """
-    body = _written_out(loop)
-    if body is None or not has_feature("avx512bw") or any(_branches(x, loop) for x in _parts(body)):
+    body = _written_out(loop, target)
+    if body is None or not target.masks_lanes or any(_branches(x, loop) for x in _parts(body)):
         return None
     touched = _touched(loop, body)
     steps = STEPS if turns is not None else (1,)
@@ -99,21 +98,21 @@ def masked_lanes(loop: Loop, turns: int | None) -> int | None:
         return None
     widths = [x.buffer.type.dtype.itemsize for x, _ in touched]
     widths += [x.local.dtype.itemsize for x in body if isinstance(x, Update)]
-    return host().vector_bytes // max(widths)
+    return target.vector_bytes // max(widths)
 
 
-def has_gaps(loop: Loop) -> bool:
+def has_gaps(loop: Loop, target: Target) -> bool:
     """Whether turns touch elements some apart; LLVM goes along gaps without a mask for all but the last vectors."""
-    return any(step not in (0, 1) for _, step in _touched(loop, _written_out(loop) or ()))
+    return any(step not in (0, 1) for _, step in _touched(loop, _written_out(loop, target) or ()))
 
 
-def scatters(loop: Loop) -> bool:
+def scatters(loop: Loop, target: Target) -> bool:
     """Whether each turn writes other lines of memory than the next, by loops inside that are written out.
 
     Vectors of turns would be taken apart to be stored; LLVM makes vectors of a turn's own stores.  In a loop that adds
     up, or calls functions, vectors of turns pay all the same.
     """
-    body = _written_out(loop)
+    body = _written_out(loop, target)
     if body is None or not any(isinstance(x, Loop) for x in loop.body) or any(isinstance(x, Update) for x in body):
         return False
     steps = [(x, step) for x, step in _touched(loop, body) if isinstance(x, Store)]
@@ -121,13 +120,13 @@ def scatters(loop: Loop) -> bool:
         isinstance(step, int) and abs(step) * x.buffer.type.dtype.itemsize >= LINE for x, step in steps)
 
 
-def reads_over_gaps(loop: Loop) -> bool:
+def reads_over_gaps(loop: Loop, target: Target) -> bool:
     """Whether elements some apart are read only where they are there.
 
     LLVM reads the gap behind the last of them too, since it takes it that there is another one; a loop that is masked
     itself leaves the gaps out.
     """
-    touched = _touched(loop, _written_out(loop) or loop.body)
+    touched = _touched(loop, _written_out(loop, target) or loop.body)
     return any(isinstance(x, Load) and x.mask is not None and isinstance(step, int) and abs(step) > 1
                for x, step in touched)
 
@@ -138,11 +137,11 @@ def _touched(loop: Loop, body: Sequence[Stmt]) -> list[tuple[Load | Store, Dim |
     return [(x, _step(x.offset, steps)) for x in (*body, *_parts(body)) if isinstance(x, (Load, Store))]
 
 
-def _written_out(loop: Loop) -> list[Stmt] | None:
+def _written_out(loop: Loop, target: Target) -> list[Stmt] | None:
     """The statements of a loop, with those of loops inside that are unrolled; None where others are inside."""
     found: list[Stmt] = []
     for x in loop.body:
-        inside = _written_out(x) if isinstance(x, Loop) and is_unrolled(x) else None
+        inside = _written_out(x, target) if isinstance(x, Loop) and is_unrolled(x, target) else None
         if inside is None and not isinstance(x, (Let, Store, Update, Accumulator)):
             return None
         found += [x] if inside is None else inside

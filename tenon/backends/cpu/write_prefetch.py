@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Buffer, Const, Expr, Index, Load
 from tenon.loops.loop_ir import Let, Loop, Store, roots
 from tenon.loops.traversal import walk
+from tenon.target import Target
 
 LINE = 64               # bytes
 AHEAD = 8               # lines
@@ -34,7 +34,7 @@ def elements_of_a_line(loop: Loop) -> int | None:
     return count if whole else None
 
 
-def streams(loop: Loop, pointers: Mapping[Buffer, ir.Value]) -> list[tuple[Buffer, Expr]]:
+def streams(loop: Loop, pointers: Mapping[Buffer, ir.Value], target: Target) -> list[tuple[Buffer, Expr]]:
     """Where the loop stores side by side in memory that it does not read, if that is much and in many places."""
     read = {pointers[x.buffer] for s in loop.body for x in walk(*roots(s)) if isinstance(x, Load)}
     found = [(x.buffer, x.offset) for x in loop.body if isinstance(x, Store) and pointers[x.buffer] not in read
@@ -42,4 +42,4 @@ def streams(loop: Loop, pointers: Mapping[Buffer, ir.Value]) -> list[tuple[Buffe
              and all(isinstance(atom, Index) for atom in affine(x.offset).terms)]
     sizes = [buffer.elements * buffer.type.dtype.itemsize for buffer in dict.fromkeys(buffer for buffer, _ in found)]
     total = sum(size for size in sizes if isinstance(size, int))
-    return found if len(found) >= FEWEST and total > host().l1_bytes else []
+    return found if len(found) >= FEWEST and total > target.l1_bytes else []

@@ -11,9 +11,11 @@ from tenon.backends.cpu.attention.backward import Gradient
 from tenon.backends.cpu.attention.decode import Single
 from tenon.backends.cpu.attention.forward import Forward
 from tenon.dims import Dim
+from tenon.llvm.target_module import TargetModule
 from tenon.loops.expressions import Buffer
 from tenon.loops.loop_ir import AttentionGradient, BlockedAttention
 from tenon.loops.whole_operators import SINGLE_QUERIES
+from tenon.target import Target
 
 
 def schedule_of(statement: BlockedAttention) -> type[Blocks]:
@@ -24,13 +26,13 @@ def schedule_of(statement: BlockedAttention) -> type[Blocks]:
     return Single if isinstance(rows, int) and rows <= SINGLE_QUERIES else Forward
 
 
-def emit_attention(module: ir.Module, name: str, statement: BlockedAttention, arguments: Mapping[Buffer, int],
+def emit_attention(module: TargetModule, name: str, statement: BlockedAttention, arguments: Mapping[Buffer, int],
                    pointers: int,
                    symbols: Sequence[str]) -> ir.Function:
     """void name(pointers..., sizes..., thread, threads, scratch)."""
     return schedule_of(statement)(module, name, statement, arguments, pointers, symbols).emit()
 
 
-def attention_scratch(statement: BlockedAttention) -> Dim:
+def attention_scratch(statement: BlockedAttention, target: Target) -> Dim:
     """Bytes of scratch memory that each thread needs."""
-    return schedule_of(statement)(ir.Module(), "", statement, {}, 0, ()).scratch()
+    return schedule_of(statement)(TargetModule(target), "", statement, {}, 0, ()).scratch()

@@ -31,7 +31,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     transpose,
     unravel,
 )
-from tenon.backends.cpu.contraction.machine_model import best_tile, host
+from tenon.backends.cpu.contraction.machine_model import best_tile
 from tenon.backends.cpu.contraction.memset import fill
 from tenon.backends.cpu.contraction.microkernel import add_products
 from tenon.backends.cpu.contraction.microkernel_types import LeftOperand, Lines, Shape, no_fetches, no_near
@@ -40,6 +40,7 @@ from tenon.backends.cpu.mathematics.exp_sigmoid import exp_of_negative
 from tenon.backends.cpu.mathematics.notation import Number
 from tenon.backends.cpu.scalar_codegen import register
 from tenon.dims import Dim, product
+from tenon.llvm.target_module import TargetModule
 from tenon.llvm.work_partition import SHARE, WorkShare
 from tenon.loops.expressions import Buffer, Expr, Index
 from tenon.loops.loop_ir import BlockedAttention, Store
@@ -65,16 +66,16 @@ class Blocks:
     most_queries: ClassVar[int]
     most_keys: ClassVar[int]
 
-    def __init__(self, module: ir.Module, name: str, statement: BlockedAttention, arguments: Mapping[Buffer, int],
+    def __init__(self, module: TargetModule, name: str, statement: BlockedAttention, arguments: Mapping[Buffer, int],
                  pointers: int,
                  symbols: Sequence[str]) -> None:
-        self.module, self.name, self.x = module, name, statement
+        self.module, self.name, self.x, self.target = module, name, statement, module.target
         self.arguments, self.pointers, self.symbols = arguments, pointers, symbols
         self.element = register(statement.dtype)
-        self.lanes = host().vector_bytes // element_bytes(self.element)
+        self.lanes = self.target.vector_bytes // element_bytes(self.element)
         self.vector = ir.VectorType(self.element, self.lanes)
         rows, columns = (self.least(index.extent, SEVERAL) for index in (statement.row, statement.column))
-        self.rows, self.vectors = best_tile(host(), self.lanes, rows, columns)
+        self.rows, self.vectors = best_tile(self.target, self.lanes, rows, columns)
         # elements between rows of queries and keys, and of values: whole tiles
         self.depth, self.width = (self.whole(int(index.extent), self.lanes * self.vectors_for(int(index.extent)))
                                   for index in (statement.depth, statement.width))
@@ -122,12 +123,12 @@ class Blocks:
     def scratch(self) -> Dim:
         """Bytes of it all."""
         total: Dim = sum(map(self.whole_dim, self.memory().values())) * element_bytes(self.element)
-        return total + 2 * host().vector_bytes
+        return total + 2 * self.target.vector_bytes
 
     def place_memory(self, b: ir.IRBuilder, args: Args, scratch: ir.Value) -> dict[str, ir.Value]:
         """Where each part of it is, aligned.  All is cleared, as tiles read over the ends of blocks: into numbers so
         small that processors are slow with them, if what was there before were left."""
-        values, size = self.values(b, args), host().vector_bytes
+        values, size = self.values(b, args), self.target.vector_bytes
         place = b.gep(scratch, [b.and_(b.neg(b.ptrtoint(scratch, I64)), const(size - 1))], source_etype=ir.IntType(8))
         found = {}
         for name, elements in self.memory().items():

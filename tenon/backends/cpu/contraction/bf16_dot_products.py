@@ -50,7 +50,6 @@ from tenon.backends.cpu.contraction.pack_masked_runs import Vector, runs_among
 from tenon.backends.cpu.contraction.panel_prefetch import LINE, ahead_types, fetch
 from tenon.backends.cpu.contraction.register_tile import finish_tile
 from tenon.backends.cpu.contraction.store_bf16 import below, rounded, store_rounded
-from tenon.llvm.host_target import has_feature
 
 if TYPE_CHECKING:
     from tenon.backends.cpu.contraction.packing import Pack
@@ -108,7 +107,7 @@ def emit_pair_tile(module: ir.Module, name: str, spec: GemmSpec, tile: Tile) -> 
     assert spec.finish is not None
     with b.if_then(last):
         rows = minimum(b, rows, const(tile.rows))
-        if spec.rounds is not None and has_feature("avx512bf16"):
+        if spec.rounds is not None and spec.target.has("avx512bf16"):
             columns = minimum(b, columns, const(tile.width))
             store_rounded(b, spec, tile, args, batch, (m, n), (rows, columns), sums)
         else:

@@ -6,7 +6,6 @@ instead, row after row, and the epilogue goes along its rows, which the processo
 """
 from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Tile, uses_block_epilogue
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.records import replace
 
 SHARE = 2               # the sums that wait take the second cache divided by this
@@ -18,7 +17,7 @@ def with_waiting(spec: GemmSpec, tile: Tile) -> Tile:
     """The tile whose blocks are so small that their sums stay in the second cache."""
     if tile.schedule != "blocks" or not uses_block_epilogue(spec):
         return tile
-    most, known = host().l2_bytes // SHARE // element_bytes(spec.element), spec.known[1]
+    most, known = spec.target.l2_bytes // SHARE // element_bytes(spec.element), spec.known[1]
     widest = max(most // (ROWS * tile.rows) // tile.width, 1) * tile.width
     columns = min(-(-(USUAL if known is None else max(known, 1)) // tile.width) * tile.width, widest)
     rows = max(min(most // columns // tile.rows * tile.rows, tile.block_rows), tile.rows)

@@ -107,7 +107,7 @@ class _Packed:
         if self.along:
             self.column_block = const(columns_along(self.spec, tile))
         else:
-            self.column_block = columns if self.spec.target is not None else b.select(
+            self.column_block = columns if self.spec.stored_at is not None else b.select(
                 ir.Constant(I1, 0) if self.together else self.one_pass, columns,
                 balanced(b, columns, const(tile.columns), tile.width))
         if in_registers(self.spec):
@@ -245,7 +245,7 @@ class _Packed:
         """The tile at row m."""
         b, spec, tile, (m0, n0, _), n = self.b, self.spec, self.tile, self.origin, panel.column
         place = b.add(b.mul(b.sub(m, m0), self.column_block), b.mul(b.sub(n, n0), const(tile.rows)))
-        place = ZERO if spec.target is not None else b.select(self.one_pass, ZERO, place)
+        place = ZERO if spec.stored_at is not None else b.select(self.one_pass, ZERO, place)
         if self.together:
             place = b.add(b.mul(b.sub(m, m0), const(apart(tile))), b.sub(n, n0))
         partial = address(b, self.sums, place, spec.element)

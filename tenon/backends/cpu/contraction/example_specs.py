@@ -7,6 +7,8 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.gemm_spec import Args, GemmSpec, Index, Operand, Size
 from tenon.backends.cpu.contraction.ir_helpers import I64, POINTER, address, const, element_bytes, zero
+from tenon.llvm.host_target import host
+from tenon.target import Target
 
 F32, F64 = ir.FloatType(), ir.DoubleType()
 
@@ -20,7 +22,7 @@ def fixed(size: int) -> Size:
 
 
 def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: bool = False,
-           known: tuple[int, int, int] | None = None) -> GemmSpec:
+           known: tuple[int, int, int] | None = None, machine: Target | None = None) -> GemmSpec:
     """out[g] = left[g] @ right[g], each stored as its letters say; the last argument is a bias of n if asked for.
 
     The sizes m, n, k are arguments, and may be known nevertheless.
@@ -47,13 +49,13 @@ def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: boo
 
     arguments = (POINTER, POINTER, POINTER, I64, I64, I64, I64) + ((POINTER,) if bias_relu else ())
     rows, columns, depth = (fixed(known[i]) if known else argument(4 + i) for i in range(3))
-    return GemmSpec(arguments, element, (argument(3),), (rows,), (columns,), (depth,), operand(1, left, "m"),
-                       operand(2, right, "n"), store, target=None if bias_relu else target,
+    return GemmSpec(machine or host(), arguments, element, (argument(3),), (rows,), (columns,), (depth,),
+                       operand(1, left, "m"), operand(2, right, "n"), store, stored_at=None if bias_relu else target,
                        known=known or (None, None, None))
 
 
 def convolution(element: ir.Type, images: int, channels: int, height: int, width: int, filters: int, kernel: int,
-                padding: int = 0, stride: int = 1) -> GemmSpec:
+                padding: int = 0, stride: int = 1, machine: Target | None = None) -> GemmSpec:
     """out[image, filter, y, x] = sum over channel, dy, dx of weight[filter, channel, dy, dx] * padded image[...]."""
     out_height, out_width = ((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
     places = out_height * out_width
@@ -83,6 +85,6 @@ def convolution(element: ir.Type, images: int, channels: int, height: int, width
 
     image = Operand(pointer=pixel, contiguous="outer", step=stride, inside=inside, tapped=True)
     columns = fixed(images), fixed(out_height), fixed(out_width)       # of all images: the weights are read once
-    return GemmSpec((POINTER,) * 3, element, (), (fixed(filters),), columns,
+    return GemmSpec(machine or host(), (POINTER,) * 3, element, (), (fixed(filters),), columns,
                        (fixed(channels), fixed(kernel), fixed(kernel)),
                        Operand(pointer=weight, contiguous="depth", flat=True), image, store, store_run=fixed(places))

@@ -12,10 +12,11 @@ from typing import Literal
 from llvmlite import ir
 
 from tenon.backends.cpu.contraction.ir_helpers import I64, ONE, element_bytes, product, zero
-from tenon.backends.cpu.contraction.machine_model import Machine, host, tiles_by_time
+from tenon.backends.cpu.contraction.machine_model import tiles_by_time
 from tenon.backends.cpu.contraction.microkernel_types import MOST_NEAR, STEPS
 from tenon.backends.cpu.contraction.x86_inner_loop import InnerIteration, has_x86_inner_loop
 from tenon.records import dataclass, replace
+from tenon.target import Target
 
 Args = tuple[ir.Value, ...]
 Index = tuple[ir.Value, ...]
@@ -72,6 +73,7 @@ class GemmSpec:
     consecutive columns (a scalar if lanes is 1); they never cross a multiple of `store_run` columns.  Where there is
     `finish` it is called instead, with the sums of a tile in memory: `rows` lines of `columns`, `width` apart.
     """
+    target: Target
     arguments: tuple[ir.Type, ...]
     element: ir.Type                    # of the sums: f32, f64, i32 or i64
     batch: tuple[Size, ...]
@@ -83,14 +85,14 @@ class GemmSpec:
     store: Store
     store_run: Size | None = None
     # where `store` puts the sums, if it only does that: partial sums wait there
-    target: ResultAddress | None = None
+    stored_at: ResultAddress | None = None
     known: tuple[int | None, int | None, int | None] = (None, None, None)   # rows, columns and depth, if they are
     finish: Finish | None = None        # the epilogue of all sums of a tile together, in vectors as LLVM makes them
     near: tuple[ResultAddress, ...] = ()       # what `finish` reads for an element, side by side for those of a row
     written: tuple[ResultAddress, ...] = ()    # and where it writes, if it does not read there
     pairs: bool = False                 # an element of a factor is two of bfloat16, neighbours along depth
     packed: int | None = None           # the argument that points to all of right, packed already by `emit_packing`
-    straight: bool = True               # whether rows are equally far apart where `target` puts them
+    straight: bool = True               # whether rows are equally far apart where `stored_at` puts them
     rounds: ResultAddress | None = None        # of pairs: where the sums, rounded to bfloat16, are all that is written
     odd: bool = False                   # of pairs: the last one has no second number, which counts as zero
     chunks: int = 0                     # of rows, each of which one thread meets in order, to add up along it
@@ -137,16 +139,15 @@ LARGE_RESULT_L2_RATIO = 2  # or where the result is larger than so many second c
 SLACK = 8               # a block may be larger by its size divided by this, if there is one less of them
 
 
-def choose_tile(element: ir.Type, machine: Machine | None = None,
+def choose_tile(element: ir.Type, machine: Target,
                 known: tuple[int | None, int | None, int | None] = (None, None, None)) -> Tile:
     """The tile for (rows, columns, depth) of a product, as far as they are known."""
     return choose_tiles(element, 1, machine, known)[0]
 
 
-def choose_tiles(element: ir.Type, most: int, machine: Machine | None = None,
+def choose_tiles(element: ir.Type, most: int, machine: Target,
                  known: tuple[int | None, int | None, int | None] = (None, None, None)) -> list[Tile]:
     """The tiles that such a product takes least time with, by the model of the machine."""
-    machine = machine or host()
     size = element_bytes(element)
     lanes = machine.vector_bytes // size
     return [_blocks(rows, vectors, lanes, machine.l2_bytes // size, known[0], known[2])
@@ -179,8 +180,8 @@ def _even(size: int, most: int) -> int:
 def blocks_tile(spec: GemmSpec) -> Tile:
     """The tile of a product in blocks: that of the vector unit, or 32 x 32 sums in matrix registers."""
     if not in_registers(spec):
-        return choose_tile(spec.element, known=spec.known)
-    given = 2 * PAIR_LANES, 2, PAIR_LANES, host().l2_bytes // 4, spec.known[0]
+        return choose_tile(spec.element, spec.target, spec.known)
+    given = 2 * PAIR_LANES, 2, PAIR_LANES, spec.target.l2_bytes // 4, spec.known[0]
     tile, depth = _blocks(*given, None), spec.known[2]
     return tile if depth is None or depth > tile.depth else _blocks(*given, max(depth, 1))     # room for more rows
 
@@ -203,7 +204,7 @@ def turns_of(spec: GemmSpec, tile: Tile) -> int:
     sums are finished; 0 where nobody knows."""
     size, depth = element_bytes(spec.element), spec.known[2]
     turn = InnerIteration(spec.element, tile.rows, tile.vectors, size, STEPS, size, tile.width * size, spec.pairs)
-    return _even(depth, tile.depth) // STEPS if depth and has_x86_inner_loop(turn, tile.lanes) else 0
+    return _even(depth, tile.depth) // STEPS if depth and has_x86_inner_loop(turn, tile.lanes, spec.target) else 0
 
 
 def has_small_k(spec: GemmSpec) -> bool:
@@ -216,10 +217,10 @@ def has_small_k(spec: GemmSpec) -> bool:
     if rows is None or columns is None or depth is None or depth <= 0 or len(spec.near) >= MANY_STREAMS:
         return False
     size = element_bytes(spec.element)
-    caches = rows * columns * size / host().l2_bytes
+    caches = rows * columns * size / spec.target.l2_bytes
     if caches <= 1 or (caches > LARGE_RESULT_L2_RATIO and can_defer_epilogue(spec)):
         return False
-    return depth * blocks_tile(spec).width * size <= host().l1_bytes // SHALLOW_SHARE
+    return depth * blocks_tile(spec).width * size <= spec.target.l1_bytes // SHALLOW_SHARE
 
 
 def loops_rows_inside(spec: GemmSpec, tile: Tile) -> bool:
@@ -231,7 +232,7 @@ def loops_rows_inside(spec: GemmSpec, tile: Tile) -> bool:
 def columns_along(spec: GemmSpec, tile: Tile) -> int:
     """Of a product that goes along rows: columns of a block, all panels of which are packed before they are met."""
     columns, depth = (size or 1 for size in spec.known[1:])
-    most = host().l2_bytes // (ALONG_SHARE * depth * element_bytes(spec.element))
+    most = spec.target.l2_bytes // (ALONG_SHARE * depth * element_bytes(spec.element))
     return min(columns, most // tile.width * tile.width) if most >= tile.width else tile.width
 
 
@@ -269,7 +270,7 @@ def lies_along_depth(operand: Operand, depth_components: int) -> bool:
 
 def in_registers(spec: GemmSpec) -> bool:
     """Whether pairs are multiplied in matrix registers, and not as a vector of them."""
-    return spec.pairs and host().pairs == "registers"
+    return spec.pairs and spec.target.pairs == "registers"
 
 
 def is_ragged(spec: GemmSpec) -> bool:
@@ -299,8 +300,9 @@ def left_layout(spec: GemmSpec, tile: Tile) -> tuple[bool, int, int, int]:
         return False, 1, tile.rows * tile.lanes, tile.rows
     if not reads_in_place(x, len(spec.depth)):
         return False, tile.depth + tile.lanes, tile.lanes, 1
-    crowded = x.apart is None or (x.apart * element_bytes(spec.element) % CROWDED == 0 and not host().hashes_l2_sets)
-    beside = tile.rows + tile.vectors <= host().l1_bytes // CROWDED
+    aligned = x.apart is None or x.apart * element_bytes(spec.element) % CROWDED == 0
+    crowded = aligned and (x.apart is None or not spec.target.hashes_l2_sets)
+    beside = tile.rows + tile.vectors <= spec.target.l1_bytes // CROWDED
     few = spec.known[1] is not None and spec.known[1] <= (FEW_BESIDE if beside else FEW_PANELS) * tile.width
     reads = x.apart is not None and tile.lanes <= x.apart <= FAR_APART and not is_ragged(spec)
     if x.apart is not None and reads and (few or not crowded):

@@ -38,7 +38,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     unravel,
     zero,
 )
-from tenon.backends.cpu.contraction.machine_model import host, shares
+from tenon.backends.cpu.contraction.machine_model import shares
 from tenon.backends.cpu.contraction.transpose_registers import widened
 from tenon.llvm import shared_functions
 from tenon.types import DType, bfloat16, float16
@@ -75,12 +75,12 @@ class AxpyLines:
         wide = tile.lanes * element_bytes(spec.element) > MIN_WIDE_VECTOR_BYTES
         count = spec.known[0 if side == "right" else 1]
         self.block = min(count or 1, BLOCK)
-        self.lines = min(LINES, host().streams) if self.block <= READING else LINES
+        self.lines = min(LINES, spec.target.streams) if self.block <= READING else LINES
         self.heights = list(dict.fromkeys((*(size for size, _ in shares(self.block, ROWS[wide])), 1)))
         self.registers = SUMS[wide]
         self.strip = STRIP_VECTORS // self.heights[0] * tile.lanes
-        self.fetches = self.strip * element_bytes(self.memory) < STRIP_BYTES or not (host().has_stream_prefetcher
-                                                                                     or self.is_near())
+        self.fetches = self.strip * element_bytes(self.memory) < STRIP_BYTES or not (
+            spec.target.has_stream_prefetcher or self.is_near())
         self.pitch = self.strip + tile.lanes            # so that rows do not compete for places in the first cache
         self.depth_sizes, rows, columns = ([size(b, args) for size in axis]
                                            for axis in (spec.depth, spec.rows, spec.columns))
@@ -128,7 +128,7 @@ class AxpyLines:
         """Whether all lines fit the second cache, and are expected to be there."""
         depth, size = self.spec.known[2], self.spec.known[1 if self.side == "right" else 0]
         return depth is not None and size is not None and \
-            depth * size * element_bytes(self.memory) <= host().l2_bytes
+            depth * size * element_bytes(self.memory) <= self.spec.target.l2_bytes
 
     def find_lines(self, start: ir.Value, k: ir.Value) -> None:
         """Write down where lines begin, from step k on, and those that come after them."""

@@ -1,25 +1,17 @@
-"""What a processor is like, as far as the sizes of tiles and blocks depend on it; asked from the system, not a table.
+"""How long a register tile takes on a target: the sizes of tiles that suit a product.
 
-    >>> best_tile(Machine(vector_bytes=64, registers=32), lanes=16)
+    >>> best_tile(Target(vector_bytes=64, registers=32), lanes=16)
     (9, 3)
-    >>> best_tile(Machine(vector_bytes=32, registers=16), lanes=8)
+    >>> best_tile(Target(vector_bytes=32, registers=16), lanes=8)
     (4, 3)
-    >>> best_tile(Machine(vector_bytes=64, registers=32), lanes=16, rows=64, columns=768)    # nothing is left over
+    >>> best_tile(Target(vector_bytes=64, registers=32), lanes=16, rows=64, columns=768)    # nothing is left over
     (8, 3)
 """
-import ctypes
-import platform
-import sys
-from contextlib import suppress
-from functools import cache, lru_cache
-from math import ceil, log2
-from pathlib import Path
-from typing import Literal
+from functools import lru_cache
+from math import ceil
 
-from tenon.llvm.host_target import has_feature, has_matrix_registers
-from tenon.records import dataclass
+from tenon.target import Target
 
-WAY = 4096              # bytes after which lines of memory compete for the same place of the first cache
 FMA_UNITS = 2           # vector multiply-adds, and loads, that start in a cycle
 FMA_LATENCY = 4         # cycles until one can be added to
 FREE_LOADS = 0.75       # of the places for loads can be used while nothing but multiply-adds is waited for
@@ -31,68 +23,14 @@ MOST_KNOWN = 1024       # sizes of products whose tiles are remembered: a kernel
 L2_BYTE_CYCLES = 0.0015  # cycles a byte of right, which comes from the second cache, holds up the others
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Widths and sizes of one processor, in bytes but for the number of vector registers."""
-    vector_bytes: int
-    registers: int
-    l2_bytes: int = 512 << 10
-    l1_bytes: int = 32 << 10
-    pairs: Literal["registers", "vectors"] | None = None     # where pairs of bfloat16 are multiplied, if they are
-    has_stream_prefetcher: bool = True  # fetches long runs of memory by itself as fast as they can be read
-    # lines of memory have their places in the second cache however far they are apart
-    hashes_l2_sets: bool = False
-    separate_add_ports: bool = False    # additions have units of their own, beside those of multiply-adds
-
-    @property
-    def streams(self) -> int:
-        """How many runs of memory are read side by side at best: what is fetched ahead of more may compete for places
-        of the first cache.
-
-        >>> Machine(64, 32, l1_bytes=32 << 10).streams, Machine(64, 32, l1_bytes=48 << 10).streams
-        (8, 16)
-        """
-        return 1 << round(log2(self.l1_bytes / WAY))
-
-
-@cache
-def host() -> Machine:
-    """The processor that this runs on."""
-    if has_feature("avx512f"):
-        width, registers = 64, 32
-    elif has_feature("avx2"):
-        width, registers = 32, 16
-    else:
-        width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
-    amd = has_feature("clzero")      # an instruction of theirs alone
-    return Machine(width, registers, _cache(2) or Machine.l2_bytes, _cache(1) or Machine.l1_bytes,
-                   "registers" if has_matrix_registers() else "vectors" if has_feature("avx512bf16") else None,
-                   has_stream_prefetcher=not amd, hashes_l2_sets=amd, separate_add_ports=amd)
-
-
-def _cache(wanted: int) -> int:
-    """Bytes of the first core's first or second data cache as Linux or macOS tells, or 0."""
-    with suppress(OSError, ValueError):     # a container may show none of this
-        for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
-            if int(level) == wanted and kind != "Instruction":
-                return int(size.removesuffix("K")) << 10
-    if sys.platform == "darwin":
-        found, length = ctypes.c_uint64(), ctypes.c_size_t(8)
-        name = b"hw.l2cachesize" if wanted == 2 else b"hw.l1dcachesize"
-        if ctypes.CDLL(None).sysctlbyname(name, ctypes.byref(found), ctypes.byref(length), None, 0) == 0:
-            return found.value
-    return 0
-
-
-def best_tile(machine: Machine, lanes: int, rows: int | None = None, columns: int | None = None) -> tuple[int, int]:
+def best_tile(machine: Target, lanes: int, rows: int | None = None, columns: int | None = None) -> tuple[int, int]:
     """(rows, vectors) of the register tile that does a product of these sizes, as far as they are known, in least time.
     """
     return tiles_by_time(machine, lanes, rows, columns)[0]
 
 
 @lru_cache(MOST_KNOWN)
-def tiles_by_time(machine: Machine, lanes: int, rows: int | None = None, columns: int | None = None,
+def tiles_by_time(machine: Target, lanes: int, rows: int | None = None, columns: int | None = None,
                   narrowed: bool = False) -> tuple[tuple[int, int], ...]:
     """(rows, vectors) of all register tiles, the fastest for a product of these sizes first.
 
@@ -112,7 +50,7 @@ def tiles_by_time(machine: Machine, lanes: int, rows: int | None = None, columns
     return tuple(tile for *_, tile in sorted(found))
 
 
-def _step(machine: Machine, height: int, vectors: int) -> float:
+def _step(machine: Target, height: int, vectors: int) -> float:
     """Cycles of a step of a tile: as many as its multiply-adds take, or the sums' latency, and a little for what is
     loaded."""
     sums, loads = height * vectors, height + vectors
@@ -121,17 +59,17 @@ def _step(machine: Machine, height: int, vectors: int) -> float:
     return step + LOAD_CYCLES * loads ** 2 / step
 
 
-def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int,
+def exact_tile(machine: Target, lanes: int, rows: int, columns: int, depth: int,
                places: int | None = None) -> tuple[int, int]:
     """(rows, vectors) of the largest tile where rows and columns are shared out evenly, in the least time.
 
     The first cache may have `places` only for the lines that rows of left, and one of right, lie in.
 
-    >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 64, 64, 64)
+    >>> exact_tile(Target(vector_bytes=64, registers=32), 16, 64, 64, 64)
     (6, 4)
-    >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 1, 128, 128)
+    >>> exact_tile(Target(vector_bytes=64, registers=32), 16, 1, 128, 128)
     (1, 7)
-    >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 1024, 16, 1024, places=12)
+    >>> exact_tile(Target(vector_bytes=64, registers=32), 16, 1024, 16, 1024, places=12)
     (11, 1)
     """
     def cost(height: int, vectors: int) -> float:

@@ -47,6 +47,7 @@ from tenon.backends.cpu.contraction.x86_inner_loop import (
     no_turns,
 )
 from tenon.llvm import shared_functions
+from tenon.llvm.target_module import target_of
 
 LINES_AHEAD = 4         # of memory are fetched while a panel is packed: more would compete for the first cache,
 LINES_FAR = 16          # so these are fetched to the second one, where panels that crowd there were not fetched before
@@ -106,7 +107,7 @@ class _Sums:
         whole, count = b.and_(self.depth, const(-steps)), shape.rows * shape.vectors
         turn = InnerIteration(shape.element, shape.rows, shape.vectors, shape.size, steps, shape.step * shape.size,
                     shape.line * shape.size, shape.pairs, not shape.plain)
-        if self.memory or not has_x86_inner_loop(turn, shape.lanes):
+        if self.memory or not has_x86_inner_loop(turn, shape.lanes, target_of(b)):
             state = self.chunks(whole, steps, [none] * count)
         else:
             turns = self.every_turn if shape.plain else self.turns

@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.gemm_spec import Args, GemmSpec, Tile, loops_rows_inside
 from tenon.backends.cpu.contraction.ir_helpers import I64, ONE, ZERO, const, element_bytes, prefetch, unravel
-from tenon.backends.cpu.contraction.machine_model import Machine, host
+from tenon.target import Target
 
 LINE = 64               # bytes of a cache line
 WAYS = 16               # of the second cache: lines that have the same place in it
@@ -28,12 +28,12 @@ def fetches(spec: GemmSpec, tile: Tile) -> bool:
     return spec.packed is not None or (lines and not (by_lines(spec) and crowded(spec, tile)))
 
 
-def crowded(spec: GemmSpec, tile: Tile, machine: Machine | None = None) -> bool:
+def crowded(spec: GemmSpec, tile: Tile, machine: Target | None = None) -> bool:
     """Whether lines of a panel in memory may drive each other out of the second cache: if nobody knows, they may.
 
     Where the cache scatters lines, fetching them takes 0.94 of the time of 256x1024x1024, however far they are apart.
     """
-    machine = machine or host()
+    machine = machine or spec.target
     if machine.hashes_l2_sets:
         return False
     way = machine.l2_bytes // WAYS

@@ -86,14 +86,14 @@ def caller(function: ir.Function) -> Emit:
 
 def stores_plainly(spec: GemmSpec) -> bool:
     """Whether sums are stored where `target` says, and no more is done with them."""
-    return spec.target is not None and spec.straight and spec.store_run is None and not in_registers(spec)
+    return spec.stored_at is not None and spec.straight and spec.store_run is None and not in_registers(spec)
 
 
 def row_apart(b: ir.IRBuilder, spec: GemmSpec, args: Args, g: ir.Value, m: ir.Value, n: ir.Value) -> ir.Value:
     """Bytes between rows of the result, if it is equally far apart for them."""
-    assert spec.target is not None
+    assert spec.stored_at is not None
     batch = unravel(b, g, [size(b, args) for size in spec.batch])
-    first, second = (spec.target(b, args, batch, row, n) for row in (m, b.add(m, ONE)))
+    first, second = (spec.stored_at(b, args, batch, row, n) for row in (m, b.add(m, ONE)))
     return b.sub(b.ptrtoint(second, I64), b.ptrtoint(first, I64))
 
 
@@ -122,7 +122,7 @@ class _RegisterTile:
             self.whole_columns = (spec.known[1] or 0) % narrow.lanes == 0
         elif narrow_tile(spec, block) is not None:
             self.whole_columns = True
-        self.is_stored = spec.target is not None and spec.straight and spec.store_run is None
+        self.is_stored = spec.stored_at is not None and spec.straight and spec.store_run is None
         by_piece = self.is_stored or spec.finish is not None
         self.finish = None if by_piece else finish_function(module, f"{name.rpartition('.')[0]}.finish", spec, block)
         self.args, values = tuple(given[:len(spec.arguments)]), given[len(spec.arguments):]
@@ -137,10 +137,10 @@ class _RegisterTile:
     def emit(self) -> None:
         """The whole function."""
         b, spec = self.b, self.spec
-        direct = self.is_whole() if spec.target is not None and spec.straight else ir.Constant(I1, 0)
-        adds = b.and_(direct, b.not_(self.first)) if spec.target is not None else b.not_(self.first)
+        direct = self.is_whole() if spec.stored_at is not None and spec.straight else ir.Constant(I1, 0)
+        adds = b.and_(direct, b.not_(self.first)) if spec.stored_at is not None else b.not_(self.first)
         self.add_products(self.lines(direct), adds)
-        if spec.target is not None:
+        if spec.stored_at is not None:
             self.store_edge(direct)
         elif not uses_block_epilogue(spec):
             with b.if_then(self.last):
@@ -155,8 +155,8 @@ class _RegisterTile:
             if not self.is_stored:
                 b.call(self.finish, self.passed)
                 return
-            assert spec.target is not None
-            first, apart = self.lines_at(spec.target)
+            assert spec.stored_at is not None
+            first, apart = self.lines_at(spec.stored_at)
             shared_functions.call(b, store_part, (spec.element, tile),
                         [self.sums, first, apart, self.rows, self.columns, self.first])
 
@@ -191,9 +191,9 @@ class _RegisterTile:
         b, spec = self.b, self.spec
         size = element_bytes(spec.element)
         own = Lines(self.sums, const((apart(self.tile) if uses_block_epilogue(spec) else self.tile.width) * size))
-        if spec.target is None or not spec.straight:
+        if spec.stored_at is None or not spec.straight:
             return own
-        return Lines(*(b.select(direct, *both) for both in zip(self.lines_at(spec.target), own, strict=True)))
+        return Lines(*(b.select(direct, *both) for both in zip(self.lines_at(spec.stored_at), own, strict=True)))
 
     def lines_at(self, where: ResultAddress) -> Lines:
         """What is somewhere for the rows, if it is equally far apart for them."""
@@ -332,7 +332,7 @@ class _Finish:
     def vector(self, where: ir.Value, count: ir.Value, lanes: int) -> None:
         """Of the vector in memory at `where`, `count` lanes are results."""
         b, spec = self.b, self.spec
-        if spec.target is not None and spec.store_run is None:
+        if spec.stored_at is not None and spec.store_run is None:
             self.masked(load_vector(b, where, spec.element, lanes), count)
             return
         whole = b.icmp_signed("==", count, const(lanes))
@@ -348,16 +348,16 @@ class _Finish:
 
     def masked(self, value: ir.Value, count: ir.Value) -> None:
         """Store the lanes below `count`, added to what waits there."""
-        assert self.spec.target is not None
-        place = self.spec.target(self.b, self.args, self.batch, self.row, self.column)
+        assert self.spec.stored_at is not None
+        place = self.spec.stored_at(self.b, self.args, self.batch, self.row, self.column)
         store_masked(self.b, value, place, count, self.first)
 
     def hand_over(self, value: ir.Value, column: ir.Value, lanes: int) -> None:
         """Store one result or vector of them, by the epilogue."""
         b, before = self.b, self.b.block
-        if self.spec.target is not None:
+        if self.spec.stored_at is not None:
             with b.if_then(b.not_(self.first)):
-                place = self.spec.target(b, self.args, self.batch, self.row, column)
+                place = self.spec.stored_at(b, self.args, self.batch, self.row, column)
                 both = add(b, b.load(place, typ=value.type, align=element_bytes(self.spec.element)), value)
                 added = b.block
             total = b.phi(value.type)

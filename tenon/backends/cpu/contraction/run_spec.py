@@ -13,6 +13,7 @@ from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Tile
 from tenon.backends.cpu.contraction.select_schedule import emit_contraction, scratch_size
 from tenon.llvm import machine_code
 from tenon.llvm.shared_functions import text_of
+from tenon.llvm.target_module import TargetModule
 from tenon.llvm.work_partition import PARTS_PER_THREAD
 
 CTYPES = {"ptr": ctypes.c_void_p, "i32": ctypes.c_int32, "i64": ctypes.c_int64, "float": ctypes.c_float}
@@ -22,7 +23,7 @@ class Native:
     """A compiled contraction."""
 
     def __init__(self, spec: GemmSpec, tile: Tile | None = None) -> None:
-        module = ir.Module("contraction")
+        module = TargetModule(spec.target, "contraction")
         function = emit_contraction(module, "contraction", spec, tile)
         self.code = load(module, "contraction", None, [CTYPES[str(argument.type)] for argument in function.args])
         self.scratch_size = scratch_size(spec, tile)

@@ -24,7 +24,7 @@ def scratch_parts(spec: GemmSpec, tile: Tile) -> tuple[int, int, int]:
     block = tile.depth if depth is None else up(-(-depth // max(-(-depth // tile.depth), 1)), tile.lanes) or tile.lanes
     most = tile.block_rows if rows is None else min(up(rows, tile.rows), tile.block_rows)
     left = (tile.rows if in_place else most) * max(block, row_apart)
-    cut = spec.target is None and (depth is None or depth > tile.depth)
+    cut = spec.stored_at is None and (depth is None or depth > tile.depth)
     across = tile.columns if columns is None else min(up(columns, tile.width), tile.columns)
     sums = most * (apart(tile) if uses_block_epilogue(spec) else across if cut else 0)
     size, behind = element_bytes(spec.element), tile.lanes * max(tile.width, tile.rows) + tile.lanes

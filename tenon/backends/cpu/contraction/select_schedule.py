@@ -85,7 +85,7 @@ def tiles_of(spec: GemmSpec) -> list[Tile]:
     thin, direct = _thin(spec), None if spec.pairs else direct_tile(spec)
     found = [] if thin is None else [thin]
     found += [] if direct is None else [direct, replace(direct, schedule="panels")]
-    return [*dict.fromkeys((*found, *choose_tiles(spec.element, MOST_TILES, known=spec.known)))]
+    return [*dict.fromkeys((*found, *choose_tiles(spec.element, MOST_TILES, spec.target, spec.known)))]
 
 
 def packed_size(spec: GemmSpec, tile: Tile | None = None) -> int | None:

@@ -38,8 +38,9 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     unravel,
     zero,
 )
-from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, Machine, host, shares
+from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, shares
 from tenon.backends.cpu.contraction.small_gemm import each_part
+from tenon.target import Target
 
 FEWEST_ROWS, FEWEST, MOST = 4, 2, 8     # and columns; those of a tile, which are no more than lanes
 ADDING_UP = 4           # vectors that are multiplied while the lanes of a sum are added up,
@@ -48,9 +49,9 @@ LOADING = 2             # to load a vector, which mostly lies in two lines of th
 WORTH = 1.2, 1.0, 0.9   # the time that a vector of columns, two, or more, take for theirs, since few wait for loads
 
 
-def thin_tile(spec: GemmSpec, machine: Machine | None = None, worth: Sequence[float] = WORTH) -> Tile | None:
+def thin_tile(spec: GemmSpec, machine: Target | None = None, worth: Sequence[float] = WORTH) -> Tile | None:
     """The tile of a product that this schedule is for; its `columns` are those of a tile."""
-    machine, (rows, columns, depth) = machine or host(), spec.known
+    machine, (rows, columns, depth) = machine or spec.target, spec.known
     if rows is None or columns is None or not depth or spec.packed is not None or spec.store_run or spec.pairs:
         return None
     plain = reads_in_place(spec.left, len(spec.depth)) and not isinstance(spec.element, ir.IntType)
@@ -181,7 +182,7 @@ class _Thin:
 
     def is_near(self) -> bool:
         """Whether left is so small that it need not be fetched."""
-        return self.rows * self.depth * element_bytes(self.spec.element) <= host().l2_bytes
+        return self.rows * self.depth * element_bytes(self.spec.element) <= self.spec.target.l2_bytes
 
     def run(self, operand: Operand, at: ir.Value, axis: Sequence[Size]) -> ir.Value:
         """Where a row or a column begins in memory."""
@@ -208,18 +209,18 @@ class _Thin:
         totals = added_up(b, [vector for row in sums for vector in row])
         for i in range(height):
             row = b.add(m, const(i))
-            if spec.target is None and spec.finish is None:
+            if spec.stored_at is None and spec.finish is None:
                 for place in range(i * count, (i + 1) * count):
                     value = b.extract_element(totals[place // lanes], I32(place % lanes))
                     spec.store(b, self.args, self.batch, row, b.add(n, const(place - i * count)), value, 1)
                 continue
-            where = address(b, self.sums, const(i * count), spec.element) if spec.target is None else \
-                spec.target(b, self.args, self.batch, row, n)
-            if spec.target is None and i + 1 < height:      # what is stored behind it comes later
+            where = address(b, self.sums, const(i * count), spec.element) if spec.stored_at is None else \
+                spec.stored_at(b, self.args, self.batch, row, n)
+            if spec.stored_at is None and i + 1 < height:      # what is stored behind it comes later
                 store_vector(b, slice_of(b, totals, i * count), where)
             else:
                 masked_store(b, slice_of(b, totals, i * count), where, lanes_below(count, lanes))
-        if spec.finish is not None and spec.target is None:
+        if spec.finish is not None and spec.stored_at is None:
             spec.finish(b, self.args, self.batch, m, n, const(height), const(count), self.sums, count)
 
 

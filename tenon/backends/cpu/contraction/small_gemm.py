@@ -45,8 +45,9 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     unravel,
     zero,
 )
-from tenon.backends.cpu.contraction.machine_model import WAY, Machine, exact_tile, host, shares
+from tenon.backends.cpu.contraction.machine_model import exact_tile, shares
 from tenon.backends.cpu.contraction.packing import emit_pack
+from tenon.target import WAY_BYTES, Target
 
 SHARE, PANELS_SHARE = 4, 32     # of the second cache that right may take, read where it is and packed
 FEWEST = 4                  # columns, steps; rows too, unless lines of right are read where they are
@@ -56,9 +57,9 @@ MIN_PACKED_ROWS = 64        # rows that a panel is worth packing for, times the 
 STEPS = 2                   # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
 
 
-def direct_tile(spec: GemmSpec, machine: Machine | None = None) -> Tile | None:
+def direct_tile(spec: GemmSpec, machine: Target | None = None) -> Tile | None:
     """The tile of a product that this schedule is for."""
-    machine = machine or host()
+    machine = machine or spec.target
     rows, columns, depth = spec.known
     if rows is None or columns is None or depth is None or spec.packed is not None or spec.store_run is not None:
         return None
@@ -82,7 +83,7 @@ def direct_tile(spec: GemmSpec, machine: Machine | None = None) -> Tile | None:
     return Tile(height, vectors, lanes, depth, columns, rows, "lines" if lines else "panels")
 
 
-def meets_once(spec: GemmSpec, machine: Machine, lanes: int) -> bool:
+def meets_once(spec: GemmSpec, machine: Target, lanes: int) -> bool:
     """Whether one tile has all sums, and right is one run of memory, in order, that is read once wherever it is."""
     rows, columns, depth = (size or 0 for size in spec.known)
     run = reads_lines(spec) and spec.left.contiguous == "outer" and spec.right.apart == columns
@@ -95,15 +96,15 @@ def reads_lines(spec: GemmSpec) -> bool:
     return spec.right.contiguous == "outer" and in_place(spec.right, len(spec.columns), len(spec.depth))
 
 
-def without_place(spec: GemmSpec, machine: Machine) -> float:
+def without_place(spec: GemmSpec, machine: Target) -> float:
     """The share of the lines of right that the others drive out of the first cache."""
     return max(1 - places(spec.right, spec, machine) / (spec.known[2] or 1), 0)
 
 
-def places(x: Operand, spec: GemmSpec, machine: Machine) -> int:
+def places(x: Operand, spec: GemmSpec, machine: Target) -> int:
     """How many lines of memory, as far apart as an operand's, the first cache has places for."""
     apart = (x.apart or 0) * element_bytes(spec.element)
-    return WAY // math.gcd(apart, WAY) * (machine.l1_bytes // WAY)
+    return WAY_BYTES // math.gcd(apart, WAY_BYTES) * (machine.l1_bytes // WAY_BYTES)
 
 
 def in_place(x: Operand, outer: int, depth: int) -> bool:
@@ -167,10 +168,10 @@ class _SmallGemm:
         self.flat, self.row_from, self.row_to, self.column_from, self.column_to, self.scratch = values
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
         self.batch = unravel(b, self.flat, [size(b, self.args) for size in spec.batch])
-        self.edge = None if spec.target is not None else b.alloca(ir.VectorType(spec.element, tile.lanes))
+        self.edge = None if spec.stored_at is not None else b.alloca(ir.VectorType(spec.element, tile.lanes))
         self.rows, self.columns, self.depth = (count or 0 for count in spec.known)
         lined_up = not self.packs and (spec.right.apart or 0) % tile.lanes == 0
-        self.aligns = lined_up and self.rows < FEWEST and (spec.target is not None or spec.finish is not None)
+        self.aligns = lined_up and self.rows < FEWEST and (spec.stored_at is not None or spec.finish is not None)
 
     def emit(self) -> None:
         """The whole function."""
@@ -306,8 +307,8 @@ class _SmallGemm:
         b, spec, lanes = self.b, self.spec, self.tile.lanes
         if mask is None:
             spec.store(b, self.args, self.batch, m, b.add(n, offset), value, lanes)
-        elif spec.target is not None:
-            target = spec.target(b, self.args, self.batch, m, n)
+        elif spec.stored_at is not None:
+            target = spec.stored_at(b, self.args, self.batch, m, n)
             masked_store(b, value, address(b, target, offset, spec.element), mask)
         else:
             store_vector(b, value, self.edge)

@@ -26,7 +26,6 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     maximum,
     minimum,
 )
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.small_gemm import tile_count, tile_start
 from tenon.llvm.work_partition import PARTS_PER_THREAD, WorkShare
 
@@ -180,7 +179,7 @@ def _packing(spec: GemmSpec, tile: Tile) -> tuple[int, int]:
 def _reading(spec: GemmSpec, side: int) -> int:
     """The same of reading an element of left (0) or right (1), all of which a thread goes through."""
     size, depth = spec.known[side], spec.known[2]
-    far = size is None or depth is None or size * depth * element_bytes(spec.element) * 2 > host().l2_bytes
+    far = size is None or depth is None or size * depth * element_bytes(spec.element) * 2 > spec.target.l2_bytes
     return FAR if far else READING
 
 

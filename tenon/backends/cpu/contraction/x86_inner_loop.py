@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.ir_helpers import I64, POINTER
 from tenon.backends.cpu.contraction.microkernel_types import NEVER
-from tenon.llvm.host_target import has_feature
+from tenon.target import Target
 
 VECTOR_BYTES, REGISTERS = 64, 32
 FACTORS = 2             # elements of left that are on their way
@@ -67,11 +67,11 @@ def no_turns(where: ir.Value) -> Fetches:
     return Fetches(where, I64(NEVER), where, I64(0), I64(NEVER))
 
 
-def has_x86_inner_loop(turn: InnerIteration, lanes: int) -> bool:
-    """Whether this machine understands it, and has registers enough."""
+def has_x86_inner_loop(turn: InnerIteration, lanes: int, target: Target) -> bool:
+    """Whether a machine understands it, and has registers enough."""
     enough = (turn.rows + 1) * turn.vectors + FACTORS <= REGISTERS and turn.bases <= MOST_BASES
     whole = lanes * turn.size == VECTOR_BYTES and not isinstance(turn.element, ir.IntType)
-    return enough and whole and has_feature("avx512f")
+    return enough and whole and target.has("avx512f")
 
 
 def add_turns(b: ir.IRBuilder, turn: InnerIteration, state: Sequence[ir.Value], left: ir.Value, row: ir.Value,

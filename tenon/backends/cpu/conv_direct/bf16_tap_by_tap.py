@@ -20,7 +20,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.gemm_spec import PAIR_LANES
 from tenon.backends.cpu.contraction.ir_helpers import ZERO, address, const, loop, maximum, minimum
-from tenon.backends.cpu.contraction.machine_model import best_tile, host, shares
+from tenon.backends.cpu.contraction.machine_model import best_tile, shares
 from tenon.backends.cpu.contraction.memset import fill
 from tenon.backends.cpu.contraction.microkernel import add_products
 from tenon.backends.cpu.contraction.microkernel_types import LeftOperand, Lines, Shape, no_fetches, no_near
@@ -36,6 +36,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.select_conv_schedule import MOST_TAPS, Sliding
 from tenon.loops.window_access import Axis, Windows, count, windows_of
 from tenon.records import dataclass
+from tenon.target import Target
 from tenon.types import bfloat16
 
 ELEMENT = ir.FloatType()    # of the sums, and as large as a pair
@@ -43,10 +44,10 @@ PAIR = 2
 MOST_ROWS = 2048        # of a block: its sums, and the rows, stay in the second cache
 
 
-def taps_of(statement: Contraction) -> Sliding | None:
+def taps_of(statement: Contraction, machine: Target) -> Sliding | None:
     """How windows slide along images that lie so, where vectors multiply pairs, and some taps meet zeros; else None."""
     x, other = statement.left, statement.right
-    if host().pairs != "vectors" or statement.batch or len(statement.columns) != 1 or x.dtype is not bfloat16:
+    if machine.pairs != "vectors" or statement.batch or len(statement.columns) != 1 or x.dtype is not bfloat16:
         return None
     windows = windows_of(x, statement.rows, statement.depth)
     if windows is None or not isinstance(other, Load) or other.mask is not None or other.dtype is not bfloat16:
@@ -126,10 +127,10 @@ class TapPlan:
         _Taps(self, task).emit()
 
 
-def tap_plan_of(statement: Contraction, found: Sliding) -> TapPlan:
+def tap_plan_of(statement: Contraction, found: Sliding, machine: Target) -> TapPlan:
     """How to compute the statement whose windows slide like this."""
     windows, places = found.windows, found.windows.slides[0].places
-    rows, vectors = best_tile(host(), PAIR_LANES, _run(windows, windows.slides[-1].places), count(found.filters))
+    rows, vectors = best_tile(machine, PAIR_LANES, _run(windows, windows.slides[-1].places), count(found.filters))
     blocks = -(-places // max(MOST_ROWS // rows_of_a_line(windows), 1))
     return TapPlan(statement, windows, found.other, found.filters, rows, vectors, -(-places // blocks))
 

@@ -30,7 +30,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, TILE_START, Machine, host, shares
+from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, TILE_START, shares
 from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
 from tenon.backends.cpu.conv_direct.work_share import Task, up
 from tenon.backends.cpu.conv_nhwc.vector_epilogue import Lanes, is_of_vectors
@@ -44,6 +44,7 @@ from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.simplify_expressions import substitute
 from tenon.loops.window_access import Slide, Windows, count
 from tenon.records import dataclass
+from tenon.target import Target
 
 WORKING = 3             # registers that hold neither sums nor weights
 MAX_TILE_PLACES = 28    # places of a tile
@@ -109,9 +110,9 @@ class ChannelPlan:
         _Channels(self, task).emit()
 
 
-def channel_plan_of(statement: Contraction, found: Sliding, machine: Machine | None = None) -> ChannelPlan:
+def channel_plan_of(statement: Contraction, found: Sliding, machine: Target) -> ChannelPlan:
     """How to compute the statement whose windows slide like this."""
-    machine, windows = machine or host(), found.windows
+    windows = found.windows
     lanes = machine.vector_bytes // element_bytes(register(statement.sum.dtype))
     tile = best_tile(windows.slides[-1], -(-count(statement.batch[-1:]) // lanes), machine.registers)
     return ChannelPlan(statement, windows, found.other, lanes, *tile)

@@ -34,7 +34,6 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     splat,
     zero,
 )
-from tenon.backends.cpu.contraction.machine_model import Machine, host
 from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
 from tenon.backends.cpu.conv_direct.work_share import LATENCY, SPARE, Task, block_of, up
 from tenon.backends.cpu.epilogue_patterns import joined, only_stored
@@ -46,6 +45,7 @@ from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.simplify_expressions import substitute
 from tenon.loops.window_access import Axis, Slide, Windows, count
 from tenon.records import dataclass, replace
+from tenon.target import Target
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ class FewFiltersPlan:
         return self.block * prod(s.places for s in self.slides[1:])
 
 
-def plan_of(statement: Contraction, found: Sliding, machine: Machine | None = None) -> FewFiltersPlan:
+def plan_of(statement: Contraction, found: Sliding, machine: Target) -> FewFiltersPlan:
     """How to compute the statement whose windows slide like this."""
-    machine, element = machine or host(), register(statement.sum.dtype)
+    element = register(statement.sum.dtype)
     windows, lanes = found.windows, machine.vector_bytes // element_bytes(element)
     tile = best_tile(windows, count(found.filters), lanes, machine.registers)
     plan = FewFiltersPlan(statement, windows, found.other, found.filters, tile, lanes, windows.slides[0].places)

@@ -33,7 +33,6 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.contraction.machine_model import Machine, host
 from tenon.backends.cpu.contraction.transpose_registers import widened
 from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
 from tenon.backends.cpu.conv_direct.work_share import SPARE, Task, block_of, up
@@ -43,6 +42,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.window_access import Axis, Windows, count
 from tenon.records import dataclass, replace
+from tenon.target import Target
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,8 @@ class SumPlan:
         _SlidingSums(self, task).emit()
 
 
-def sum_plan_of(statement: Contraction, found: Sliding, machine: Machine | None = None) -> SumPlan:
+def sum_plan_of(statement: Contraction, found: Sliding, machine: Target) -> SumPlan:
     """How to compute the statement whose windows slide like this."""
-    machine = machine or host()
     lanes = machine.vector_bytes // element_bytes(register(statement.sum.dtype))
     taps, most = prod(s.taps for s in found.windows.slides), machine.registers - SPARE
     chunk = -(-taps // -(-taps // most))

@@ -33,7 +33,6 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.contraction.machine_model import Machine, host
 from tenon.backends.cpu.contraction.transpose_registers import addresses, from_lines, to_lines
 from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
 from tenon.backends.cpu.conv_direct.work_share import LATENCY, Task, finish_taps, up
@@ -46,6 +45,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.window_access import Axis, Windows, count
 from tenon.records import dataclass, replace
+from tenon.target import Target
 
 PLACES = 768            # of a block, about: their lines of a panel stay in the second cache
 WORKING = 5             # registers that hold no sums
@@ -130,9 +130,9 @@ class FilterPlan:
         _SlidingFilters(self, task).emit()
 
 
-def filter_plan_of(statement: Contraction, found: Sliding, machine: Machine | None = None) -> FilterPlan:
+def filter_plan_of(statement: Contraction, found: Sliding, machine: Target) -> FilterPlan:
     """How to compute the statement whose windows slide like this."""
-    machine, windows = machine or host(), found.windows
+    windows = found.windows
     lanes = machine.vector_bytes // element_bytes(register(statement.sum.dtype))
     tile = _tile(count(windows.channels), prod(s.taps for s in windows.slides), count(found.filters), lanes,
                  machine.registers - WORKING)

@@ -16,7 +16,6 @@ from math import prod
 from llvmlite import ir
 
 from tenon.backends.cpu.contraction.ir_helpers import ONE, ZERO, address, ceil_div, const, loop, maximum, minimum
-from tenon.backends.cpu.contraction.machine_model import Machine
 from tenon.backends.cpu.contraction.small_gemm import tile_start
 from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
 from tenon.backends.cpu.conv_direct.work_share import Task, up
@@ -30,6 +29,7 @@ from tenon.backends.cpu.scalar_codegen import POINTER, register
 from tenon.llvm.work_partition import SHARE
 from tenon.loops.expressions import Buffer
 from tenon.loops.loop_ir import Contraction
+from tenon.target import Target
 
 Plan = DirectPlan | WinogradPlan
 Range = tuple[ir.Value, ir.Value]
@@ -37,7 +37,7 @@ Range = tuple[ir.Value, ir.Value]
 __all__ = ["ConvSchedule", "WinogradPlan", "emit_convolution", "emit_panels", "plan_of", "scratch_of"]
 
 
-def plan_of(statement: Contraction, machine: Machine | None = None) -> Plan | None:
+def plan_of(statement: Contraction, machine: Target) -> Plan | None:
     """How to compute a product with its right factor packed before; None for one that another schedule does as well."""
     plan = direct_plan_of(statement, machine)
     return plan and (winograd_plan_of(statement, machine) or plan)

@@ -15,7 +15,7 @@ from math import prod
 
 from tenon.backends.cpu.contraction.gemm_spec import CROWDED
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
-from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, FREE_LOADS, Machine, host, shares
+from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, FREE_LOADS, shares
 from tenon.backends.cpu.conv_nhwc.halo_copy import Border, border_of
 from tenon.backends.cpu.conv_nhwc.vector_epilogue import is_of_vectors
 from tenon.backends.cpu.epilogue_patterns import joined
@@ -25,6 +25,7 @@ from tenon.loops.expressions import Index, Load
 from tenon.loops.loop_ir import Contraction
 from tenon.loops.window_access import count
 from tenon.records import dataclass
+from tenon.target import Target
 
 LINE = 64               # bytes of a cache line
 TILE_START = 24         # cycles until a tile's first sums are on their way, and until its last ones are stored
@@ -68,6 +69,7 @@ class ConvSchedule:
     A block has `block` tiles, all of one place of `outside`.
     """
 
+    target: Target
     statement: Contraction
     load: Load
     border: Border | None
@@ -179,7 +181,7 @@ class ConvSchedule:
     def has_large_results(self) -> bool:
         """Whether results go through the second cache, so that memory has to be fetched to write to."""
         results = count(self.statement.rows) * self.filters * self.size
-        return results * LARGE_RESULTS > host().l2_bytes
+        return results * LARGE_RESULTS > self.target.l2_bytes
 
     @property
     def size(self) -> int:
@@ -187,10 +189,10 @@ class ConvSchedule:
         return element_bytes(register(self.statement.sum.dtype))
 
 
-def direct_plan_of(statement: Contraction, machine: Machine | None = None) -> ConvSchedule | None:
+def direct_plan_of(statement: Contraction, machine: Target) -> ConvSchedule | None:
     """How to compute a product with its right factor packed before; None for one that another schedule does as well.
     """
-    x, machine = statement, machine or host()
+    x = statement
     load = x.left
     extents = [i.extent for i in (*x.batch, *x.rows, *x.columns, *x.depth)]
     if x.batch or len(x.columns) != 1 or not x.rows or not x.depth or not all(isinstance(n, int) for n in extents):
@@ -207,7 +209,7 @@ def direct_plan_of(statement: Contraction, machine: Machine | None = None) -> Co
 
 
 def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Index, int],
-             machine: Machine) -> ConvSchedule | None:
+             machine: Target) -> ConvSchedule | None:
     lanes = machine.vector_bytes // element_bytes(register(load.dtype))
     sliding = border.places if border else ()
     outside = tuple(_run(i, steps) for i in x.rows if border and i not in sliding)
@@ -223,17 +225,17 @@ def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Inde
     lines = tile.rows * tile.places + tile.vectors
     if is_plain and (axes[0].extent < FEWEST_ROWS or not is_of_vectors(x) or _are_crowded(axes[0], lines, machine)):
         return None             # which reads its right side once, or copies rows, or has loops in its epilogue
-    plan = ConvSchedule(x, load, border, outside, axes, depth, tile, 1, lanes)
-    return ConvSchedule(x, load, border, outside, axes, depth, tile, _block(plan, machine), lanes)
+    plan = ConvSchedule(machine, x, load, border, outside, axes, depth, tile, 1, lanes)
+    return ConvSchedule(machine, x, load, border, outside, axes, depth, tile, _block(plan, machine), lanes)
 
 
-def _are_crowded(rows: IndexRun, lines: int, machine: Machine) -> bool:
+def _are_crowded(rows: IndexRun, lines: int, machine: Target) -> bool:
     """Whether rows compete for the same places of the first cache, and are long, or more than these with what else a
     tile reads.
 
-    >>> [_are_crowded(IndexRun((), 64, 1024), 11, Machine(64, 32, l1_bytes=size << 10)) for size in (32, 48)]
+    >>> [_are_crowded(IndexRun((), 64, 1024), 11, Target(64, 32, l1_bytes=size << 10)) for size in (32, 48)]
     [True, False]
-    >>> [_are_crowded(IndexRun((), 64, stride), size, Machine(64, 32)) for stride, size in ((1000, 11), (4096, 8))]
+    >>> [_are_crowded(IndexRun((), 64, stride), size, Target(64, 32)) for stride, size in ((1000, 11), (4096, 8))]
     [False, True]
     """
     return rows.stride % WAY == 0 and (rows.stride > LONG_ROW or lines > machine.l1_bytes // CROWDED)
@@ -266,7 +268,7 @@ def merged(runs: Sequence[IndexRun], first: int = 0) -> tuple[IndexRun, ...]:
     return tuple(found)
 
 
-def best_tile(machine: Machine, lanes: int, axes: Sequence[IndexRun], filters: int, depth: int) -> ConvTile:
+def best_tile(machine: Target, lanes: int, axes: Sequence[IndexRun], filters: int, depth: int) -> ConvTile:
     """The tile that takes least time: its multiply-adds, or its loads, or waiting for sums."""
     down = axes[-2].extent if len(axes) > 1 else 1
     along, across = axes[-1].extent, -(-filters // lanes)
@@ -289,7 +291,7 @@ def best_tile(machine: Machine, lanes: int, axes: Sequence[IndexRun], filters: i
     return min(found, key=lambda x: x[:2])[2]
 
 
-def _block(plan: ConvSchedule, machine: Machine) -> int:
+def _block(plan: ConvSchedule, machine: Target) -> int:
     """Tiles whose data stay in the second cache while all filters go through."""
     tiles = prod(plan.counts)
     each = prod(run.extent for run in plan.axes) * plan.size / tiles

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
-from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, FREE_LOADS, Machine, host
+from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, FREE_LOADS
 from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import STEP, Panels
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import SQUARE
 from tenon.backends.cpu.conv_direct.work_share import up
@@ -14,6 +14,7 @@ from tenon.loops.affine import affine
 from tenon.loops.loop_ir import Contraction
 from tenon.loops.window_access import Slide, Windows, count, windows_of
 from tenon.records import dataclass, replace
+from tenon.target import Target
 
 TAPS, SIDE = SQUARE[0].taps, SQUARE[0].side      # of a window, and of what a tile covers
 FREQUENCIES = SIDE * SIDE
@@ -31,6 +32,7 @@ FETCHED = 4             # bytes of weights that a cycle brings from beyond the s
 class WinogradPlan:
     """Blocks of `block` tiles of 2 x 2 places, and panels of filters."""
 
+    target: Target
     statement: Contraction
     windows: Windows
     block: int
@@ -110,17 +112,16 @@ class WinogradPlan:
         """About how long it takes."""
         lanes = self.panels.lanes
         inputs, outputs = -(-self.channels // lanes), self.count * self.panels.vectors
-        fetching = self.packed * (self.blocks > 1 or self.packed > host().l2_bytes // CACHED) / FETCHED
+        fetching = self.packed * (self.blocks > 1 or self.packed > self.target.l2_bytes // CACHED) / FETCHED
         products = FREQUENCIES * -(-self.block // self.panels.rows) * self.panels.rows * self.channels * outputs / 2
         return self.blocks * max(products, fetching) + self.tiles * (inputs + outputs) * TRANSFORM
 
 
-def winograd_plan_of(x: Contraction, machine: Machine | None = None) -> WinogradPlan | None:
+def winograd_plan_of(x: Contraction, machine: Target) -> WinogradPlan | None:
     """How to compute a product with windows of 3 x 3, one step apart; None where that takes as long as without."""
     windows = windows_of(x.left, x.rows, x.depth)
     if windows is None or not _are_square(windows) or not is_of_vectors(x):
         return None
-    machine = machine or host()
     lanes = machine.vector_bytes // element_bytes(register(x.sum.dtype))
     filters, channels, tiles = count(x.columns), count(windows.channels), tiles_of(windows)
     if min(filters, channels) < lanes:
@@ -129,13 +130,13 @@ def winograd_plan_of(x: Contraction, machine: Machine | None = None) -> Winograd
     held = FREQUENCIES * (up(channels, lanes) + width) * machine.vector_bytes // lanes
     blocks = -(-tiles // max(machine.l2_bytes // CACHED // held, MIN_BLOCK_TILES))
     block = -(-tiles // blocks)
-    plan = WinogradPlan(x, windows, block, panels_of(machine, lanes, block, filters, channels))
+    plan = WinogradPlan(machine, x, windows, block, panels_of(machine, lanes, block, filters, channels))
     direct = TAPS**2 * count(x.rows) * channels * -(-filters // lanes) / 2
     is_small = plan.packed <= MOST_GROWTH * TAPS**2 * channels * filters * plan.size
     return _to_share(plan, machine) if is_small and plan.cycles < direct else None
 
 
-def _to_share(plan: WinogradPlan, machine: Machine) -> WinogradPlan:
+def _to_share(plan: WinogradPlan, machine: Target) -> WinogradPlan:
     """The plan with blocks enough for threads to be done at the same time, where weights are near for all of them."""
     blocks = min(-(-TASKS // plan.count), plan.tiles // MIN_BLOCK_TILES)
     if blocks <= plan.blocks or plan.packed * CACHED > machine.l2_bytes:
@@ -144,7 +145,7 @@ def _to_share(plan: WinogradPlan, machine: Machine) -> WinogradPlan:
     return replace(plan, block=block, panels=panels_of(machine, plan.panels.lanes, block, plan.filters, plan.channels))
 
 
-def panels_of(machine: Machine, lanes: int, tiles: int, filters: int, channels: int) -> Panels:
+def panels_of(machine: Target, lanes: int, tiles: int, filters: int, channels: int) -> Panels:
     """The register tile that takes least time, whose panel of a frequency the first cache should hold."""
     def cycles(rows: int, vectors: int) -> float:
         step = max(rows * vectors / FMA_UNITS, FMA_LATENCY, (rows + vectors) / FMA_UNITS / FREE_LOADS)

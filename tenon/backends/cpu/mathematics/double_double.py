@@ -59,7 +59,7 @@ def power_of_two(shifted: Number) -> Number:
 def times_power_of_two(y: Number, shifted: Number, extra: int = 0) -> Number:
     """y * 2**(k + extra) rounded once, for y near 1; overflows and underflows as it should while |k| < 2 * bias."""
     kind = y.format
-    if can_scale(kind):
+    if can_scale(y):
         return scaled(y, shifted.bits() + (extra - kind.to_integer_bits))
     exponents = shifted.bits() + (2 * kind.bias + extra - kind.to_integer_bits)
     half = exponents >> 1

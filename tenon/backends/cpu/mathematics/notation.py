@@ -16,7 +16,7 @@ from typing import Any, Union
 
 from llvmlite import ir
 
-from tenon.llvm.host_target import has_feature
+from tenon.llvm.target_module import target_of
 from tenon.records import dataclass
 
 Operand = Union["Number", float]
@@ -276,9 +276,9 @@ def scaled(x: Number, exponent: Bits) -> Number:
     return Number(b, b.call(function, [x.value, exponent.value]))
 
 
-def can_scale(kind: Format) -> bool:
+def can_scale(x: Number) -> bool:
     """Whether the processor has an instruction for `scaled`; without it LLVM would call a library."""
-    return has_feature("avx512f" if kind is SINGLE else "avx512dq")     # which makes 64-bit lanes numbers
+    return target_of(x.b).has("avx512f" if x.format is SINGLE else "avx512dq")     # which makes 64-bit lanes numbers
 
 
 def widen(x: Number) -> Number:

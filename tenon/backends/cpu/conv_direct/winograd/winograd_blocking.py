@@ -14,13 +14,14 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     multiply_add,
     splat,
 )
-from tenon.backends.cpu.contraction.machine_model import best_tile, host
+from tenon.backends.cpu.contraction.machine_model import best_tile
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import Line, Tilings
 from tenon.backends.cpu.conv_direct.work_share import up
 from tenon.loops.select_conv_schedule import frequencies, tiles_of_block
 from tenon.loops.window_access import Slide, Windows, count
 from tenon.loops.winograd_tiling import TOGETHER
 from tenon.records import dataclass
+from tenon.target import Target
 
 STEP = TOGETHER                 # places from tile to tile
 
@@ -137,9 +138,9 @@ class Panels:
         return self.vectors * self.lanes
 
 
-def panels_of(rows: int, columns: int, lanes: int) -> Panels:
+def panels_of(machine: Target, rows: int, columns: int, lanes: int) -> Panels:
     """The register tile for a product of this size."""
-    return Panels(*best_tile(host(), lanes, rows, columns), lanes)
+    return Panels(*best_tile(machine, lanes, rows, columns), lanes)
 
 
 def add_products(b: ir.IRBuilder, panels: Panels, sums: Line, left: tuple[ir.Value, int, int],

@@ -31,7 +31,6 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     transpose,
     zero,
 )
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.contraction.memset import fill
 from tenon.backends.cpu.contraction.transpose_registers import addresses, in_memory, lines_at, widened
 from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
@@ -59,6 +58,7 @@ from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.simplify_expressions import substitute
 from tenon.loops.window_access import Axis, Windows, count
 from tenon.records import dataclass
+from tenon.target import Target
 from tenon.types import DType
 
 
@@ -128,12 +128,12 @@ class WinogradForwardPlan:
         _Winograd(self, task).emit()
 
 
-def winograd_plan_of(statement: Contraction, found: Sliding) -> WinogradForwardPlan:
+def winograd_plan_of(statement: Contraction, found: Sliding, machine: Target) -> WinogradForwardPlan:
     """How to compute the statement whose windows slide like this."""
-    lanes = host().vector_bytes // element_bytes(register(statement.sum.dtype))
+    lanes = machine.vector_bytes // element_bytes(register(statement.sum.dtype))
     tiles = tiles_of(found.windows, lanes)
     return WinogradForwardPlan(statement, tiles, found.other, found.filters,
-                        panels_of(tiles.block, count(found.filters), lanes))
+                        panels_of(machine, tiles.block, count(found.filters), lanes))
 
 
 class _Winograd:

@@ -27,7 +27,6 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     transpose,
     zero,
 )
-from tenon.backends.cpu.contraction.machine_model import host
 from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
 from tenon.backends.cpu.conv_direct.winograd.transform_inputs import Gradients, InputElements, InputLayout
 from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import (
@@ -47,6 +46,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.window_access import Axis, Windows, count
 from tenon.records import dataclass
+from tenon.target import Target
 
 GROUP = 128             # filters of a group, about: their lines of a block are in the second cache
 WORKING = 6             # registers that hold no sums
@@ -129,9 +129,8 @@ class WinogradFilterPlan:
         _WinogradFilters(self, task).emit()
 
 
-def winograd_filter_plan_of(statement: Contraction, found: Sliding) -> WinogradFilterPlan:
+def winograd_filter_plan_of(statement: Contraction, found: Sliding, machine: Target) -> WinogradFilterPlan:
     """How to compute the statement whose windows slide like this."""
-    machine = host()
     lanes = machine.vector_bytes // element_bytes(register(statement.sum.dtype))
     panels = _panels(count(found.filters), lanes, machine.registers - WORKING)
     all_panels = -(-count(found.filters) // panels.width)
