@@ -135,7 +135,7 @@ def show(arguments: argparse.Namespace) -> int:
     from tenon.debug.stages import show_function
 
     load(arguments.load)
-    for line in show_function(arguments.function, arguments.types, arguments.stages.split(",")):
+    for line in show_function(arguments.function, arguments.types, arguments.stages.split(","), arguments.target):
         print(line)
     return 0
 
@@ -280,6 +280,8 @@ COMMANDS = {
         argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),
         argument("--stages", default="graph,passes,loops",
                  help="comma-separated, of graph, passes, loops, llvm, asm (default: %(default)s)"),
+        argument("--target", metavar="MACHINE",
+                 help="the machine to make code for: x86-64-v3, x86-64-v4, aarch64-linux, riscv64 (default: this one)"),
         LOAD)),
     "view": Command("a function as one page to look into: source, graph, passes, kernels, memory", view, (
         argument("function", metavar="FILE:FUNCTION", help="of a Python file, which is run as `python FILE` would"),

@@ -35,6 +35,7 @@ from tenon.passes.fusion.kernel_bodies import forget_lowered
 from tenon.program.backend_interface import Backend, Executable
 from tenon.records import dataclass, replace
 from tenon.runtime.staged import Staged
+from tenon.target import Target
 
 Pass = Callable[..., Graph]
 
@@ -70,20 +71,24 @@ ON_CONSTANTS = ("absorb_scales", "use_channels_last", "lower_bf16_convolutions",
 ON_KERNELS = ("fuse", "schedule_nodes", "recompute")
 
 
-def native_program(graph: Graph) -> Executable:
-    """Machine code for this processor."""
+def this_machine() -> Target:
+    """The processor at hand, which is asked here and nowhere else."""
     with unforked:
-        from tenon.backends.cpu.compile_graph import (
-            assemble_graph,  # local: LLVM is slow to load, and not always needed
-        )
-        from tenon.llvm.host_target import host
+        from tenon.llvm.host_target import host  # local: LLVM is slow to load, and not always needed
+    return host()
+
+
+def native_program(graph: Graph, machine: Callable[[], Target] = this_machine, runs: bool = True) -> Executable:
+    """Machine code for a processor; where nothing `runs`, its text alone, to be read."""
+    with unforked:
+        from tenon.backends.cpu.compile_graph import assemble_graph  # local, as above
         from tenon.runtime.layout import called_first
         from tenon.runtime.program import Program
-    if graph.notes.get(AUTOTUNE):
+    if runs and graph.notes.get(AUTOTUNE):
         with unforked:
             from tenon.runtime.autotune import tuned
-        return Program(assemble_graph(graph, host(), called_first, tuned))
-    return Program(assemble_graph(graph, host(), called_first))
+        return Program(assemble_graph(graph, machine(), called_first, tuned))
+    return Program(assemble_graph(graph, machine(), called_first, runs=runs))
 
 
 def claimed_by_cpu(node: Node) -> bool:
@@ -102,19 +107,19 @@ def begin_on_cpu(graph: Graph) -> None:
     """Begin to make the kernels of a graph."""
     with unforked:
         from tenon.backends.cpu.compile_graph import begin  # local, as above
-        from tenon.llvm.host_target import host
-    begin(graph, host())
-
-
-def multiplies_pairs() -> str | None:
-    """Where this processor multiplies pairs of bfloat16, if it does."""
-    with unforked:
-        from tenon.llvm.host_target import host  # local, as above
-    return host().pairs
+    begin(graph, this_machine())
 
 
 CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True, prepare=prepare_cpu, begin=begin_on_cpu,
-              multiplies_pairs=multiplies_pairs)
+              multiplies_pairs=lambda: this_machine().pairs)
+
+
+def cross_backend(target: Target) -> Backend:
+    """What makes the text of programs for another machine, which cannot be run here."""
+    compiled = partial(native_program, machine=lambda: target, runs=False)
+    return Backend("cpu", compiled, claims=claimed_by_cpu, fuses=True, multiplies_pairs=lambda: target.pairs)
+
+
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFERENCE)}
 
 

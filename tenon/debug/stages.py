@@ -17,8 +17,10 @@ from tenon.graph.text import parse_graph, parse_type, print_graph
 from tenon.graph.verify import verify
 from tenon.jit import Jitted, jit
 from tenon.ops.creation import zeros
-from tenon.pipeline import PASSES, Step, optimize, run_passes
+from tenon.pipeline import CPU, PASSES, Step, compile, compile_with_constants, cross_backend, optimize, run_passes
+from tenon.program.backend_interface import Backend
 from tenon.serialization.run_file import function_of
+from tenon.target import Target, target
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
@@ -36,19 +38,21 @@ def run_on_text(text: str, names: Sequence[str], each: bool = False) -> Iterator
     yield from map(str, steps) if each else [print_graph(graph)]
 
 
-def show_function(where: str, types: Sequence[str], stages: Sequence[str]) -> Iterator[str]:
-    """The stages of a function in a file, captured for arguments of these types.
+def show_function(where: str, types: Sequence[str], stages: Sequence[str],
+                  machine: str | None = None) -> Iterator[str]:
+    """The stages of a function in a file, captured for arguments of these types, for this machine or the one named.
 
     `where` is `FILE:FUNCTION`.  The file is run, as `python FILE` would but for its `__main__` part.  One that
     `tn.save` wrote is only read; its function, the first where none is named, has types of its own.
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise ArgumentError(f"no stage named {unknown[0]!r}", hint=f"the stages are {', '.join(STAGES)}")
+    other = None if machine is None else target(machine)
     if (saved := saved_capture(where)) is not None:
-        yield from stage_texts(saved, stages)
+        yield from stage_texts(saved, stages, other)
         return
     function, inputs = sampled_function(where, types)
-    yield from stage_texts(function.capture(*inputs), stages)
+    yield from stage_texts(function.capture(*inputs), stages, other)
 
 
 def sampled_function(where: str, types: Sequence[str]) -> tuple[Jitted, tuple[Tensor, ...]]:
@@ -69,15 +73,16 @@ def saved_capture(where: str) -> Any:
     return function_of(file, name or None).variants[0].capture()
 
 
-def stage_texts(captured: Any, stages: Sequence[str]) -> Iterator[str]:
+def stage_texts(captured: Any, stages: Sequence[str], machine: Target | None = None) -> Iterator[str]:
     """The chosen stages of one capture, each under a title."""
+    backend = CPU if machine is None else cross_backend(machine)
     if "graph" in stages:
         yield f"# captured\n{captured.graph}"
     if "passes" in stages:
         steps: list[Step] = []
-        optimize(captured.graph, steps)
+        optimize(captured.graph, steps, backend)
         yield from map(str, steps)
-    program = late_program(captured.program)
+    program = late_program(captured.program) if machine is None else program_for(captured, backend)
     if "loops" in stages:
         for unit in program.kernels:
             yield f"# kernel {unit.name}"
@@ -88,6 +93,14 @@ def stage_texts(captured: Any, stages: Sequence[str]) -> Iterator[str]:
         yield f"# llvm\n{program.llvm}"
     if "asm" in stages:
         yield f"# asm\n{program.assembly}"
+
+
+def program_for(captured: Any, backend: Backend) -> Any:
+    """What every call would run on another machine."""
+    graph = captured.graph if captured.halves is None else captured.halves.forward
+    if constants := sorted(captured.constant_holders):
+        return compile_with_constants(graph, constants, backend).late
+    return compile(graph, backend)
 
 
 def load_function(where: str) -> Jitted:

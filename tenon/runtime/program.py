@@ -96,7 +96,7 @@ class Program:
     @property
     def assembly(self) -> str:
         """The machine code of every kernel."""
-        return "\n".join(machine_code.assembly(unit.ir) for unit in self.kernels)
+        return "\n".join(machine_code.assembly(unit.ir, unit.target) for unit in self.kernels)
 
     @property
     def packs(self) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ def compiled(monkeypatch):
     def noted(text, form, target):
         if threading.get_ident() == here:
             given.append(text)
-        return compile(text, form)
+        return compile(text, form, target)
     monkeypatch.setattr(machine_code, "_compile", noted)
     return given
 

@@ -31,9 +31,9 @@ def compiled(monkeypatch):
     """The modules that LLVM is given."""
     given, compile = [], machine_code._compile
 
-    def noted(text, form):
+    def noted(text, form, target):
         given.append(text)
-        return compile(text, form)
+        return compile(text, form, target)
     monkeypatch.setattr(machine_code, "_compile", noted)
     return given
 

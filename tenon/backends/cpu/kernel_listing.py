@@ -48,7 +48,7 @@ def listing_of(unit: CompiledKernel, code: bool) -> KernelListing:
     own, pieces = parted(text)
     written = time.perf_counter()
     llvm = without_table(own)
-    code_of_own, *others = [machine_code.assembly(x) for x in (own, *pieces.values())]
+    code_of_own, *others = [machine_code.assembly(x, unit.target) for x in (own, *pieces.values())]
     seconds = written - started, time.perf_counter() - written
     machine = without_directives(code_of_own)
     return KernelListing(loops, nodes, ("\n".join([llvm[0], *pieces.values()]), llvm[1]),
@@ -61,7 +61,7 @@ def _without_lines(unit: CompiledKernel, code: bool) -> KernelListing:
     started = time.perf_counter()
     llvm = unit.ir
     written = time.perf_counter()
-    machine = machine_code.assembly(llvm)
+    machine = machine_code.assembly(llvm, unit.target)
     return KernelListing(unit.loops, [], (llvm, []), (machine, []), (written - started, time.perf_counter() - written))
 
 
