@@ -66,9 +66,15 @@ def location_of(frame: FrameType) -> Location:
     return known[1]
 
 
+def location_in(code: CodeType, instruction: int) -> Location:
+    """The place of an instruction, which a frame that may be gone was executing."""
+    return _location(code, instruction, None)
+
+
 def _location(code: CodeType, instruction: int, line: int | None) -> Location:
     column = end_column = None
     for start, end, begin, finish in islice(code.co_positions(), max(0, instruction // 2), instruction // 2 + 1):
+        line = line or start
         if start == end:
             line, column, end_column = start, begin, finish
     return Location(code.co_filename, line or 0, column, end_column, code.co_name)

@@ -25,11 +25,12 @@ from tenon.capture.background import InTheBackground
 from tenon.capture.capture_cache import CaptureRecord, Family, Reason, argument_names, argument_types, places
 from tenon.capture.captured import Captured
 from tenon.capture.classes import StandsFor
-from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.code_monitor import UnsafeCall, stack_where
 from tenon.capture.fast_call import MISS, Call, make_fast_call, make_ready
 from tenon.capture.graph_breaks import FunctionParts
 from tenon.capture.guard_places import ARGUMENT, NUMBERS, GuardPlace, changed
 from tenon.capture.guards import same_atom
+from tenon.capture.histories import growing_arguments, history_reads, reads_of_growing
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.pattern import pattern_of, rebound
 from tenon.capture.pytree import Structure, unfold
@@ -84,6 +85,7 @@ MOST_RECORDS = 256      # keys of one function; those that come later share one 
 MOST_CAPTURES = 64      # of one key; what fits none of them runs by part, which is right and says so
 CALLS_AS_IT_IS = 63     # of a function that never was a graph, before its arguments are looked at again
 MOST_TEXTS = 16         # captures that differ in text alone, such as a message, before others run by part
+MOST_BOUND = 16         # of other objects' captures, for one key
 MOST_OF_A_FAMILY = 256  # captures for objects of the same classes, which others replace
 MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
 MOST_FAILURES = 16      # of a capture that has never succeeded
@@ -116,6 +118,7 @@ class Jitted(StandsFor):
         self._plainly: Callable[..., Any] = function    # what runs these
         self.part: FunctionPart | None = None   # what runs it in pieces
         self._bound_as: Callable[..., Any] = _itself    # what makes what runs it of that, where it is a bound method
+        self._growing: Reason | None = None     # why calls whose arguments are nested otherwise run in pieces too
         self._is_whole = False          # whether it cannot be split
         self.is_piece = False           # whether it is a piece of another, or called by one, which nobody sees
         self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
@@ -193,7 +196,9 @@ class Jitted(StandsFor):
         if captured is None or reason.broken:
             words = "capturing it" if captured is None else "compiling its graph"
             bug = not isinstance(reason.error, CaptureError)
-            self._refuse(record, Reason(f"{words} raised {type(reason.error).__name__}: {reason.error}", bug=bug))
+            stack = stack_where(reason.error) if captured is None else None
+            self._refuse(record, Reason(f"{words} raised {type(reason.error).__name__}: {reason.error}",
+                                        stack=stack or None, bug=bug))
         return result
 
     def _run(self, captured: Captured, arguments: Sequence[Any], containers: Sequence[Any]) -> Any:
@@ -304,16 +309,27 @@ class Jitted(StandsFor):
 
     def _split_at(self, reason: Reason) -> bool:
         """Split the function where a capture stopped; whether that can be."""
-        if reason.stack is None or self.fullgraph or self._is_whole:
+        if reason.stack is None or (part := self._to_split()) is None:
             return False
+        return part.note(reason) or part.split.version > 0
+
+    def _split_at_all(self, reasons: Sequence[Reason]) -> bool:
+        """The same for several places; whether that can be at any."""
+        done = [self._split_at(reason) for reason in reasons]
+        return any(done)
+
+    def _to_split(self) -> FunctionPart | None:
+        """The function as a part that can be split; None where it has to be whole."""
+        if self.fullgraph or self._is_whole:
+            return None
         if self.part is None:
             with unforked:
                 from tenon.capture.split.breaks import split_of  # local: as below
             if (found := split_of(self.function, self._piece)) is None:
                 self._is_whole = True
-                return False
+                return None
             self.part, self._bound_as = found
-        return self.part.note(reason) or self.part.split.version > 0
+        return self.part
 
     def _piece(self, function: Callable[..., Any], part: FunctionPart | None) -> Jitted:
         """A piece of this function, or a function that it calls, as graphs of its own."""
@@ -389,13 +405,18 @@ class Jitted(StandsFor):
 
     def _bind(self, record: CaptureRecord, leaves: Sequence[Any],
               containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
-        """A capture that was made for other objects, bound to those of this call."""
+        """A capture that was made for other objects, bound to those of this call; none where the objects are the same,
+        but other tensors are in them, which are inputs of a further capture."""
+        fresh = {place.name for captured in last_of(record) for place, before in changes_since(captured, leaves)
+                 if type(before) not in NUMBERS} - record.unmoved
         for pattern in record.family.patterns:
             captured = pattern.bind(leaves)
-            arguments = None if captured is None else captured.arguments(leaves)
+            arguments = None if captured is None or not fresh <= captured.moved else captured.arguments(leaves)
             if captured is not None and arguments is not None and holds(captured, arguments, containers):
-                record.bound = [*record.bound[1 - MOST_CAPTURES:], captured]
+                record.bound = [captured, *record.bound[:MOST_BOUND - 1]]
                 return captured, arguments
+        if fresh:
+            return None, leaves
         for before in (*record.captures, *record.bound):
             captured = rebound(before, leaves)
             arguments = None if captured is None else captured.arguments(leaves)
@@ -414,6 +435,13 @@ class Jitted(StandsFor):
             if self.part is not None:
                 self.part.captured(len(captured.graph.nodes), structure, leaves)
             return captured, arguments
+        if self._growing is not None and not record.captures and self.is_split:
+            self._leave(record, self._growing)
+            return None, leaves
+        growing = [] if self.fullgraph else reads_of_growing(record.captures)
+        if self._split_at_all(growing):
+            self._leave(record, growing[0])
+            return None, leaves
         names = argument_names(getattr(self.function, "__func__", self.function), structure)
         why = why_anew(record.captures, self.records, leaves, structure, (*modes(), placing()), names)
         if record.family.captures >= MOST_OF_A_FAMILY:
@@ -453,6 +481,8 @@ class Jitted(StandsFor):
         except Exception as error:      # a mistake of Tenon's, which is no reason to stop the program
             self._refuse(record, Reason(f"capturing it came to {type(error).__name__}: {error}", bug=True))
             return None, leaves
+        if self._leave_histories(record, captured, structure, leaves):
+            return None, leaves
         if self.mesh is not None:
             self._note_mesh(captured)
         notes: dict[str, Any] = {
@@ -476,6 +506,40 @@ class Jitted(StandsFor):
             self.part.captured(len(captured.graph.nodes), structure, leaves)
         given = captured.arguments(leaves)
         return (None, leaves) if given is None else (captured, given)
+
+    def _leave_histories(self, record: CaptureRecord, captured: Captured, structure: Structure,
+                         leaves: Sequence[Any]) -> bool:
+        """Leave to Python what reads a container that both this capture and the one before prolong; whether there is
+        such a thing."""
+        if self.fullgraph:
+            return False
+        if record.captures:
+            found = history_reads(record.captures, captured, leaves)
+            return self._split_at_all(found) and self._leave(record, found[0])
+        earlier = [(key[0], x.captures[-1]) for key, x in self.records.items() if x.captures and key[0] != structure]
+        names = growing_arguments([*earlier, (structure, captured)], self._parameters(), self.is_piece)
+        reason = Reason(f"{', '.join(names)} is longer at every call")
+        part = self._to_split() if names else None
+        if part is None or not part.leave(names, reason):
+            return False
+        self._growing = reason
+        for x in [*self.records.values(), record]:
+            self._leave(x, reason)
+        return True
+
+    def _leave(self, record: CaptureRecord, reason: Reason) -> bool:
+        """Let calls like this one run in pieces; the captures for them would serve no other call."""
+        emit("fallback", function=self.__name__, reason=reason.what)
+        record.eager, record.split = reason, True
+        ways = [x.short for x in record.captures]
+        self._short_ways = tuple(way for way in self._short_ways if way[-1] not in ways)
+        record.captures.clear()
+        return True
+
+    def _parameters(self) -> tuple[str, ...]:
+        """The names of those that take arguments by their place."""
+        code = getattr(getattr(self.function, "__func__", self.function), "__code__", None)
+        return () if code is None else code.co_varnames[:code.co_argcount]
 
     def _note_mesh(self, captured: Captured) -> None:
         """Let the graph say on which devices it runs, and whether in stages."""
@@ -608,15 +672,24 @@ def note_changes(record: CaptureRecord, leaves: Sequence[Any]) -> None:
     if not record.captures:
         for place in (place for pattern in record.family.patterns for place in pattern.changed(leaves)):
             record.moving.setdefault(place.name, place)
-    for captured in record.captures:
-        for k, value in captured.values:
-            if type(leaves[k]) in NUMBERS and not same_atom(leaves[k], value):
-                place = GuardPlace(ARGUMENT, None, k)
-                record.moving.setdefault(place.name, place)
-        for place, before in changed(captured.guards.groups):
+    for captured in (*record.captures, *record.bound[:1]):
+        for place, before in changes_since(captured, leaves):
             record.moving.setdefault(place.name, place)
             if isinstance(before, Tensor):
                 record.shapes.setdefault(place.name, before.own.payload.shape)
+
+
+def changes_since(captured: Captured, leaves: Sequence[Any]) -> Iterator[tuple[GuardPlace, Any]]:
+    """The places where another number or tensor stands than at a capture, and which that was."""
+    for k, value in captured.values:
+        if type(leaves[k]) in NUMBERS and not same_atom(leaves[k], value):
+            yield GuardPlace(ARGUMENT, None, k), value
+    yield from changed(captured.guards.groups)
+
+
+def last_of(record: CaptureRecord) -> list[Captured]:
+    """The last capture for these objects."""
+    return record.captures[-1:] or record.bound[:1]
 
 
 Jitted.own = frozenset(vars(Jitted(lambda: None))) - {"function"}

@@ -111,8 +111,10 @@ class Attempt:
         if reach.opaque:
             raise UnsafeCall(reach.opaque[0])
         known = before.known().difference(map(id, moving.made))
-        return conclude(capture, result, changes, self.types, reach, known, containers, assumptions, moving,
-                        watch.sightings)
+        captured = conclude(capture, result, changes, self.types, reach, known, containers, assumptions, moving,
+                            watch.sightings)
+        captured.callers = watch.callers
+        return captured
 
     def _refuse_types(self, codes: set[CodeType]) -> None:
         """What asks a number for its type is given that of a stand-in, which Tenon's own code knows."""

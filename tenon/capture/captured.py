@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.code_monitor import Callers
 from tenon.capture.constant_weights import WithConstants, array_of
 from tenon.capture.effects import Effect
+from tenon.capture.guard_places import Key
 from tenon.capture.guards import Guards
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.output_effects import OutputEffects
@@ -103,10 +105,18 @@ class Captured:
     making: Any = None                      # its code, where another thread makes it (`tenon.capture.background`)
     seconds: dict[str, float] = field(default_factory=dict)     # that capturing and compiling took
     sightings: Sightings = field(default_factory=Sightings)     # what its functions held when they returned
+    callers: Callers = field(default_factory=dict)      # what called the users' code that ran, each time first
     derived: Mapping[Value, Value] = field(default_factory=dict)    # gradients of values, of backward passes within it
     chosen: bool = False                    # whether a result may be another tensor, as the data decide
     raising: tuple[BaseException | str, ...] = ()       # what calls raise that run eagerly, or words for it
     compiling: Lock = field(default_factory=Lock)
+
+    @property
+    def moved(self) -> frozenset[Key]:
+        """The places whose tensors, and what holds some, are read anew in every call."""
+        further = self.further
+        return frozenset() if further is None else frozenset(
+            place.name for place in [*further.tensors, *(place for place, _ in further.tuples)])
 
     @cached_property
     def program(self) -> Executable:

@@ -20,7 +20,7 @@ from tenon.capture.acts import acts
 from tenon.capture.code_names import CodeNames, module_of, names_of
 from tenon.capture.sightings import Sightings
 from tenon.capture.stdout_watch import Streams
-from tenon.errors import PACKAGE, CaptureError, Location, location_of, user_location
+from tenon.errors import PACKAGE, CaptureError, Location, location_in, location_of, user_location
 from tenon.graph.ir import Node
 from tenon.locks import Lock
 from tenon.records import dataclass, field
@@ -50,6 +50,7 @@ PLAIN_OWNERS = frozenset((list, tuple, dict, set, frozenset, str, int, float, de
 
 
 Stack = tuple[tuple[types.CodeType, int, int | None], ...]      # code of users', line and column, innermost first
+Callers = dict[types.CodeType, tuple[tuple[types.CodeType, int], ...]]      # code and instructions, innermost first
 
 
 class UnsafeCall(BaseException):
@@ -72,6 +73,27 @@ class UnsafeCall(BaseException):
             watch.noted.append(self)
             if len(watch.noted) > MOST_CAUGHT:
                 leave_by_force(what)
+
+
+def stack_of(place: tuple[types.CodeType, int, int | None], callers: Sequence[tuple[types.CodeType, int]]) -> Stack:
+    """A place in code, and the places that called that code."""
+    found = [place]
+    for code, instruction in callers:
+        where = location_in(code, instruction)
+        found.append((code, where.line, where.column))
+    return tuple(found)
+
+
+def stack_where(error: BaseException) -> Stack:
+    """What ran when an error was raised."""
+    found, trace = [], error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if follows(code) and not code.co_filename.startswith(PACKAGE):
+            where = location_in(code, trace.tb_lasti)
+            found.append((code, where.line, where.column))
+        trace = trace.tb_next
+    return tuple(reversed(found))
 
 
 def _stack(frame: types.FrameType | None) -> Stack:
@@ -135,6 +157,7 @@ class CodeWatch:
     rests: Callable[[], bool] | None = None         # whether what acts may act, at this place of the program
     noted: list[UnsafeCall] = field(default_factory=list)       # stops, which the program may have caught
     sightings: Sightings = field(default_factory=Sightings)
+    callers: Callers = field(default_factory=dict)      # of each code, when it ran first
     _entered: types.FrameType | None = None
     _known: dict[int, tuple[types.CodeType, bool]] = field(default_factory=dict)     # and whether it is followed
 
@@ -210,6 +233,8 @@ class CodeWatch:
                 known = self._known[id(code)] = code, follows(code)
                 if known[1]:
                     self.codes.update(STANDS_FOR.get(code) or (code,))
+                    if not code.co_filename.startswith(PACKAGE):
+                        self._note_callers(frame)
             if not known[1] and code not in self.library and not code.co_filename.startswith(OWN) \
                     and not _of_tenon(frame.f_back):
                 self.library.add(code)
@@ -246,6 +271,15 @@ class CodeWatch:
                     UnsafeCall(what, place)     # is noted; what was entered has to be left
                 else:
                     self._stop(what, place, convertible=own and arg in (print, warnings.warn))
+
+    def _note_callers(self, frame: types.FrameType) -> None:
+        """What called this code, and what called that."""
+        found, above = [], frame.f_back
+        while above is not None and above is not self._entered:
+            if follows(above.f_code):
+                found.append((above.f_code, above.f_lasti))
+            above = above.f_back
+        self.callers.update(dict.fromkeys(STANDS_FOR.get(frame.f_code) or (frame.f_code,), tuple(found)))
 
     def _note_lock(self, method: Any, frame: types.FrameType) -> None:
         """A lock is taken and left again within the call, or the function runs by part."""

@@ -100,6 +100,19 @@ def only_counts(code: types.CodeType, name: str) -> bool:
     return all(_appends(found, k) or _is_counted(found, k) for k, i in enumerate(found) if i.argval == name)
 
 
+def reading_places(code: types.CodeType, name: str) -> list[tuple[int, int | None]]:
+    """The lines and columns at which code does anything else with a name than append to it, or to an item of it."""
+    found = [i for i in dis.get_instructions(code) if i.opname not in IGNORED]
+    return [(i.positions.lineno, i.positions.col_offset) for k, i in enumerate(found)
+            if i.argval == name and i.opname.startswith("LOAD_") and i.positions is not None and i.positions.lineno
+            and not _appends(found, k) and not _appends_to_item(found, k)]
+
+
+def _appends_to_item(instructions: Sequence[dis.Instruction], k: int) -> bool:
+    return [i.opname for i in instructions[k + 1:k + 3]] == ["LOAD_CONST", "BINARY_SUBSCR"] and \
+        _appends(instructions, k + 2)
+
+
 def _appends(instructions: Sequence[dis.Instruction], k: int) -> bool:
     following = instructions[k + 1]
     return following.opname in ATTRIBUTES and following.argval in ("append", "extend")

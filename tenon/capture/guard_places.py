@@ -73,6 +73,13 @@ class GuardPlace:
             self.holder[self.key] = value
 
 
+def root_of(place: GuardPlace) -> GuardPlace:
+    """The place of what holds the part that this is, or the part of a part."""
+    while place.kind == PART:
+        place = place.holder
+    return place
+
+
 def places_of(group: GuardGroup) -> Sequence[GuardPlace]:
     """The places that a group reads, in order; none for what is read in another way."""
     group = direct(group)

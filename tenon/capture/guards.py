@@ -56,8 +56,21 @@ class GuardGroup:
     sized: bool = False         # the holder has a length, which may change
     owner: Any = None           # the class whose attributes the holder shows
 
+    def holds(self) -> bool:
+        """Whether every value is what it was."""
+        try:
+            now = tuple(self.read(self.holder))
+        except Exception:
+            return False
+        if len(now) != len(self.expected) or not all(map(same_atom, now, self.expected)):
+            return False
+        self.expected = now     # equal, but other objects: let the next check find them by identity
+        return True
+
     def failing(self) -> str | None:
         """The first value that is not what it was, in words; None where all are."""
+        if self.holds():
+            return None
         try:
             now = tuple(self.read(self.holder))
         except Exception as error:
@@ -68,7 +81,6 @@ class GuardGroup:
             k, value, expected = found
             label = self.path + (str(self.labels[k]) if k < len(self.labels) else "")
             return f"{label} is {short(value)}, and was {short(expected)}"
-        self.expected = now     # equal, but other objects: let the next check find them by identity
         return None
 
     def differing(self, now: Sequence[Any]) -> tuple[int, Any, Any] | None:
@@ -135,7 +147,7 @@ class Guards:
                 return True
         except Exception:       # an attribute, item or cell that is gone
             return False
-        if self.failing() is not None:
+        if not all(g.holds() for g in self.groups) or not all(map(frozenset.isdisjoint, self._names, self._tables)):
             return False
         self._refresh()
         return True

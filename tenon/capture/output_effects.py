@@ -246,4 +246,4 @@ def logged(logger: logging.Logger | None, file: str, line: int, function: str, l
 def warned(scope: dict[str, Any], file: str, line: int, message: Any, category: Any) -> None:
     """What `warnings.warn` does at this place of the user's code."""
     registry = scope.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, category, file, line, scope.get("__name__") or "<string>", registry)
+    warnings.warn_explicit(message, category or UserWarning, file, line, scope.get("__name__") or "<string>", registry)

@@ -16,7 +16,7 @@ from tenon.capture.alike import interchangeable
 from tenon.capture.argument_roots import direct, reference, roots_of, weakly
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.effects import MISSING
-from tenon.capture.guard_places import ARGUMENT, NUMBERS, GuardPlace, changed, group_at, swapped, without
+from tenon.capture.guard_places import ARGUMENT, NUMBERS, PART, GuardPlace, changed, group_at, root_of, swapped, without
 from tenon.capture.guards import CLASS, GuardGroup, Guards, is_atom, same_atom
 from tenon.capture.prologue import Further
 from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside, FromSize, OneOf
@@ -72,8 +72,7 @@ class CapturePattern:
         self.leaves = [FromOutside(self._source(x.source, named)) if type(x) is FromOutside else named(x)
                        for x in captured.output.leaves]
         further = captured.further
-        self.further = further and replace(further, tensors=[_place(p, named) for p in further.tensors],
-                                           numbers=[(_place(p, named), x) for p, x in further.numbers])
+        self.further = further and _replaced(further, named)
         self.base = replace(captured, sources=[], guards=Guards([]), assigned=[], gradients=[], effects=[], flags=[],
                             held=[], same=[], inputs=Inputs([]), constants=(), prologue=None, further=None, calls=0,
                             failures=0, short=None, checked=-1, output=replace(captured.output, leaves=()),
@@ -157,7 +156,8 @@ class _Finder:
         self._objects: list[Any] = []
         self._by_holder: dict[int, list[GuardGroup]] = {}
         further = captured.further
-        places = [*further.tensors, *(place for place, _ in further.numbers)] if further else []
+        places = [root_of(place) for place in [
+            *further.tensors, *(place for place, _ in [*further.numbers, *further.tuples])]] if further else []
         self._tables = {id(table) for table, _, _ in captured.guards.absent if type(table) is dict}
         self._tables |= {id(place.holder) for place in places if not isinstance(place.holder, type)}
         for group in groups:
@@ -230,8 +230,7 @@ class _Binding:
 
     def further(self) -> Further | None:
         given = self.pattern.further
-        return given and replace(given, tensors=[_place(p, self.of) for p in given.tensors],
-                                 numbers=[(_place(p, self.of), x) for p, x in given.numbers])
+        return given and _replaced(given, self.of)
 
     def guards(self) -> Guards:
         made = [replace(r.group, holder=self.of(r.holder), expected=tuple(map(self.of, r.expected)))
@@ -264,9 +263,8 @@ def pattern_of(captured: Captured, leaves: Sequence[Any]) -> CapturePattern | No
     simple = all(type(x) in SIMPLE or type(x).__module__ != FromGraph.__module__ for x in left)
     chosen = any(isinstance(x, FromGraph) and x.grad is not None for x in left) or any(
         type(k) is OneOf for _, k in captured.gradients)
-    tuples = captured.further is not None and captured.further.tuples
     told = captured.output_effects is not None and captured.output_effects.objects
-    pattern = CapturePattern(captured, leaves) if simple and not chosen and not tuples and not told else None
+    pattern = CapturePattern(captured, leaves) if simple and not chosen and not told else None
     return None if pattern is None or pattern.keeps_argument() else pattern
 
 
@@ -293,8 +291,17 @@ def is_plain(x: Any) -> bool:
     return all(map(is_plain, x)) if type(x) is tuple else is_atom(x)
 
 
-def _place(place: GuardPlace, named: Callable[[Any], Any]) -> GuardPlace:
-    return replace(place, holder=named(place.holder))
+def _replaced(further: Further, other: Callable[[Any], Any]) -> Further:
+    """What is read anew, with other objects in the place of these."""
+    return replace(further, tensors=[_place(p, other) for p in further.tensors],
+                   numbers=[(_place(p, other), x) for p, x in further.numbers],
+                   tuples=[(_place(p, other), count) for p, count in further.tuples],
+                   fixed=[(_place(p, other), other(x)) for p, x in further.fixed])
+
+
+def _place(place: GuardPlace, other: Callable[[Any], Any]) -> GuardPlace:
+    holder = _place(place.holder, other) if place.kind == PART else other(place.holder)
+    return replace(place, holder=holder)
 
 
 def parts_of_function(function: types.FunctionType) -> tuple[Any, ...]:

@@ -77,6 +77,16 @@ class FunctionPart:
         with self.split.lock:
             return self.split.note(self.body, self.function, reason)
 
+    def leave(self, names: Collection[str], reason: Reason) -> bool:
+        """Leave to Python what uses these variables; whether there are such statements."""
+        with self.split.lock:
+            using = [x for x in nodes_of(self.body.statements) if isinstance(x, ast.stmt)
+                     and not set(names).isdisjoint(reads(header_of(x)))]
+            if using and len(self.split.reasons) < MOST_STOPS:
+                self.split.stop(using, reason)
+                self._call_instead(self.driving() or self.function)
+            return bool(using)
+
     def captured(self, nodes: int, structure: Structure, leaves: Sequence[Any]) -> None:
         """Take note of a capture for such arguments: what is best left to Python after all."""
         if self.whole is not None:
