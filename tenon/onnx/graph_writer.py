@@ -22,14 +22,26 @@ from tenon.types import DType
 MAX_SHARED_CONSTANT_ELEMENTS = 64  # elements of constants that are looked up
 Rule = Callable[["Writer", Node, list[str]], "str | Sequence[str]"]
 RULES: dict[str, tuple[int, Rule]] = {}     # operator -> the opset from which on the rule holds, and the rule
+COMPLEX_RULES: dict[str, tuple[int, Rule]] = {}     # the same, where an input or result is complex
 
 
-def rule(name: str, since: int = 13) -> Callable[[Rule], Rule]:
+def rule(name: str, since: int = 13, rules: dict[str, tuple[int, Rule]] = RULES) -> Callable[[Rule], Rule]:
     """Enter what writes an operator; it returns the names of the results."""
     def enter(function: Rule) -> Rule:
-        RULES[name] = since, function
+        rules[name] = since, function
         return function
     return enter
+
+
+def complex_rule(name: str, since: int = 13) -> Callable[[Rule], Rule]:
+    """Enter what writes an operator on complex numbers, which have a last axis of two."""
+    return rule(name, since, COMPLEX_RULES)
+
+
+def rules_for(node: Node) -> dict[str, tuple[int, Rule]]:
+    """The table that says what a node is in ONNX."""
+    is_complex = any(x is not None and x.type.dtype.kind == "c" for x in (*node.inputs, *node.outputs))
+    return COMPLEX_RULES if is_complex else RULES
 
 
 class Writer:
@@ -152,14 +164,16 @@ class Writer:
 
     def has_rule(self, node: Node) -> bool:
         """Whether a node is written as it is."""
-        return node.op.name in RULES and RULES[node.op.name][0] <= self.opset
+        found = rules_for(node).get(node.op.name)
+        return found is not None and found[0] <= self.opset
 
     def _write_node(self, node: Node) -> None:
+        rules = rules_for(node)
         if not self.has_rule(node):
-            since = RULES.get(node.op.name)
+            since = rules.get(node.op.name)
             raise UnsupportedError(f"export: {node.op.name} " + (f"needs opset {since[0]}" if since else
                                    "is not supported: ONNX has no operator for it"), where=node.loc)
-        found = RULES[node.op.name][1](self, node, [self.name(x) for x in node.inputs])
+        found = rules[node.op.name][1](self, node, [self.name(x) for x in node.inputs])
         names = [found] if isinstance(found, str) else list(found)
         for value, name in zip(node.outputs, names, strict=True):
             self.names[value] = name
@@ -183,6 +197,9 @@ def element_number(dtype: DType) -> int:
 
 def value_info(name: str, dtype: DType, shape: Sequence[Dim]) -> Any:
     """The declaration of an input or result; a symbol is a named size, an expression an open one."""
+    if dtype.kind == "c":
+        raise UnsupportedError("export: an ONNX model takes and gives no complex numbers",
+                               hint="let the function take and give real and imaginary parts: tn.real(x), tn.imag(x)")
     sizes = [d if isinstance(d, int) else _named(d) for d in shape]
     return onnx.helper.make_tensor_value_info(name, element_number(dtype), sizes)
 

@@ -87,8 +87,31 @@ def _flash(at: Site, q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: 
     """The result, and the logarithms of the rows' sums."""
     if dropout_p:
         raise Unmapped("attention with dropout")
+    k, v = (_for_each_head(x, q) for x in (k, v))
     out, totals, _ = attention(q, k, v, _mask(attn_mask, q), is_causal=is_causal, scale=_scale(q, scale))
     return out, as_type(totals, at.types[1].dtype) if at.types[1] is not None else None
+
+
+def _for_each_head(x: Any, q: Any) -> Any:
+    """Keys or values, where each of their heads serves several of the queries, once for each of these."""
+    heads, each = x.shape[1], _sharing(x, q)
+    if each == 1:
+        return x
+    apart = tn.broadcast_to(tn.expand_dims(x, 2), shape=(x.shape[0], heads, each, *x.shape[2:]))
+    return tn.reshape(apart, (x.shape[0], heads * each, *x.shape[2:]))
+
+
+def _sharing(x: Any, q: Any) -> Any:
+    """How many heads of the queries one of keys or values serves."""
+    return 1 if q.shape[1] == x.shape[1] else q.shape[1] // x.shape[1]
+
+
+def _of_all_heads(gradient: Any, x: Any, q: Any) -> Any:
+    """The gradient of keys or values: the sum over the heads of queries that each serves."""
+    each = _sharing(x, q)
+    if each == 1:
+        return gradient
+    return tn.sum(tn.reshape(gradient, (x.shape[0], x.shape[1], each, *x.shape[2:])), axis=2)
 
 
 def _mask(mask: Any, q: Any) -> Any:
@@ -101,8 +124,10 @@ def _flash_backward(at: Site, g: Any, q: Any, k: Any, v: Any, out: Any, totals: 
         raise Unmapped("attention with dropout")
     wide = tn.float32 if q.dtype.bits < 32 else q.dtype
     along = tn.sum(tn.multiply(as_type(g, wide), as_type(out, wide)), axis=-1)
-    return attention_gradient(g, along, as_type(totals, wide), q, k, v, _mask(attn_mask, q), is_causal=is_causal,
-                              scale=_scale(q, scale))
+    keys, values = (_for_each_head(x, q) for x in (k, v))
+    to_q, to_k, to_v = attention_gradient(g, along, as_type(totals, wide), q, keys, values, _mask(attn_mask, q),
+                                          is_causal=is_causal, scale=_scale(q, scale))
+    return to_q, _of_all_heads(to_k, k, q), _of_all_heads(to_v, v, q)
 
 
 CONTRACTIONS: dict[str, Rule] = {

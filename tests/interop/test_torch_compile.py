@@ -147,6 +147,15 @@ def test_a_model_is_the_same_run_by_tenon(name: str) -> None:
     compare(make(), data())
 
 
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_whose_keys_serve_several_heads(masked: bool) -> None:
+    mask = torch.randn(2, 1, 6, 6) if masked else None
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not masked, enable_gqa=True)
+    compare(Function(attend), torch.randn(2, 6, 6, 8), torch.randn(2, 2, 6, 8), torch.randn(2, 2, 6, 8))
+
+
 # ---------------------------------------------------------------- what a backend has to keep
 
 

@@ -62,6 +62,34 @@ def normed(x):
     return tn.group_norm(x, 2), tn.instance_norm(x), tn.rms_norm(x, (6,))
 
 
+def transformed(x):
+    spectrum = tn.fft.rfft(x)
+    pairs = tn.fft.fft2(x) * tn.complex(x, x + 1) / 2.0 - tn.conj(tn.fft.fft(x))
+    return (tn.abs(spectrum), tn.real(spectrum), tn.fft.irfft(spectrum * 2.0, n=x.shape[1]),
+            tn.imag(tn.fft.ifft(pairs.T / (pairs.T + 3.0), axis=0)))
+
+
+def chosen(k, x):
+    return tn.switch(k, [lambda a: a + 1, lambda a: a * 2, lambda a: -a], x)
+
+
+def pieces(x, y):
+    x = x * 1
+    x[1:4:2] = y
+    x[::-1, 2] = y[0]
+    return x, tn.diagonal(x, 1), tn.diagonal(x, -2), tn.trace(x)
+
+
+def running(x):
+    return (tn.cumprod(x, 1), tn.logcumsumexp(x, 0), *tn.cummax(x, 1, return_indices=True), tn.cummin(x, 0),
+            tn.searchsorted(tn.sort(x[:, 0]), x), tn.searchsorted(x[0].cumsum(0) * 0, x, side="right"))
+
+
+def angles(x, y):
+    return tn.atan2(x, y), tn.fmax(x, y), tn.fmin(x, y), tn.cbrt(y), tn.xlogy(tn.abs(x), tn.abs(y))
+
+
+ODD = np.array([0, 0, 1, -1, np.nan, 0, -0.0, -2], np.float32), np.array([1, -1, 0, 0, 1, 0, -1, -3], np.float32)
 PLACES = np.array([[0, 1, 2], [2, 3, 4]])
 CASES: dict[str, Case] = {
     "mlp": (lambda: nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 2)), ["f32[B, 4]"],
@@ -101,6 +129,13 @@ CASES: dict[str, Case] = {
     "embedding": (lambda: nn.Embedding(10, 4), [np.array([[1, 2], [3, 4]])], [(np.array([[1, 2], [9, 0]]),)]),
     "resized": (lambda: lambda x: tn.interpolate(x, scale_factor=2, mode="bilinear"), [some(1, 2, 4, 4)],
                 [(some(1, 2, 4, 4),)]),
+    "fourier": (lambda: transformed, [some(4, 6)], [(some(4, 6),)]),
+    "fourier of odd lengths": (lambda: transformed, [some(3, 5)], [(some(3, 5),)]),
+    "one of several": (lambda: chosen, [np.array(1), some(3)], [(np.array(k), some(3)) for k in (-1, 0, 1, 2, 5)]),
+    "written places": (lambda: pieces, [some(5, 5), some(2, 5)], [(some(5, 5), some(2, 5))]),
+    "running": (lambda: running, [some(4, 5)], [(some(4, 5),)]),
+    "angles": (lambda: angles, [some(5, 3), some(3)], [(some(5, 3), some(3))]),
+    "odd angles": (lambda: angles, list(ODD), [ODD]),
     "nest": (lambda: lambda x: {"a": x + 1, "b": [x, x * 2]}, [some(3)], [(some(3),)]),
 }
 

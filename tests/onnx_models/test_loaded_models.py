@@ -139,3 +139,9 @@ def test_without_onnx_the_error_says_how_to_install_it(tmp_path: Path) -> None:
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True,
                            cwd=Path(tn.__file__).parent.parent)
     assert "pip install 'tenon-graph[onnx]'" in found.stdout
+
+
+def test_a_slice_that_goes_back_from_before_the_first_element_starts_at_it() -> None:
+    text = "g (float[5] x) => (float[M] y) <int64[1] s = {-6}, int64[1] e = {-99}, int64[1] a = {0}, int64[1] t = {-2}> " \
+           "{ y = Slice(x, s, e, a, t) }"
+    assert tn.onnx.load(parsed(text))(np.arange(5, dtype=np.float32) + 7).numpy().tolist() == [7]

@@ -130,6 +130,7 @@ def slices(call: OperatorCall, x: Any, starts: Any = None, ends: Any = None, axe
             raise ShapeError(f"{call.step.label}: a step of 0")
         begin, end, step = slice(start, stop, step).indices(length)
         if step < 0:        # the same elements, taken from the other side
+            begin = max(begin, 0) if length else -1     # the standard moves a start before the first element there
             count = len(range(begin, end, step))
             begin, end, step = (begin + (count - 1) * step, begin + 1, -step) if count else (0, 0, 1)
             flipped.append(axis)

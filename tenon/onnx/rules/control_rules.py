@@ -30,6 +30,24 @@ def cond(w: Writer, node: Node, x: list[str]) -> Any:
     return found
 
 
+@rule("switch")
+def switch(w: Writer, node: Node, x: list[str]) -> Any:
+    """One If after the other: the first branch for numbers up to 0, the last for all behind."""
+    branches, chosen = node.attrs["branches"], node.inputs[0]
+    assert chosen is not None
+
+    def written(k: int) -> list[tuple[str, TensorType]]:
+        types = [r.type for r in branches[k].results]
+        if k == len(branches) - 1:
+            return list(zip(w.write(branches[k], x[1:]), types, strict=True))
+        here = w.emit("LessOrEqual", [x[0], w.scalar(k, chosen.type.dtype)])
+        first = w.subgraph("then", lambda: list(zip(w.write(branches[k], x[1:]), types, strict=True)))
+        rest = w.subgraph("else", lambda: written(k + 1))
+        found = w.emit("If", [here], len(types), then_branch=first, else_branch=rest)
+        return list(zip([found] if isinstance(found, str) else found, types, strict=True))
+    return [name for name, _ in written(0)]
+
+
 SCALAR_BOOL, SCALAR_INT = TensorType(bool_, ()), TensorType(int64, ())
 
 

@@ -68,6 +68,36 @@ FORMULAS: dict[str, Callable[[Writer, Any, list[str]], Any]] = {
 }
 
 
+def half_turn(w: Writer, d: Any, x: list[str]) -> Any:
+    """The angle from atan, which knows no quadrants: pi more or less where x is negative, a quarter where it is 0."""
+    y, along = x
+    zero, pi = w.scalar(0, d), w.scalar(math.pi, d)
+    left = w.emit("Less", [along, zero])
+    low = w.emit("Or", [w.emit("Less", [found, zero]) for found in (y, w.emit("Reciprocal", [y]))])     # -0 is below
+    signed = w.emit("Where", [low, w.emit("Neg", [pi]), pi])
+    whole = w.emit("Add", [w.emit("Atan", [w.emit("Div", x)]), w.emit("Where", [left, signed, zero])])
+    upright = w.emit("Mul", [w.emit("Sign", [y]), w.scalar(math.pi / 2, d)])
+    return w.emit("Where", [w.emit("Equal", [along, zero]), upright, whole])
+
+
+def rather(w: Writer, d: Any, x: list[str], op_type: str) -> Any:
+    """The larger or smaller one, and a number rather than NaN."""
+    if not d.is_floating:
+        return w.emit(op_type, x)
+    first, second = (w.emit("IsNaN", [name]) for name in x)
+    return w.emit("Where", [first, x[1], w.emit("Where", [second, x[0], w.emit(op_type, x)])])
+
+
+FORMULAS |= {
+    "atan2": half_turn,
+    "fmax": lambda w, d, x: rather(w, d, x, "Max"),
+    "fmin": lambda w, d, x: rather(w, d, x, "Min"),
+    "cbrt": lambda w, d, x: w.emit("Mul", [w.emit("Sign", x), w.emit("Pow", [w.emit("Abs", x), w.scalar(1 / 3, d)])]),
+    "xlogy": lambda w, d, x: w.emit("Where", [w.emit("And", [w.emit("Equal", [x[0], w.scalar(0, d)]), w.emit(
+        "Not", [w.emit("IsNaN", [x[1]])])]), w.scalar(0, d), w.emit("Mul", [x[0], w.emit("Log", [x[1]])])]),
+}
+
+
 def _enter_formula(name: str, formula: Callable[[Writer, Any, list[str]], Any]) -> None:
     @rule(name)
     def write(w: Writer, node: Node, x: list[str]) -> Any:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tenon.graph.ir import Node, Value
-from tenon.onnx.graph_writer import Writer, rule
+from tenon.onnx.graph_writer import Writer, element_number, rule, value_info
 from tenon.onnx.rules.elementwise_rules import cast_to, result_dtype
-from tenon.types import bool_, float32, int64
+from tenon.types import TensorType, bool_, float32, int64
 
 
 def _reduction(name: str, op_type: str, by_input: int) -> None:
@@ -61,7 +62,6 @@ def _running(name: str, op_type: str, since: int) -> None:
 
 
 _running("cumsum", "CumSum", 14)
-_running("cumprod", "CumProd", 26)
 
 
 @rule("wrap_index")
@@ -154,3 +154,80 @@ def one_hot(w: Writer, node: Node, x: list[str]) -> Any:
 @rule("argwhere")
 def argwhere(w: Writer, node: Node, x: list[str]) -> Any:
     return w.emit("Transpose", [w.emit("NonZero", x)], perm=[1, 0])
+
+
+# ---------------------------------------------------------------- searches, and what goes along an axis
+
+@rule("searchsorted")
+def searchsorted(w: Writer, node: Node, x: list[str]) -> Any:
+    """How many elements are before each value; NaN is behind all."""
+    edges, values = node.inputs
+    assert edges is not None and values is not None
+    value = w.emit("Unsqueeze", [x[1], w.ints([-1])])
+    row = w.emit("Unsqueeze", [x[0], w.ints([-2])]) if edges.type.ndim > 1 else x[0]
+    after = "Greater" if node.attrs["right"] else "GreaterOrEqual"
+    before = w.emit("Not", [w.emit(after, [row, value])])
+    return w.emit("ReduceSum", [w.emit("Cast", [before], to=element_number(int64)), w.ints([-1])], keepdims=0)
+
+
+def along(w: Writer, node: Node, x: str, starts: list[tuple[str, Any]], reverse: bool,
+          step: Callable[[list[str], str], list[str]]) -> list[str]:
+    """A Scan along an axis: what `step(state, elements)` gives is the new state, and a result each."""
+    value, axis = node.inputs[0], node.attrs["axis"]
+    assert isinstance(value, Value)
+    others = tuple(n for k, n in enumerate(value.shape) if k != axis)
+    states, row = [w.fresh("state") for _ in starts], w.fresh("row")
+    declared = [*(value_info(name, dtype, others) for name, (_, dtype) in zip(states, starts, strict=True)),
+                value_info(row, value.dtype, others)]
+
+    def write() -> Any:
+        new = step(states, row)
+        return [(name, TensorType(dtype, others)) for name, (_, dtype) in zip(new * 2, starts * 2, strict=True)]
+    body = w.subgraph("step", write, declared)
+    first = [w.emit("Expand", [start, w.shape(others)]) for start, _ in starts]
+    n, way = len(starts), int(reverse)
+    return list(w.emit("Scan", [*first, x], 2 * n, body=body, num_scan_inputs=1, scan_input_axes=[axis],
+                       scan_input_directions=[way], scan_output_axes=[axis] * n, scan_output_directions=[way] * n))[n:]
+
+
+def _product(w: Writer, node: Node, x: list[str]) -> Any:
+    d, reverse = result_dtype(node), int(node.attrs["reverse"])
+    if w.opset >= 26:
+        return w.emit("CumProd", [x[0], w.scalar(node.attrs["axis"], int64)], reverse=reverse)
+    return along(w, node, x[0], [(w.scalar(1, d), d)], node.attrs["reverse"],
+                 lambda state, row: [w.emit("Mul", [*state, row])])
+
+
+def _log_total(w: Writer, node: Node, x: list[str]) -> Any:
+    d = result_dtype(node)
+
+    def step(state: list[str], row: str) -> list[str]:
+        most = w.emit("Max", [*state, row])
+        less = w.emit("Neg", [w.emit("Abs", [w.emit("Sub", [*state, row])])])
+        both = w.emit("Add", [most, w.emit("Log", [w.emit("Add", [w.emit("Exp", [less]), w.scalar(1, d)])])])
+        return [w.emit("Where", [w.emit("Equal", [*state, row]), w.emit("Add", [most, w.scalar(np.log(2), d)]), both])]
+    return along(w, node, x[0], [(w.scalar(-np.inf, d), d)], node.attrs["reverse"], step)
+
+
+def _running_extreme(name: str, op_type: str, better: str) -> None:
+    @rule(name, 16)
+    def write(w: Writer, node: Node, x: list[str]) -> Any:
+        d = result_dtype(node)
+        least = d.numpy.type(-np.inf if op_type == "Max" else np.inf) if d.is_floating else \
+            getattr(np.iinfo(d.numpy), "min" if op_type == "Max" else "max")
+
+        def step(state: list[str], row: str) -> list[str]:
+            best, place, turn = state
+            new = w.emit(better, [row, best])
+            if d.is_floating:
+                new = w.emit("Or", [new, w.emit("IsNaN", [row])])
+            return [w.emit(op_type, [best, row]), w.emit("Where", [new, turn, place]),
+                    w.emit("Add", [turn, w.scalar(1, int64)])]
+        zero = w.scalar(0, int64)
+        return along(w, node, x[0], [(w.scalar(least, d), d), (zero, int64), (zero, int64)], False, step)[:2]
+
+
+rule("cumprod")(_product)
+rule("logcumsumexp")(_log_total)
+_running_extreme("cummax", "Max", "GreaterOrEqual")
+_running_extreme("cummin", "Min", "LessOrEqual")

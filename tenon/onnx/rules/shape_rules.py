@@ -88,3 +88,33 @@ def arange(w: Writer, node: Node, x: list[str]) -> Any:
 @rule("dimension")
 def dimension(w: Writer, node: Node, x: list[str]) -> Any:
     return cast_to(w, w.emit("Squeeze", [w.size(node.attrs["size"])]), int64, node.attrs["dtype"])
+
+
+@rule("diagonal")
+def diagonal(w: Writer, node: Node, x: list[str]) -> Any:
+    """Elements one row and one column apart, of the last two axes laid end to end."""
+    value, offset = node.inputs[0], node.attrs["offset"]
+    assert isinstance(value, Value)
+    columns = value.shape[-1]
+    flat = w.emit("Reshape", [x[0], w.shape([*value.shape[:-2], value.shape[-2] * columns])])
+    first = max(-offset, 0) * columns + max(offset, 0)
+    return w.emit("Gather", [flat, places(w, first, node.outputs[0].shape[-1], columns + 1)], axis=-1)
+
+
+def places(w: Writer, start: Any, count: Any, step: Any) -> str:
+    """The numbers start, start + step, ...: a vector of int64."""
+    whole = w.emit("Range", [w.scalar(0, int64), w.emit("Squeeze", [w.size(count)]), w.scalar(1, int64)])
+    return str(w.emit("Add", [w.emit("Mul", [whole, w.size(step)]), w.size(start)]))
+
+
+@rule("slice_update")
+def slice_update(w: Writer, node: Node, x: list[str]) -> Any:
+    """Axis after axis of the places that are written, as ScatterND takes them."""
+    updates, a = node.inputs[1], node.attrs
+    assert updates is not None
+    sizes, columns = updates.type.shape, []
+    for axis, (n, start, step) in enumerate(zip(sizes, a["start"], a["step"], strict=True)):
+        beside = [1] * axis + [-1] + [1] * (len(sizes) - axis - 1)
+        column = w.emit("Reshape", [places(w, start, n, step), w.ints(beside)])
+        columns.append(w.emit("Unsqueeze", [w.emit("Expand", [column, w.shape(sizes)]), w.ints([-1])]))
+    return w.emit("ScatterND", [x[0], w.emit("Concat", columns, axis=-1), x[1]]) if sizes else x[1]
