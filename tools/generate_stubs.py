@@ -22,7 +22,7 @@ import tenon as tn
 from tenon.graph.op import Op
 from tenon.graph.synonyms import SYNONYMS
 from tenon.ops import PUBLIC
-from tenon.ops.methods import COMPARISONS, NAMED_TYPES, PROPERTIES, PYTHON_OPERATORS, UNARY, first_parameter
+from tenon.ops.methods import COMPARISONS, NAMED_TYPES, PROPERTIES, PYTHON_OPERATORS, UNARY, is_method
 from tenon.pytorch_methods import METHODS
 from tenon.tensor import Tensor
 from tenon.types import DType
@@ -114,7 +114,7 @@ def in_full(head: str, text: str) -> str:
 def methods() -> Iterator[str]:
     """As `tenon.ops.methods` installs them, but for those that `Tensor` defines itself."""
     for name, call in sorted(PUBLIC.items()):
-        if first_parameter(call) == "x" and name not in vars(Tensor):
+        if is_method(call) and name not in vars(Tensor):
             if name in PROPERTIES:
                 yield "@property"
             yield f"def {name}{signature(call, method=True)}: ..."

@@ -218,6 +218,7 @@ class Op(CallStart):
     #     for each multiply-add, or element of the one input of floats; or (input types, output types) -> of the call
     any_sizes: Callable[..., Any] | None = None         # (types, attributes) -> those of a program for other sizes too
     numpy_call: Callable[..., NumPyCall | None] | None = None  # (types, attributes) -> NumPy's own call for it
+    method: bool = True                                 # of tensors, where it is public and its first input is called x
     domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input
     elsewhere: Callable[..., Any] | None = None         # (args, keywords) -> what another library's call gives, or None
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"

@@ -22,7 +22,7 @@ from tenon.graph.promotion import same
 from tenon.ops.arithmetic import add
 from tenon.ops.batching import Arguments, merge, split
 from tenon.ops.complex_parts import conj
-from tenon.ops.define import check_kind, composite, define, function
+from tenon.ops.define import check_kind, composite, define, layer_function
 from tenon.ops.program_sizes import convolution_sizes
 from tenon.ops.shape import reshape_op
 from tenon.ops.windows import (
@@ -95,6 +95,7 @@ conv: Op = define(
     batch=_conv_batch,
     multiply_adds=lambda x, w, y: prod(y) * prod(w[1:]), numpy_work=1, any_sizes=convolution_sizes(
         lambda types, attrs: (types[0].shape, types[1].shape), lambda x, w, y, attrs: ((x, w), attrs)),
+    method=False,
     doc="The convolution of x [N, C, *sizes] with w [O, C / groups, *kernel] (the kernel is not flipped, as in all "
         "deep learning).  `padding` is a size, one an axis, a (low, high) pair an axis, \"same\" or \"valid\".",
     examples=["conv(f32[2, 3, 8], f32[4, 3, 3]) -> f32[2, 4, 6]",
@@ -233,11 +234,11 @@ def _convolution(count: int) -> None:
 
     It is the gradient of a convolution, plus a bias; `output_padding` makes the result longer at its end.
     """
-    function(direct)
-    function(transposed)
+    layer_function(direct)
+    layer_function(transposed)
 
 
-@function
+@layer_function
 def conv_transpose(x: Any, weight: Any, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1,
                    dilation: Any = 1) -> Any:
     """The transposed convolution of x [N, C, *sizes] with weight [C, O / groups, *kernel].

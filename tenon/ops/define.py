@@ -1,7 +1,8 @@
 """Short ways to define operators, and the one table of what users may call.
 
 Every `Op` made here and every `@function` is `tn.<name>`; where its first parameter is called `x` it is a tensor
-method too.  Adding an operator is one definition in one family file; nothing else is edited.
+method too, unless it says method=False.  Adding an operator is one definition in one family file; nothing else is
+edited.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ def function(fn: F) -> F:
     """Make a plain function of operators public; it leaves no node of its own in the graph."""
     public = remembering(fn)
     PUBLIC[fn.__name__.rstrip("_")] = public
+    return public
+
+
+def layer_function(fn: F) -> F:
+    """Make public what layers do: no method of tensors, even though its first parameter is called `x`."""
+    public = function(fn)
+    public.method = False       # type: ignore[attr-defined]
     return public
 
 

@@ -10,7 +10,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.ops.comparison import where
 from tenon.ops.creation import arange, ones_like, zeros
-from tenon.ops.define import function
+from tenon.ops.define import layer_function
 from tenon.ops.indexing import put
 from tenon.ops.linear_layers import embedding
 from tenon.ops.searching import searchsorted
@@ -19,7 +19,7 @@ from tenon.ops.shape import full_op, reshape_op
 MODES = {"sum": "add", "mean": "add", "max": "max"}
 
 
-@function
+@layer_function
 def embedding_bag(x: Any, weight: Any, offsets: Any = None, mode: str = "mean", per_sample_weights: Any = None,
                   include_last_offset: bool = False, padding_idx: int | None = None) -> Any:
     """The rows of `weight` that every bag of indices names, as one row a bag: their sum, mean or maximum.

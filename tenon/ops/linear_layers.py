@@ -15,7 +15,7 @@ from tenon.ops.shape import cast, permute, reshape_op
 from tenon.types import int64
 
 
-@composite(promote=same, autocast="narrow", examples=["linear(f32[2, 3], f32[4, 3], f32[4]) -> f32[2, 4]",
+@composite(promote=same, autocast="narrow", method=False, examples=["linear(f32[2, 3], f32[4, 3], f32[4]) -> f32[2, 4]",
                                                        "linear(f32[5, 2, 3], f32[4, 3]) -> f32[5, 2, 4]",
                                                        "linear(f32[3], f32[4, 3], f32[4]) -> f32[4]",
                                                        "linear(f32[2, 3], f32[3, 4]) -> error"])
@@ -32,7 +32,7 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     return y if bias is None else y + bias
 
 
-@composite(promote=same, autocast="narrow", examples=[
+@composite(promote=same, autocast="narrow", method=False, examples=[
     "bilinear(f32[2, 3], f32[2, 4], f32[5, 3, 4], f32[5]) -> f32[2, 5]",
     "bilinear(f32[2, 6, 3], f32[2, 6, 4], f32[5, 3, 4]) -> f32[2, 6, 5]"])
 def bilinear(x: Any, y: Any, weight: Any, bias: Any = None) -> Any:
@@ -57,7 +57,7 @@ def _embedding_vjp(g: Any, y: Any, x: Any, weight: Any, padding_idx: int | None)
     return None, lambda: put(zeros_like(weight), x, rows(), axis=0, reduce="add")
 
 
-@composite(vjp=_embedding_vjp, domain=((0.0, 2.0), (-2.0, 2.0)), batch="first", examples=[
+@composite(vjp=_embedding_vjp, domain=((0.0, 2.0), (-2.0, 2.0)), batch="first", method=False, examples=[
     "embedding(i64[2, 4], f32[3, 5], padding_idx=None) -> f32[2, 4, 5]", "embedding(i32, f32[3, 5]) -> f32[5]",
     "embedding(f32[2], f32[3, 5]) -> error"])
 def embedding(x: Any, weight: Any, *, padding_idx: int | None = None) -> Any:

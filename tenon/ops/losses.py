@@ -88,7 +88,7 @@ def _averaged(loss: Any, weights: Any, reduction: str) -> Any:
     return loss.sum() / weights.sum() if reduction == "mean" else reduced("", loss, reduction)
 
 
-@composite(autocast="wide", promote=classes_first, domain=SCORES_AND_CLASSES, examples=[
+@composite(autocast="wide", promote=classes_first, domain=SCORES_AND_CLASSES, method=False, examples=[
     "cross_entropy(f32[4, 3], i64[4], None, ignore_index=-100, reduction='mean', label_smoothing=0.0) -> f32",
     "cross_entropy(f32[4, 3, 2], i64[4, 2], f32[3], ignore_index=1, reduction='none', label_smoothing=0.1)"
     " -> f32[4, 2]",
@@ -130,7 +130,7 @@ def cross_entropy(x: Any, target: Any, weight: Any = None, *, ignore_index: int 
     return _averaged(loss, weights, reduction)
 
 
-@composite(autocast="wide", promote=classes_first, domain=SCORES_AND_CLASSES, examples=[
+@composite(autocast="wide", promote=classes_first, domain=SCORES_AND_CLASSES, method=False, examples=[
     "nll_loss(f32[4, 3], i64[4], None, ignore_index=-100, reduction='mean') -> f32",
     "nll_loss(f32[4, 3, 2], i64[4, 2], f32[3], ignore_index=1, reduction='none') -> f32[4, 2]",
     "nll_loss(f32[4, 3], f32[4], None, ignore_index=-100, reduction='mean') -> error"])

@@ -27,10 +27,10 @@ UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_
 
 
 def install_methods() -> None:
-    """Give tensors and values a method for every public operator whose first parameter is `x`."""
+    """Give tensors and values a method for the public operators that are methods, and Python's operators."""
     methods: dict[str, Any] = {}
     for name, operator in PUBLIC.items():
-        if first_parameter(operator) == "x":
+        if is_method(operator):
             methods[name] = property(operator) if name in PROPERTIES else _method(operator)
     for python, name in (PYTHON_OPERATORS | COMPARISONS).items():
         if name in PUBLIC:
@@ -43,7 +43,8 @@ def install_methods() -> None:
     methods.update({name: _to(name, dtype) for name, dtype in NAMED_TYPES.items()})
     methods.update(__array_ufunc__=array_ufunc, __array_function__=array_function)
     methods.update(view=_method(PUBLIC["reshape"]), dim=_dim, numel=_numel, t=_t, contiguous=_contiguous)
-    install({name: AbsentField(name, hint) for name, hint in TENSOR.items()} | methods)
+    layers = {name: f"tn.{name}(x, ...)" for name, call in PUBLIC.items() if not getattr(call, "method", True)}
+    install({name: AbsentField(name, hint) for name, hint in (TENSOR | layers).items()} | methods)
 
 
 # What users of PyTorch write; tensors are values, so that a view is one under another shape, and all are contiguous.
@@ -96,10 +97,15 @@ def _operators(names: dict[str, str]) -> dict[str, Op]:
 
 def called_methods() -> dict[str, tuple[Any, Callable[..., Any]]]:
     """What the methods with a name call, as calls are remembered, and the method: `x.sum()`, `x[0]`."""
-    found = {name: call for name, call in PUBLIC.items() if first_parameter(call) == "x" and name not in PROPERTIES}
+    found = {name: call for name, call in PUBLIC.items() if is_method(call) and name not in PROPERTIES}
     found |= {"__getitem__": PUBLIC["getitem"], "view": PUBLIC["reshape"]}
     return {name: (getattr(call, "__wrapped__", call), vars(Operators)[name]) for name, call in found.items()
             if hasattr(call, "full")}
+
+
+def is_method(operator: Callable[..., Any]) -> bool:
+    """Whether a public operator is a method of tensors too."""
+    return first_parameter(operator) == "x" and getattr(operator, "method", True)
 
 
 def first_parameter(operator: Callable[..., Any]) -> str | None:

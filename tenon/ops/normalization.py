@@ -18,7 +18,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.promotion import floating
 from tenon.ops.comparison import maximum
 from tenon.ops.creation import as_number
-from tenon.ops.define import composite, function, remembering
+from tenon.ops.define import composite, layer_function, remembering
 from tenon.ops.exponential import rsqrt
 from tenon.ops.program_sizes import norm_sizes
 from tenon.ops.reduction import norm
@@ -86,7 +86,7 @@ def layer_norm_(x: Any, weight: Any = None, bias: Any = None, *, count: int, eps
     return cast(_scaled(_standard(widened(x), _last(x, count), eps)[0], weight, bias), dtype=x.dtype)
 
 
-@function
+@layer_function
 def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Mean 0 and variance 1 along the last axes, which have the sizes `normalized_shape`; scaled and shifted.
 
@@ -121,7 +121,7 @@ def rms_norm_(x: Any, weight: Any = None, *, count: int, eps: float) -> Any:
     return cast(_scaled(wide * _root_mean(wide, _last(x, count), eps), weight, None), dtype=x.dtype)
 
 
-@function
+@layer_function
 def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
     """Divided by the root of the mean square along the last axes; `eps` is the spacing of the type at 1 by default."""
     count = _trailing("rms_norm", x, normalized_shape, weight)
@@ -194,7 +194,7 @@ def batch_norm_(x: Any, mean: Any, variance: Any, weight: Any = None, bias: Any 
     return cast(widened(x) * _channels(scale, x) + _channels(shift, x), dtype=x.dtype)
 
 
-@function
+@layer_function
 def batch_norm(x: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
                training: bool = False, momentum: Any = 0.1, eps: float = 1e-5) -> Any:
     """Mean 0 and variance 1 for every channel of x [N, C, ...], scaled and shifted.
@@ -240,7 +240,7 @@ def group_norm_(x: Any, weight: Any = None, bias: Any = None, *, num_groups: int
     return cast(_scaled(normal, _channels(weight, x), _channels(bias, x)), dtype=x.dtype)
 
 
-@function
+@layer_function
 def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Mean 0 and variance 1 in each of `num_groups` groups of the channels of x [N, C, ...], scaled and shifted."""
     _check_channels("group_norm", x, weight, bias)
@@ -249,7 +249,7 @@ def group_norm(x: Any, num_groups: int, weight: Any = None, bias: Any = None, ep
     return group_norm_(x, weight, bias, num_groups=num_groups, eps=eps)
 
 
-@function
+@layer_function
 def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, weight: Any = None, bias: Any = None,
                   use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5) -> Any:
     """Mean 0 and variance 1 in every channel of every item of x [N, C, ...], scaled and shifted."""
@@ -269,7 +269,7 @@ def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, wei
 
 
 @composite(autocast="wide", promote=floating,
-           examples=["local_response_norm(f32[2, 5, 3], size=3, alpha=0.5, beta=0.75, k=1.0)"
+           method=False, examples=["local_response_norm(f32[2, 5, 3], size=3, alpha=0.5, beta=0.75, k=1.0)"
                                        " -> f32[2, 5, 3]"])
 def local_response_norm(x: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """x divided by (k + alpha * mean of the squares of `size` neighbouring channels) ** beta."""
@@ -285,7 +285,7 @@ def local_response_norm(x: Any, *, size: int, alpha: float = 1e-4, beta: float =
     return x / (total * (alpha / size) + k) ** beta
 
 
-@function
+@layer_function
 def normalize(x: Any, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Any:
     """x divided by its p-norm along an axis, or by eps where that is larger."""
     return x / maximum(norm(x, p, axis, True), eps)

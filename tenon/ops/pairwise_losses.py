@@ -11,7 +11,7 @@ from tenon.ops.activations import logsigmoid, softplus
 from tenon.ops.arithmetic import abs_
 from tenon.ops.comparison import equal, greater, less, maximum, minimum, where
 from tenon.ops.creation import iota
-from tenon.ops.define import composite, function
+from tenon.ops.define import composite, layer_function
 from tenon.ops.exponential import exp, log, xlogy
 from tenon.ops.indexing import take, take_along_axis
 from tenon.ops.losses import reduced, with_axis
@@ -29,7 +29,8 @@ def _same_shape(name: str, x: Any, target: Any) -> None:
 
 # ---------------------------------------------------------------- regression
 
-@composite(autocast="wide", promote=floating, examples=["mse_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32",
+@composite(autocast="wide", promote=floating,
+           method=False, examples=["mse_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32",
                                        "mse_loss(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]",
                                        "mse_loss(f32[2, 3], f32[2, 1], reduction='mean') -> error"])
 def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
@@ -43,7 +44,8 @@ def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
     return reduced("mse_loss", difference * difference, reduction)
 
 
-@composite(autocast="wide", promote=floating, examples=["l1_loss(f32[2, 3], f32[2, 3], reduction='sum') -> f32"])
+@composite(autocast="wide", promote=floating,
+           method=False, examples=["l1_loss(f32[2, 3], f32[2, 3], reduction='sum') -> f32"])
 def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
     """The absolute difference."""
     _same_shape("l1_loss", x, target)
@@ -51,7 +53,7 @@ def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
 
 
 @composite(autocast="wide", promote=floating,
-           examples=["smooth_l1_loss(f32[2, 3], f32[2, 3], reduction='mean', beta=0.5) -> f32"])
+           method=False, examples=["smooth_l1_loss(f32[2, 3], f32[2, 3], reduction='mean', beta=0.5) -> f32"])
 def smooth_l1_loss(x: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
     """difference**2 / (2 * beta) where it is below beta, else |difference| - beta / 2."""
     _same_shape("smooth_l1_loss", x, target)
@@ -63,7 +65,7 @@ def smooth_l1_loss(x: Any, target: Any, *, reduction: str = "mean", beta: float 
 
 
 @composite(autocast="wide", promote=floating,
-           examples=["huber_loss(f32[2, 3], f32[2, 3], reduction='mean', delta=0.5) -> f32"])
+           method=False, examples=["huber_loss(f32[2, 3], f32[2, 3], reduction='mean', delta=0.5) -> f32"])
 def huber_loss(x: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Any:
     """difference**2 / 2 where it is below delta, else delta * (|difference| - delta / 2)."""
     _same_shape("huber_loss", x, target)
@@ -73,7 +75,7 @@ def huber_loss(x: Any, target: Any, *, reduction: str = "mean", delta: float = 1
     return reduced("huber_loss", where(less(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta), reduction)
 
 
-@composite(autocast="wide", promote=floating, domain=((-2.0, 2.0), (0.5, 2.0)), examples=[
+@composite(autocast="wide", promote=floating, domain=((-2.0, 2.0), (0.5, 2.0)), method=False, examples=[
     "poisson_nll_loss(f32[2, 3], f32[2, 3], log_input=True, full=False, eps=1e-08, reduction='mean') -> f32",
     "poisson_nll_loss(f32[2, 3], f32[2, 3], log_input=True, full=True, eps=1e-08, reduction='sum') -> f32"])
 def poisson_nll_loss(x: Any, target: Any, *, log_input: bool = True, full: bool = False, eps: float = 1e-8,
@@ -89,7 +91,7 @@ def poisson_nll_loss(x: Any, target: Any, *, log_input: bool = True, full: bool 
     return reduced("poisson_nll_loss", loss, reduction)
 
 
-@composite(autocast="wide", promote=floating, domain=((-2.0, 2.0), (-2.0, 2.0), (0.5, 2.0)), examples=[
+@composite(autocast="wide", promote=floating, domain=((-2.0, 2.0), (-2.0, 2.0), (0.5, 2.0)), method=False, examples=[
     "gaussian_nll_loss(f32[2, 3], f32[2, 3], f32[2, 3], full=True, eps=1e-06, reduction='mean') -> f32",
     "gaussian_nll_loss(f32[2, 3], f32[2, 3], f32[2, 1], full=False, eps=1e-06, reduction='none') -> f32[2, 3]"])
 def gaussian_nll_loss(x: Any, target: Any, variance: Any, *, full: bool = False, eps: float = 1e-6,
@@ -105,7 +107,7 @@ def gaussian_nll_loss(x: Any, target: Any, variance: Any, *, full: bool = False,
 
 # ---------------------------------------------------------------- probabilities
 
-@composite(autocast="wide", promote=floating, domain=PROBABILITIES, examples=[
+@composite(autocast="wide", promote=floating, domain=PROBABILITIES, method=False, examples=[
     "binary_cross_entropy(f32[2, 3], f32[2, 3], f32[3], reduction='mean') -> f32",
     "binary_cross_entropy(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]"])
 def binary_cross_entropy(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
@@ -115,7 +117,7 @@ def binary_cross_entropy(x: Any, target: Any, weight: Any = None, *, reduction: 
     return reduced("binary_cross_entropy", loss if weight is None else loss * weight, reduction)
 
 
-@composite(autocast="wide", promote=floating, domain=TARGET, examples=[
+@composite(autocast="wide", promote=floating, domain=TARGET, method=False, examples=[
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], f32[3], f32[3], reduction='mean') -> f32",
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], None, f32[3], reduction='sum') -> f32",
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]"])
@@ -130,7 +132,7 @@ def binary_cross_entropy_with_logits(x: Any, target: Any, weight: Any = None, po
     return reduced("binary_cross_entropy_with_logits", loss if weight is None else loss * weight, reduction)
 
 
-@composite(autocast="wide", promote=floating, domain=((-2.0, 0.0), (0.1, 0.9)), examples=[
+@composite(autocast="wide", promote=floating, domain=((-2.0, 0.0), (0.1, 0.9)), method=False, examples=[
     "kl_div(f32[2, 3], f32[2, 3], reduction='batchmean', log_target=False) -> f32",
     "kl_div(f32[2, 3], f32[2, 3], reduction='none', log_target=True) -> f32[2, 3]"])
 def kl_div(x: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
@@ -150,7 +152,7 @@ def _one_axis(*types: Any, axis: int, **rest: Any) -> dict[str, Any]:
     return {"axis": axis, **rest}
 
 
-@composite(autocast="wide", promote=floating, canonical=_one_axis, examples=[
+@composite(autocast="wide", promote=floating, canonical=_one_axis, method=False, examples=[
     "cosine_similarity(f32[2, 3], f32[2, 3], axis=1, eps=1e-08) -> f32[2]",
     "cosine_similarity(f32[2, 3], f32[1, 3], axis=-1, eps=1e-08) -> f32[2]"])
 def cosine_similarity(x: Any, y: Any, *, axis: int = 1, eps: float = 1e-8) -> Any:
@@ -160,21 +162,21 @@ def cosine_similarity(x: Any, y: Any, *, axis: int = 1, eps: float = 1e-8) -> An
     return (direction(x) * direction(y)).sum(axis=axis)         # a product of two lengths might overflow
 
 
-@function
+@layer_function
 def pairwise_distance(x: Any, y: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Any:
     """The p-norm of x - y + eps along the last axis."""
     return norm(x - y + eps, p, -1, keepdims)
 
 
 @composite(autocast="wide", promote=floating,
-           examples=["soft_margin_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32"])
+           method=False, examples=["soft_margin_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32"])
 def soft_margin_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
     """log(1 + exp(-target * x)) for targets of 1 and -1."""
     return reduced("soft_margin_loss", softplus(-target * x, threshold=math.inf), reduction)
 
 
 @composite(autocast="wide", promote=floating,
-           examples=["hinge_embedding_loss(f32[2, 3], f32[2, 3], margin=1.0, reduction='mean') -> f32"])
+           method=False, examples=["hinge_embedding_loss(f32[2, 3], f32[2, 3], margin=1.0, reduction='mean') -> f32"])
 def hinge_embedding_loss(x: Any, target: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """x where the target is 1, max(0, margin - x) where it is -1."""
     loss = where(equal(target, 1), 0, maximum(margin - x, 0)) + where(equal(target, -1), 0, x)
@@ -182,7 +184,7 @@ def hinge_embedding_loss(x: Any, target: Any, *, margin: float = 1.0, reduction:
 
 
 @composite(autocast="wide", promote=floating,
-           examples=["margin_ranking_loss(f32[4], f32[4], f32[4], margin=0.5, reduction='mean') -> f32"])
+           method=False, examples=["margin_ranking_loss(f32[4], f32[4], f32[4], margin=0.5, reduction='mean') -> f32"])
 def margin_ranking_loss(x: Any, y: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
     """max(0, -target * (x - y) + margin): x should be larger where the target is 1, smaller where it is -1."""
     return reduced("margin_ranking_loss", maximum(-target * (x - y) + margin, 0), reduction)
@@ -200,7 +202,7 @@ def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: fl
     return reduced("triplet_margin_loss", maximum(near - far + margin, 0), reduction)
 
 
-@composite(autocast="wide", promote=floating, examples=[
+@composite(autocast="wide", promote=floating, method=False, examples=[
     "cosine_embedding_loss(f32[2, 3], f32[2, 3], f32[2], margin=0.1, reduction='mean') -> f32"])
 def cosine_embedding_loss(x: Any, y: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
     """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
@@ -216,7 +218,8 @@ def _scores_and_classes(kinds: Kinds) -> tuple[Any, ...]:
     return scores, kinds[1], *(None if kind is None else scores for kind in kinds[2:])
 
 
-@composite(autocast="wide", promote=_scores_and_classes, domain=((-2.0, 2.0), (0.0, 2.0), (0.5, 2.0)), examples=[
+@composite(autocast="wide", promote=_scores_and_classes, domain=((-2.0, 2.0), (0.0, 2.0), (0.5, 2.0)),
+           method=False, examples=[
     "multi_margin_loss(f32[4, 3], i64[4], f32[3], p=2, margin=1.0, reduction='mean') -> f32",
     "multi_margin_loss(f32[4, 3], i64[4], p=1, margin=0.5, reduction='none') -> f32[4]"])
 def multi_margin_loss(x: Any, target: Any, weight: Any = None, *, p: int = 1, margin: float = 1.0,
@@ -232,7 +235,7 @@ def multi_margin_loss(x: Any, target: Any, weight: Any = None, *, p: int = 1, ma
     return reduced("multi_margin_loss", others.sum(axis=-1) / classes, reduction)
 
 
-@composite(autocast="wide", promote=floating, domain=TARGET, examples=[
+@composite(autocast="wide", promote=floating, domain=TARGET, method=False, examples=[
     "multilabel_soft_margin_loss(f32[2, 3], f32[2, 3], f32[3], reduction='mean') -> f32",
     "multilabel_soft_margin_loss(f32[2, 3], f32[2, 3], reduction='none') -> f32[2]"])
 def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:

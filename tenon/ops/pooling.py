@@ -13,7 +13,7 @@ from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange
-from tenon.ops.define import check_kind, define, function
+from tenon.ops.define import check_kind, define, layer_function
 from tenon.ops.program_sizes import pool_sizes
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.slice_pad_concat import concat_op
@@ -273,7 +273,7 @@ def _attributes(name: str, x: Any, kernel: Any, stride: Any, padding: Any, dilat
     return attrs, tuple(extra)
 
 
-@function
+@layer_function
 def max_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
              return_indices: bool = False, count: int | None = None) -> Any | tuple[Any, Any]:
     """The largest element of each window of x [N, C, *sizes]; the stride is the kernel unless given.
@@ -288,7 +288,7 @@ def max_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation
     return (out, max_pool_positions(x, **attrs)) if return_indices else out
 
 
-@function
+@layer_function
 def avg_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
              count_include_pad: bool = True, divisor_override: int | None = None, count: int | None = None) -> Any:
     """The mean of each window of x [N, C, *sizes]; padding counts as zeros unless `count_include_pad=False`.
@@ -312,7 +312,7 @@ def avg_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mod
     return total / window_sum(ones, {**attrs, "padding": pairs})
 
 
-@function
+@layer_function
 def lp_pool(x: Any, norm_type: float, kernel: Any, stride: Any = None, ceil_mode: bool = False,
             count: int | None = None) -> Any:
     """The p-norm of each window: (sum of x ** p) ** (1 / p); where the sum is 0, so is the derivative."""
@@ -355,7 +355,7 @@ def _names(count: int) -> None:
                      (adaptive_max_pool_nd, adaptive_max_pool)):
         fn.__name__ = f"{base.__name__}{count}d"
         fn.__doc__ = f"`{base.__name__}` over {count} axes of sizes, with or without a batch axis."
-        function(fn)
+        layer_function(fn)
 
 
 # ---------------------------------------------------------------- windows that divide an axis into a given number
@@ -403,7 +403,7 @@ def _along(x: Any, axis: int, count: int, runs: Sequence[tuple[int, int, int, in
     return parts[0] if len(parts) == 1 else concat_op(*parts, axis=place)
 
 
-@function
+@layer_function
 def adaptive_avg_pool(x: Any, output_size: Any, count: int | None = None) -> Any:
     """The mean over windows that divide the sizes of x [N, C, *sizes] as evenly as can be into `output_size`.
 
@@ -413,7 +413,7 @@ def adaptive_avg_pool(x: Any, output_size: Any, count: int | None = None) -> Any
     return _adaptive("adaptive_avg_pool", x, output_size, count, avg_pool)
 
 
-@function
+@layer_function
 def adaptive_max_pool(x: Any, output_size: Any, count: int | None = None) -> Any:
     """The maximum over windows that divide the sizes of x [N, C, *sizes] as evenly as can be into `output_size`."""
     return _adaptive("adaptive_max_pool", x, output_size, count, max_pool)

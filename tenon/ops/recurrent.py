@@ -58,7 +58,7 @@ def rnn_gate(from_x: Any, from_h: Any, *, nonlinearity: str) -> Any:
     return tanh(total) if nonlinearity == "tanh" else relu(total)
 
 
-@composite(promote=floating, examples=[
+@composite(promote=floating, method=False, examples=[
     "rnn_cell(f32[2, 3], f32[2, 4], f32[4, 3], f32[4, 4], f32[4], f32[4], nonlinearity='tanh') -> f32[2, 4]",
     "rnn_cell(f32[2, 3], f32[2, 4], f32[4, 3], f32[4, 4], nonlinearity='relu') -> f32[2, 4]",
     "rnn_cell(f32[2, 3], f32[2, 4], f32[4, 4], f32[4, 4], nonlinearity='tanh') -> error"])
@@ -71,7 +71,7 @@ def rnn_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any =
     return rnn_gate(linear(x, w_ih, b_ih), linear(h, w_hh, b_hh), nonlinearity=nonlinearity)
 
 
-@composite(promote=floating, examples=[
+@composite(promote=floating, method=False, examples=[
     "lstm_cell(f32[2, 3], f32[2, 4], f32[2, 4], f32[16, 3], f32[16, 4], f32[16], f32[16]) -> f32[2, 4], f32[2, 4]",
     "lstm_cell(f32[2, 3], f32[2, 4], f32[2, 4], f32[16, 3], f32[16, 4]) -> f32[2, 4], f32[2, 4]"])
 def lstm_cell(x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
@@ -80,7 +80,7 @@ def lstm_cell(x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_
     return lstm_gates(linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh), c)
 
 
-@composite(promote=floating, examples=[
+@composite(promote=floating, method=False, examples=[
     "gru_cell(f32[2, 3], f32[2, 4], f32[12, 3], f32[12, 4], f32[12], f32[12]) -> f32[2, 4]",
     "gru_cell(f32[2, 3], f32[2, 4], f32[12, 3], f32[12, 4]) -> f32[2, 4]"])
 def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:

@@ -12,7 +12,7 @@ from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.ops.comparison import equal, where
-from tenon.ops.define import function, lift
+from tenon.ops.define import function, layer_function, lift
 from tenon.ops.indexing import take_along_axis
 from tenon.ops.matrix_products import matmul, mT
 from tenon.ops.shape import broadcast_to, cast, reshape_op
@@ -44,7 +44,7 @@ def affine_grid(theta: Any, size: Sequence[int], align_corners: bool = False) ->
     return reshape_op(matmul(flat, mT(theta)), shape=(size[0], *sizes, len(sizes)))
 
 
-@function
+@layer_function
 def grid_sample(x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "zeros",
                 align_corners: bool = False) -> Any:
     """Images x [N, C, H, W] read at the places of `grid` [N, ..., 2]: x before y, from -1 to 1; volumes likewise.

@@ -12,7 +12,7 @@ import numpy as np
 
 from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
-from tenon.ops.define import aliases, function
+from tenon.ops.define import aliases, layer_function
 from tenon.ops.indexing import take
 from tenon.ops.pooling import adaptive_avg_pool
 from tenon.ops.shape import permute, reshape_op
@@ -21,7 +21,7 @@ AXES = {"nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "linear": (1,), "bilin
         "bicubic": (2,), "area": (1, 2, 3)}
 
 
-@function
+@layer_function
 def interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool = False,
                 recompute_scale_factor: bool = False) -> Any:
     """x [N, C, *sizes] resampled to other sizes: "nearest", "linear", "bilinear", "trilinear", "bicubic" or "area".
@@ -96,7 +96,7 @@ def _cubic(n: int, j: np.ndarray, scale: float, align: bool) -> Taps:
 _TAPS: dict[str, Callable[..., Taps]] = {"nearest": _nearest, "nearest-exact": _nearest_exact, "bicubic": _cubic}
 
 
-@function
+@layer_function
 def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
     """[..., C * r * r, H, W] as [..., C, H * r, W * r]."""
     r, (channels, height, width) = upscale_factor, x.shape[-3:]
@@ -107,7 +107,7 @@ def pixel_shuffle(x: Any, upscale_factor: int) -> Any:
     return reshape_op(mixed, shape=(*x.shape[:-3], channels // (r * r), height * r, width * r))
 
 
-@function
+@layer_function
 def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
     """[..., C, H * r, W * r] as [..., C * r * r, H, W]."""
     r, (channels, height, width) = downscale_factor, x.shape[-3:]
@@ -118,7 +118,7 @@ def pixel_unshuffle(x: Any, downscale_factor: int) -> Any:
     return reshape_op(mixed, shape=(*x.shape[:-3], channels * r * r, height // r, width // r))
 
 
-@function
+@layer_function
 def channel_shuffle(x: Any, groups: int) -> Any:
     """The channels of x [N, C, ...] dealt out to groups: channel g * n + k becomes channel k * groups + g."""
     if x.shape[1] % groups != 0:
