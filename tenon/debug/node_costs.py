@@ -6,9 +6,10 @@ it, so it is an estimate.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tenon.graph.ir import Node, Value
+from tenon.graph.partition import innermost
 from tenon.loops.whole_operators import attended
 from tenon.ops.attention import attention, attention_gradient
 from tenon.program.kernel import count, multiply_adds, node_work
@@ -37,16 +38,8 @@ def flops_of(node: Node, sizes: Sizes) -> float:
 def nodes_of(step: Leaf | None) -> tuple[Node, ...]:
     """The nodes that a step computes: of a whole loop those of its condition and its body, each once."""
     if isinstance(step, KernelStep):
-        return tuple(_inner(step.node)) if step.node.graphs else step.unit.body.nodes
+        return tuple(innermost(step.node)) if step.node.graphs else step.unit.body.nodes
     return (step.node,) if isinstance(step, HostStep) else ()
-
-
-def _inner(node: Node) -> Iterator[Node]:
-    """The nodes of the graphs in a node, and of those in them; the node itself where there are none."""
-    if not node.graphs:
-        yield node
-    for inner in (inner for graph in node.graphs for inner in graph.nodes):
-        yield from _inner(inner)
 
 
 def shares_of(step: Leaf | None, sizes: Sizes) -> list[tuple[Node, float]]:

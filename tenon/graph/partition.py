@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.graph.build import Builder
@@ -20,6 +20,14 @@ def needed(graph: Graph, results: Iterable[Value], keep: Callable[[Node], bool] 
             found.add(node)
             wanted.update(node.uses())
     return found
+
+
+def innermost(node: Node) -> Iterator[Node]:
+    """The nodes of the graphs in a node, and of those in them, without those that hold graphs; itself without any."""
+    if not node.graphs:
+        yield node
+    for inner in (inner for graph in node.graphs for inner in graph.nodes):
+        yield from innermost(inner)
 
 
 def depending(graph: Graph, start: Collection[Value]) -> set[Value]:

@@ -191,16 +191,16 @@ def test_a_product_waits_that_may_share_memory_where_there_is_a_loop(disk):
 
 
 def test_what_code_cannot_express_falls_into_parts(monkeypatch):
-    write = lower_kernel.ir_of
+    write = lower_kernel.module_of
 
-    def refuse(kernel, target, shared):
+    def refuse(kernel, target, shared=()):
         if "exp" in kernel.name:
             raise NotImplementedError("no code for this")
         return write(kernel, target, shared)
 
     monkeypatch.setattr(machine_code, "_disk", lambda: CodeCache(None))
     monkeypatch.setattr(kernel_cache, "_known", OrderedDict())
-    monkeypatch.setattr(lower_kernel, "ir_of", refuse)
+    monkeypatch.setattr(lower_kernel, "module_of", refuse)
     x = X[:, :29].copy()        # of another size than other tests compile
     program = compile(parse_graph(SOFTMAX.replace("30", "29")), "cpu")
     assert not any("exp" in unit.name for unit in program.kernels)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
-from tenon.backends.cpu.lower_kernel import module_of
+from tenon.backends.cpu.loop_kernel import LoopKernel
 from tenon.backends.cpu.lowered_kernel import LoweredKernel
+from tenon.graph.ir import Node
+from tenon.graph.partition import innermost
 from tenon.llvm import machine_code
 from tenon.llvm.line_tables import LineTable, Numbered, lines_known, without_directives, without_table
 from tenon.llvm.shared_functions import parted, text_of
 from tenon.loops.loop_ir import Kernel
-from tenon.loops.loop_printer import rows_of
+from tenon.loops.loop_printer import Row, rows_of
 from tenon.loops.statement_origins import nodes_of_rows
 from tenon.program.kernel import CompiledKernel
-from tenon.records import dataclass
+from tenon.records import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -32,37 +35,49 @@ class KernelListing:
 
 def listing_of(unit: CompiledKernel, code: bool) -> KernelListing:
     """The texts; with `code` also LLVM's and the machine's."""
-    if type(unit) is not LoweredKernel:         # a whole loop, or one that packs: its loops are those of others
-        return _without_lines(unit, code)
-    kernel = unit.kernel
-    rows = list(rows_of(kernel))
-    nodes = [sorted(x) for x in nodes_of_rows(unit.body, kernel)]
+    assert isinstance(unit, (LoweredKernel, LoopKernel))
+    pieces = list(_pieces(unit))
+    rows = [row for piece in pieces for row in piece.rows]
+    nodes = [sorted(x) for piece in pieces for x in piece.nodes]
     loops = "\n".join(text for text, _ in rows)
     if not code:
         return KernelListing(loops, nodes, None, None)
     started = time.perf_counter()
     lines = {statement: k for k, (_, statement) in reversed(list(enumerate(rows, 1))) if statement is not None}
     with lines_known(lines):
-        module = module_of(kernel, unit.target, unit.shared)
-    text = text_of(module, LineTable(kernel.name, _first_lines(kernel, lines)))
-    own, pieces = parted(text)
+        module = unit.module()
+    first = _first_lines(unit.kernel, lines) if isinstance(unit, LoweredKernel) else lambda function: 1
+    own, shared = parted(text_of(module, LineTable(unit.name, first)))
     written = time.perf_counter()
     llvm = without_table(own)
-    code_of_own, *others = [machine_code.assembly(x, unit.target) for x in (own, *pieces.values())]
+    code_of_own, *others = [machine_code.assembly(x, unit.target) for x in (own, *shared.values())]
     seconds = written - started, time.perf_counter() - written
     machine = without_directives(code_of_own)
-    return KernelListing(loops, nodes, ("\n".join([llvm[0], *pieces.values()]), llvm[1]),
+    return KernelListing(loops, nodes, ("\n".join([llvm[0], *shared.values()]), llvm[1]),
                          ("\n".join([machine[0], *others]), machine[1]), seconds)
 
 
-def _without_lines(unit: CompiledKernel, code: bool) -> KernelListing:
-    if not code:
-        return KernelListing(unit.loops, [], None, None)
-    started = time.perf_counter()
-    llvm = unit.ir
-    written = time.perf_counter()
-    machine = machine_code.assembly(llvm, unit.target)
-    return KernelListing(unit.loops, [], (llvm, []), (machine, []), (written - started, time.perf_counter() - written))
+@dataclass(frozen=True)
+class _Piece:
+    """The lines of one kernel's loops, and the nodes that each computes, as places in `innermost` of its node."""
+
+    rows: list[Row]
+    nodes: list[set[int]]
+
+
+def _pieces(unit: CompiledKernel) -> Iterator[_Piece]:
+    """The kernel; of a whole loop the kernels that a turn runs, each once."""
+    if not isinstance(unit, LoopKernel):
+        yield _Piece(list(rows_of(unit.kernel)), nodes_of_rows(unit.body, unit.kernel))
+        return
+    places = {x: k for k, x in enumerate(x for node in unit.body.nodes for x in innermost(node))}
+    inner: dict[CompiledKernel, list[Node]] = {}
+    for step in unit.inner:
+        inner.setdefault(step.unit, []).append(step.node)
+    for one, nodes in inner.items():
+        starts = [places[x] for node in nodes for x in islice(innermost(node), 1) if x in places]
+        yield from (replace(piece, nodes=[{start + k for start in starts for k in row} for row in piece.nodes])
+                    for piece in _pieces(one))
 
 
 def _first_lines(kernel: Kernel, lines: Mapping[Any, int]) -> Callable[[str], int]:

@@ -93,9 +93,8 @@ class LoopKernel(CompiledKernel):
     turns: LoopBody | None = None
     alone: ClassVar[bool] = True
 
-    @cached_property
-    def ir(self) -> str:
-        """The text of a module that defines the function."""
+    def module(self) -> ir.Module:
+        """A module that defines the function."""
         module = TargetModule(self.target, self.name)
         turns = self._turns
         inner = emit_whole(module, f"{self.name}_loop", turns)
@@ -105,7 +104,17 @@ class LoopKernel(CompiledKernel):
             b.call(inner, [b.load(b.gep(function.args[0], [ir.Constant(I64, k)], source_etype=POINTER), typ=POINTER)
                            for k in range(len(inner.args))])
         b.ret_void()
-        return print_module(module)
+        return module
+
+    @cached_property
+    def ir(self) -> str:
+        """Its text."""
+        return print_module(self.module())
+
+    @property
+    def inner(self) -> list[KernelStep]:
+        """The kernels that a turn runs."""
+        return [step for step in leaves(self._turns.steps) if isinstance(step, KernelStep)]
 
     @property
     def _turns(self) -> LoopBody:
@@ -115,8 +124,7 @@ class LoopKernel(CompiledKernel):
     @property
     def endless(self) -> bool:
         """Whether the data decide when this loop or one inside ends."""
-        inner = (step.unit for step in leaves(self._turns.steps) if isinstance(step, KernelStep))
-        return self._turns.proceed is not None or any(unit.endless for unit in inner)
+        return self._turns.proceed is not None or any(step.unit.endless for step in self.inner)
 
     @property
     def loops(self) -> str:
@@ -130,7 +138,7 @@ class LoopKernel(CompiledKernel):
 
     @property
     def _units(self) -> Iterable[CompiledKernel]:
-        return dict.fromkeys(step.unit for step in leaves(self._turns.steps) if isinstance(step, KernelStep))
+        return dict.fromkeys(step.unit for step in self.inner)
 
     def work(self, sizes: object) -> int:
         """Of all turns; a loop of unknown length counts as a long one."""

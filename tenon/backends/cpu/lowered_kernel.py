@@ -14,6 +14,8 @@ from tenon.records import dataclass
 from tenon.target import Target
 
 if TYPE_CHECKING:
+    from llvmlite import ir
+
     from tenon.loops.loop_ir import Kernel
     from tenon.loops.loop_pipeline import LoopPassStep
 
@@ -28,12 +30,18 @@ class LoweredKernel(CompiledKernel):
         from tenon.backends.cpu.lower_kernel import kernel_of  # local: slow to load, and often not needed
         return kernel_of(self.body, name_of(self.body), schedule=self.schedule)
 
+    def module(self) -> ir.Module:
+        """A module that defines the functions."""
+        with unforked:
+            from tenon.backends.cpu.lower_kernel import module_of  # local, as above
+        return module_of(self.kernel, self.target, self.shared)
+
     @cached_property
     def ir(self) -> str:
-        """The text of a module that defines the functions."""
+        """Its text."""
         with unforked:
-            from tenon.backends.cpu.lower_kernel import ir_of  # local, as above
-        return ir_of(self.kernel, self.target, self.shared)
+            from tenon.llvm.shared_functions import text_of  # local, as above
+        return text_of(self.module())
 
     def require_code(self) -> None:
         """Raise where code cannot express the loops.  A kernel that may share memory will be other code: no text yet.

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from llvmlite import ir
+
 from tenon.backends.cpu.codegen import emit_kernel, emit_packing_kernel, read_elsewhere, read_on_the_right
 from tenon.backends.cpu.contraction_codegen import contraction_scratch, packed_right
 from tenon.backends.cpu.lowered_kernel import LoweredKernel
 from tenon.dims import product
 from tenon.graph.text import key_of
-from tenon.llvm.shared_functions import text_of
 from tenon.llvm.target_module import TargetModule
 from tenon.locks import cached_property
 from tenon.loops.loop_ir import Contraction
@@ -38,24 +39,22 @@ class Packing(LoweredKernel):
     def name(self) -> str:
         return f"{name_of(self.body)}_packing"
 
-    @cached_property
-    def ir(self) -> str:
-        """The text of a module that defines the function."""
+    def module(self) -> ir.Module:
+        """A module that defines the function."""
         module = TargetModule(self.target, self.name)
         emit_packing_kernel(module, self.kernel)
-        return text_of(module)
+        return module
 
 
 @dataclass(eq=False)
 class Packed(LoweredKernel):
     """The product, given the panels behind its inputs."""
 
-    @cached_property
-    def ir(self) -> str:
-        """The text of a module that defines the functions."""
+    def module(self) -> ir.Module:
+        """A module that defines the functions."""
         module, outputs = TargetModule(self.target, self.name), len(self.kernel.inputs)
         emit_kernel(module, self.kernel, {outputs + output: source for output, source in self.shared}, packed=True)
-        return text_of(module)
+        return module
 
     def is_one_call(self, sizes: Mapping[str, int]) -> bool:
         """Panels are fetched one ahead, so each call waits for its first, which few rows do not make up for."""
