@@ -24,7 +24,7 @@ from tenon.target import Target, target
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
-STAGES = ("graph", "passes", "loops", "llvm", "asm")
+STAGES = ("graph", "passes", "loops", "schedules", "llvm", "asm")
 CONTEXTS = contextlib.__file__
 SAMPLE_SIZES = (7, 11)      # of a symbolic size, one capture after the other
 
@@ -89,6 +89,8 @@ def stage_texts(captured: Any, stages: Sequence[str], machine: Target | None = N
             yield from map(str, steps := unit.loop_steps)
             if unit.loops != steps[-1].text:
                 yield f"# as compiled\n{unit.loops}"
+    if "schedules" in stages:
+        yield from (f"# schedules of {unit.name}\n{unit.schedules}".rstrip() for unit in program.kernels)
     if "llvm" in stages:
         yield f"# llvm\n{program.llvm}"
     if "asm" in stages:

@@ -6,11 +6,13 @@ says.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from math import prod
 from typing import Literal
 
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Index, Load
+from tenon.loops.refusal import Refusal
 from tenon.loops.window_access import Axis, Windows, count, windows_of
 from tenon.records import dataclass
 from tenon.types import bfloat16
@@ -25,6 +27,13 @@ LEAST_TILES = 32        # of a block
 SHORT_SUM_TIME_RATIO = 1.1  # times as long as one long sum products with short ones take
 MOST_ACROSS = 16        # taps of a row, which are written out
 MOST_AT_EDGES = 64      # places of a row whose windows reach over its ends, for each of which there is code
+Way = Literal["depthwise_nhwc", "winograd_forward", "forward_few_filters", "winograd_weight_grad", "weight_grad_wide",
+              "weight_grad_depthwise", "bf16_tap_by_tap"]
+FORWARD: tuple[Way, ...] = "depthwise_nhwc", "winograd_forward", "forward_few_filters"
+WEIGHT_GRAD: tuple[Way, ...] = "winograd_weight_grad", "weight_grad_wide", "weight_grad_depthwise"
+
+NO_WINDOWS = Refusal("no factor is read in such windows")
+NO_ARRAY = Refusal("the factor without windows is computed")
 
 
 @dataclass(frozen=True)
@@ -39,7 +48,7 @@ class Sliding:
     windows: Windows
     other: Load
     filters: Axis
-    way: Literal["places", "added places", "filters", "channels", "taps", "winograd places", "winograd filters"]
+    way: Way
 
 
 def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis, *,
@@ -50,32 +59,60 @@ def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, dep
     Numbers of bfloat16 are multiplied in pairs, or have been widened (tenon.passes.lower_bf16_convolutions), unless
     they are those of groups: these are widened as a window's block is copied.
     """
+    ways = considered(left, right, batch, rows, columns, depth, adders=adders)
+    return next((found for _, found in ways if isinstance(found, Sliding)), None)
+
+
+def considered(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis, *,
+               adders: bool = False) -> Iterator[tuple[Way, Sliding | Refusal]]:
+    """Each way in which windows may slide, those before others that are to be preferred; or why it does not do.  Either
+    factor may be the one that is read in windows."""
+    def refused(ways: Iterable[Way], reason: Refusal) -> Iterator[tuple[Way, Refusal]]:
+        return ((way, reason) for way in ways)
+
     if left.dtype is bfloat16 and not batch:
-        return None
+        yield from refused((*FORWARD, *WEIGHT_GRAD), Refusal("numbers of bfloat16 are multiplied in pairs"))
+        return
     for one, other, places, filters in (left, right, rows, columns), (right, left, columns, rows):
         if not isinstance(other, Load) or other.mask is not None or not _are_known(batch, filters):
+            yield from refused((*FORWARD, *WEIGHT_GRAD), NO_ARRAY)
             continue
+        few = count(filters) <= FEW_FILTERS
         windows = windows_of(one, places, depth)
-        if windows is not None and not filters and _has_channels_last(windows, other, batch):
-            return Sliding(windows, other, filters, "channels")
-        flat = None if windows is None else windows.along_last(2)
-        if flat is not None and _lies_well(flat, other) and _has_tiles(flat) and \
-                _has_taps_beside(flat, other) and saves_multiplications(flat, filters, adders=adders):
-            return Sliding(flat, other, filters, "winograd places")
-        if windows is not None and count(filters) <= FEW_FILTERS and _lies_well(windows, other):
-            return Sliding(windows, other, filters, "places")
+        if windows is None:
+            yield from refused(FORWARD, NO_WINDOWS)
+        else:
+            last = not filters and _has_channels_last(windows, other, batch)
+            yield "depthwise_nhwc", Sliding(windows, other, filters, "depthwise_nhwc") if last else Refusal(
+                "channels are not the last axis of both factors, or are added up")
+            yield "winograd_forward", _in_tiles(windows, other, filters, adders)
+            yield "forward_few_filters", Sliding(windows, other, filters, "forward_few_filters") if few and _lies_well(
+                windows, other) else Refusal("neighbours do not lie side by side" if few else "there are many filters")
         windows = windows_of(one, depth, places)
-        if windows is not None and _lies_well(windows, other) and _follows(windows, other):
-            sums = count(windows.channels) * count(windows.taps) * count(filters)
-            flat = windows.along_last(2)
-            if count(filters) >= MANY_FILTERS and _has_tiles(flat) and \
-                    saves_multiplications(flat, filters, whole_channels=True):
-                return Sliding(flat, other, filters, "winograd filters")
-            if count(filters) >= MANY_FILTERS and sums <= MOST_SUMS and _are_long(windows):
-                return Sliding(windows, other, filters, "filters")
-            if count(batch) >= SEVERAL and count(filters) <= FEW_FILTERS:
-                return Sliding(windows, other, filters, "added places")
-    return None
+        if windows is None or not _lies_well(windows, other) or not _follows(windows, other):
+            yield from refused(WEIGHT_GRAD, NO_WINDOWS)
+            continue
+        sums = count(windows.channels) * count(windows.taps) * count(filters)
+        flat, many = windows.along_last(2), count(filters) >= MANY_FILTERS
+        tiled = many and _has_tiles(flat) and saves_multiplications(flat, filters, whole_channels=True)
+        yield "winograd_weight_grad", Sliding(flat, other, filters, "winograd_weight_grad") if tiled else Refusal(
+            "tiles of 2 x 2 windows save no time" if many else "filters fill no vector")
+        wide = many and sums <= MOST_SUMS and _are_long(windows)
+        yield "weight_grad_wide", Sliding(windows, other, filters, "weight_grad_wide") if wide else Refusal(
+            "lines are shorter than taps, or sums too many" if many else "filters fill no vector")
+        several = count(batch) >= SEVERAL and few
+        yield "weight_grad_depthwise", Sliding(windows, other, filters, "weight_grad_depthwise") if several else \
+            Refusal("groups are few, or have many filters")
+
+
+def _in_tiles(windows: Windows, other: Load, filters: Axis, adders: bool) -> Sliding | Refusal:
+    """Tiles of 2 x 2 windows of a convolution."""
+    flat = windows.along_last(2)
+    if not _lies_well(flat, other) or not _has_tiles(flat) or not _has_taps_beside(flat, other):
+        return Refusal("windows are no plane of taps that lie side by side")
+    if not saves_multiplications(flat, filters, adders=adders):
+        return Refusal("tiles of 2 x 2 windows save no time")
+    return Sliding(flat, other, filters, "winograd_forward")
 
 
 def _are_known(*axes: Axis) -> bool:

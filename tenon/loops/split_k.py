@@ -27,7 +27,7 @@ PARTS = 16, 12, 10, 8       # how many there may be, the best first
 MIN_K_PER_PART = 256        # products of a sum that are worth a part
 LANES = 32                  # of which a part's depth is best a multiple
 DEEP = 64                   # times the depth of a sum is larger than the longer side of the results
-BY_FILTERS = "filters", "winograd filters"      # ways of windows in which threads repeat work for each other
+BY_FILTERS = "weight_grad_wide", "winograd_weight_grad"    # ways of windows in which threads repeat work for each other
 MIN_PARALLEL_PRODUCTS = 1 << 20  # products that are worth a second thread
 
 

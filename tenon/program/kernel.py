@@ -79,6 +79,12 @@ class CompiledKernel:
         """What each pass over the loops did, from the compute rules on."""
         raise NotImplementedError
 
+    @property
+    def schedules(self) -> str:
+        """The schedules that the kernel was offered, with costs and refusals, as text; none where there is no choice.
+        """
+        return ""
+
     def forget(self) -> None:
         """Let go of what was only needed to load the code; who asks for it later makes it again."""
         self.code = None

@@ -60,7 +60,7 @@ def steps_of(captured):
 def is_turned(captured):
     """Whether the first step is a convolution with its channels last, of packed weights."""
     unit = steps_of(captured)[0].unit
-    return isinstance(unit, Packed) and plan_of(unit.kernel.nests[0].body[0], unit.target) is not None
+    return isinstance(unit, Packed) and bool(plan_of(unit.kernel.nests[0].body[0], unit.target))
 
 
 def epilogue(y, more, act):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenon as tn
-from tenon.backends.cpu.contraction_codegen import slides
+from tenon.backends.cpu.conv_direct import slides
 from tenon.capture.constant_weights import WithConstants
 from tenon.config import config
 from tenon.errors import ShapeError
@@ -66,7 +66,7 @@ def ways(captured):
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_channels_are_lanes(case):
-    assert ways(check(case)) == ["channels"]
+    assert ways(check(case)) == ["depthwise_nhwc"]
 
 
 @pytest.mark.parametrize("act", [tn.tanh, tn.relu6, tn.hardswish, tn.neg, lambda y: y - y.sum(axis=1, keepdims=True)])
@@ -122,7 +122,7 @@ def test_a_mobile_network_stores_nothing_twice():
         compiled = tn.jit(lambda x: net(x))
         np.testing.assert_allclose(np.asarray(compiled(x)), np.asarray(net(x)), rtol=1e-4, atol=1e-5)
         captured = compiled.capture(x)
-    assert ways(captured) == ["channels"] * 2
+    assert ways(captured) == ["depthwise_nhwc"] * 2
     names = [step.unit.name for step in captured.program.late.parts.steps if isinstance(step, KernelStep)]
     assert sum("channels_last" in name for name in names) == 7 and len(names) <= 8, names
 

@@ -28,7 +28,7 @@ def check(machine: Target, sizes: tuple[int, int, int], right: str, element: obj
     kind = np.float32 if element is F32 else np.float64
     spec = matmul(element, "mk", right, bias_relu, known=sizes)
     tile = thin_tile(spec, machine)
-    assert tile is not None and tile.schedule == "runs"
+    assert tile and tile.schedule == "runs"
     call, random = Native(spec, tile), np.random.default_rng(m)
     b_shape = (k, n) if right == "kn" else (n, k)
     a, b, bias = guarded(kind, batch, m, k), guarded(kind, batch, *b_shape), guarded(kind, n)
@@ -88,14 +88,14 @@ def test_what_is_not_a_number_stays_in_its_row_and_column() -> None:
     ((16, 16, 1000), "kn", False), ((16, 16, 1000), "nk", True), ((1000, 1, 1000), "kn", False)])
 def test_it_is_for_columns_that_leave_most_lanes_empty(sizes: tuple[int, int, int], right: str, is_thin: bool) -> None:
     spec = matmul(F32, "mk", right, known=sizes)
-    assert (thin_tile(spec, WIDE) is not None) is is_thin
-    assert thin_tile(matmul(F32, "km", right, known=sizes), WIDE) is None
-    assert thin_tile(matmul(I64, "mk", right, known=sizes), WIDE) is None
-    assert thin_tile(replace(spec, packed=7), WIDE) is None
-    assert thin_tile(replace(spec, known=(None, *sizes[1:])), WIDE) is None
+    assert bool(thin_tile(spec, WIDE)) is is_thin
+    assert not thin_tile(matmul(F32, "km", right, known=sizes), WIDE)
+    assert not thin_tile(matmul(I64, "mk", right, known=sizes), WIDE)
+    assert not thin_tile(replace(spec, packed=7), WIDE)
+    assert not thin_tile(replace(spec, known=(None, *sizes[1:])), WIDE)
     if is_thin:
-        assert (tile_of(spec).schedule == "runs") == (thin_tile(spec) is not None)
-        assert thin_tile(spec) is None or packed_size(replace(spec, batch=())) is None
+        assert (tile_of(spec).schedule == "runs") == bool(thin_tile(spec))
+        assert not thin_tile(spec) or packed_size(replace(spec, batch=())) is None
 
 
 def test_compiled_products_with_epilogues_agree_with_numpy() -> None:

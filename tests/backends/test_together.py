@@ -11,8 +11,9 @@ from tenon.backends.cpu.contraction.block_epilogue import SHARE, apart, uses_blo
 from tenon.backends.cpu.contraction.example_specs import F32
 from tenon.backends.cpu.contraction.gemm_spec import choose_tile
 from tenon.backends.cpu.contraction.microkernel_types import STEPS
-from tenon.backends.cpu.contraction_codegen import contraction_scratch, template_of
+from tenon.backends.cpu.contraction_codegen import template_of
 from tenon.backends.cpu.lower_kernel import kernel_of
+from tenon.backends.cpu.product_schedules import contraction_scratch
 from tenon.graph.text import parse_graph
 from tenon.llvm.host_target import host
 from tenon.target import target

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from loops.compiled import check, run
-from tenon.backends.cpu.contraction_codegen import schedules_of
 from tenon.backends.cpu.lower_kernel import learn, scheduled
+from tenon.backends.cpu.product_schedules import schedules_of
 from tenon.graph.text import parse_graph
 from tenon.llvm.host_target import host
 from tenon.loops.loop_printer import print_kernel

@@ -38,7 +38,7 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_convolution_and_its_gradients(case):
-    ways = "winograd places", "winograd places", "winograd filters"
+    ways = "winograd_forward", "winograd_forward", "winograd_weight_grad"
     for (graph, inputs), way in zip(three(case), ways, strict=True):
         kernel = check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
         assert is_sliding(kernel, way), kernel.name
@@ -50,7 +50,7 @@ def test_a_convolution_and_its_gradients(case):
     (4, 48, (19, 36), 48, (2, 7), 1, ((0, 0), (5, 5)), (1, 2), 1),          # sides of different lengths, one dilated
 ], ids=str)
 def test_windows_of_other_sizes(case):
-    for (graph, inputs), way in zip(three(case), ("winograd places", None, "winograd filters"), strict=True):
+    for (graph, inputs), way in zip(three(case), ("winograd_forward", None, "winograd_weight_grad"), strict=True):
         kernel = check(graph, *(data(t, -1, 1) for t in inputs), interpreted=False, tolerance=1e-4)
         assert is_sliding(kernel, way) or way is None, kernel.name
 
@@ -62,7 +62,7 @@ def test_other_element_types(dtype):
         arrays = [data(t).astype(dtype.numpy) for t in inputs]
         kernel = check(parse_graph(text), *arrays, interpreted=False, tolerance={64: 1e-9, 16: 0.2}[dtype.bits])
         expected = dtype is not bfloat16        # which is multiplied in pairs, or widened before
-        assert is_sliding(kernel, "winograd places", "winograd filters") == expected
+        assert is_sliding(kernel, "winograd_forward", "winograd_weight_grad") == expected
 
 
 @pytest.mark.parametrize("size", [3, 5])
@@ -73,7 +73,7 @@ def test_results_are_as_close_as_those_of_sums_in_a_row(size):
     random = np.random.default_rng(0)
     arrays = [random.standard_normal(t.shape).astype(np.float32) for t in (x, w)]
     kernel = lower(graph, "f")
-    assert is_sliding(kernel, "winograd places")
+    assert is_sliding(kernel, "winograd_forward")
     (found,) = run(kernel, arrays)
     wide = parse_graph(print_graph(graph).replace("f32", "f64"))
     (exact,) = interpret(wide, [a.astype(np.float64) for a in arrays])
@@ -108,7 +108,7 @@ def test_an_epilogue_of_the_gradient_of_a_kernel(turned):
              end.replace("v0", "v2")]
     graph = parse_graph("\n".join(lines) + "\n")
     kernel = check(graph, *(data(p.type) for p in graph.params), interpreted=False, tolerance=1e-3)
-    assert is_sliding(kernel, "winograd filters")
+    assert is_sliding(kernel, "winograd_weight_grad")
 
 
 @pytest.mark.parametrize("steps", [
@@ -125,7 +125,7 @@ def test_an_epilogue(steps):
              "    v3: f32[5, 60, 7, 9] = add(v0, v2)", end.replace("v0", "v3")]
     graph = parse_graph("\n".join(lines) + "\n")
     kernel = check(graph, *(data(p.type) for p in graph.params), interpreted=False, tolerance=1e-3)
-    assert is_sliding(kernel, "winograd places")
+    assert is_sliding(kernel, "winograd_forward")
 
 
 @pytest.mark.parametrize("adders", [False, True])
@@ -135,7 +135,7 @@ def test_fewer_channels_are_enough_where_additions_have_units_of_their_own(adder
     for graph, inputs in convolution, gradient:
         check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3, target=machine)
     found = slides(lower(convolution[0], "k").nests[-1].body[0], machine)
-    assert (found is not None and found.way == "winograd places") == adders
+    assert (found is not None and found.way == "winograd_forward") == adders
 
 
 def test_threads_share_blocks_or_panels():

@@ -10,13 +10,8 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction import GemmSpec as Template
 from tenon.backends.cpu.contraction import (
     Tile,
-    beats_windows,
     chunk_of,
     chunk_start,
-    emit_contraction,
-    emit_packing,
-    packed_size,
-    scratch_size,
     tile_of,
     tiles_of,
 )
@@ -24,8 +19,6 @@ from tenon.backends.cpu.contraction.gemm_spec import Args, Size
 from tenon.backends.cpu.contraction.gemm_spec import Index as Places
 from tenon.backends.cpu.contraction.gemm_spec import ResultAddress as Near
 from tenon.backends.cpu.contraction.ir_helpers import loop, maximum, minimum, runs
-from tenon.backends.cpu.conv_direct import emit_sliding, slides, sliding_scratch
-from tenon.backends.cpu.conv_nhwc import Plan, emit_convolution, emit_panels, plan_of, scratch_of
 from tenon.backends.cpu.epilogue_patterns import are_straight, joined, only_stored
 from tenon.backends.cpu.expression_codegen import ONE, ZERO, Values
 from tenon.backends.cpu.operand_access import Axis, OperandAccess
@@ -37,100 +30,27 @@ from tenon.loops.affine import affine, is_same
 from tenon.loops.cost import count
 from tenon.loops.expressions import Buffer, Expr, Load
 from tenon.loops.loop_ir import Contraction, Store, roots
-from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.traversal import walk
-from tenon.records import dataclass, replace
+from tenon.records import dataclass
 from tenon.target import Target
 
-WINDOWS = "windows"     # the schedule of what is computed window by window
 
-
-def emit_product(module: TargetModule, name: str, statement: Contraction, arguments: Mapping[Buffer, int],
-                 pointers: int, symbols: Sequence[str], packed: int | None = None) -> ir.Function:
-    """void name(pointers..., sizes..., thread, threads, scratch); pointer `packed` is right, packed already."""
-    target = module.target
-    found, plan = _slides(statement, target), None if packed is None else _plan(statement, target)
-    if plan is not None and packed is not None:
-        function = emit_convolution(module, name, plan, arguments, pointers, packed)
-    elif found is not None and packed is None:
-        function = emit_sliding(module, name, statement, found, arguments, pointers, symbols)
-    else:
-        template = _Product(module, name, statement, arguments, pointers, symbols, packed).template()
-        function = emit_contraction(module, name, template, _tile(statement, template))
-    function.linkage = "internal"
-    return function
-
-
-def emit_packing_of(module: TargetModule, name: str, statement: Contraction, arguments: Mapping[Buffer, int],
-                    pointers: int, packed: int) -> ir.Function:
-    """void name(pointers..., thread, threads): pack the right factor, of known sizes, to pointer `packed`."""
-    if (plan := _plan(statement, module.target)) is not None:
-        function = emit_panels(module, name, plan, arguments, pointers, packed)
-    else:
-        template = _Product(module, name, statement, arguments, pointers, (), packed).template()
-        function = emit_packing(module, name, template)
-    function.linkage = "internal"
-    return function
-
-
-def packed_right(statement: Contraction, target: Target) -> int | None:
-    """Bytes of the right factor once it is packed; None where it cannot be packed by itself, or need not be."""
-    plan = _plan(statement, target)
-    if plan is None and slides(statement, target) is not None:
-        return None
-    template = template_of(statement, {}, 0, target)
-    if plan is not None:
-        return None if beats_windows(template) else plan.packed
-    return packed_size(template)
-
-
-def contraction_scratch(statement: Contraction, target: Target, packed: bool = False) -> int:
-    """Bytes of scratch memory that each thread needs, whether or not results have memory that the epilogue reads;
-    `packed`: its right factor is packed already.
-    """
-    if packed and (plan := _plan(statement, target)) is not None:
-        return scratch_of(plan)
-    found = _slides(statement, target)
-    if found is not None:
-        return sliding_scratch(statement, found, target)
-    shared = _Product(TargetModule(target), "", statement, {}, 0, (), 0 if packed else None)    # as if all were one
-    touched = [x for x in (*shared.loads(), *statement.epilogue) if isinstance(x, (Load, Store))]
-    apart = replace(shared, arguments={x.buffer: place for place, x in enumerate(touched)})
-    templates = [x.template() for x in (shared, apart)]
-    return max(scratch_size(template, _tile(statement, template)) for template in templates)
-
-
-def template_of(statement: Contraction, arguments: Mapping[Buffer, int], pointers: int,
-                target: Target) -> Template:
+def template_of(statement: Contraction, arguments: Mapping[Buffer, int], pointers: int, target: Target,
+                packed: int | None = None) -> Template:
     """The statement, of known sizes, in the template's words."""
-    return _Product(TargetModule(target), "", statement, arguments, pointers, ()).template()
+    return ProductTemplate(TargetModule(target), "", statement, arguments, pointers, (), packed).template()
 
 
-def schedules_of(statement: Contraction, target: Target) -> list[str]:
-    """What may stand in `statement.schedule`: all schedules that claim the product, the model's choice first."""
-    tiles = tiles_of(template_of(statement, {}, 0, target))
-    windows = [WINDOWS] if slides(statement, target) is not None else []
-    return [*windows, *dict.fromkeys(tile.name for tile in tiles)]
-
-
-def _slides(statement: Contraction, target: Target) -> Sliding | None:
-    """How windows slide, where the statement is computed window by window."""
-    return slides(statement, target) if statement.schedule in ("", WINDOWS) else None
-
-
-def _plan(statement: Contraction, target: Target) -> Plan | None:
-    """How it is computed with filters as lanes, which takes its right factor packed before."""
-    return plan_of(statement, target) if statement.schedule == "" else None
-
-
-def _tile(statement: Contraction, template: Template) -> Tile | None:
+def tile_named(statement: Contraction, template: Template) -> Tile | None:
     """The tile that the statement asks for; None leaves it to the model."""
     return next((tile for tile in tiles_of(template) if tile.name == statement.schedule), None) \
         if statement.schedule else None
 
 
 @dataclass(frozen=True)
-class _Product:
+class ProductTemplate:
+    """A statement in a module, and what the template calls back for."""
+
     module: TargetModule
     name: str
     statement: Contraction
@@ -276,7 +196,7 @@ class _Product:
     def cut(self) -> tuple[Template, Tile]:
         """What says where chunks of rows begin: the product, and its tile."""
         template = self.template()
-        return template, _tile(self.statement, template) or tile_of(template)
+        return template, tile_named(self.statement, template) or tile_of(template)
 
     # ------------------------------------------------------------ what is near
 

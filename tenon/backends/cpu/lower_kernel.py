@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
-from tenon.backends.cpu.contraction_codegen import schedules_of
+from tenon.backends.cpu.product_schedules import schedules_of
 from tenon.config import config
 from tenon.dims import symbols
 from tenon.errors import ACCESSES, READS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from tenon.graph.ir import Graph
 from tenon.graph.text import key_of
@@ -63,6 +63,14 @@ class LoweredKernel(CompiledKernel):
         """What each pass over the loops did: all are run again."""
         from tenon.backends.cpu.lower_kernel import loop_steps  # local, as above
         return loop_steps(self.body, self.name)
+
+    packed: ClassVar[bool] = False      # whether the right factor of its product is packed before
+
+    @property
+    def schedules(self) -> str:
+        """The schedules that the kernel was offered, with costs and refusals, as text."""
+        from tenon.backends.cpu.schedule_listing import schedules_text  # local, as above
+        return schedules_text(self.kernel, self.target, self.packed)
 
 
 def make_unit(body: Graph, target: Target, text: str | None = None, schedule: str = "") -> LoweredKernel:

@@ -8,12 +8,13 @@ arguments is packed by a program of its own, which is run when they change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
 
 from llvmlite import ir
 
 from tenon.backends.cpu.codegen import emit_kernel, emit_packing_kernel, read_elsewhere, read_on_the_right
-from tenon.backends.cpu.contraction_codegen import contraction_scratch, packed_right
 from tenon.backends.cpu.lowered_kernel import LoweredKernel
+from tenon.backends.cpu.product_schedules import contraction_scratch, packed_right
 from tenon.dims import product
 from tenon.graph.text import key_of
 from tenon.llvm.target_module import TargetModule
@@ -49,6 +50,8 @@ class Packing(LoweredKernel):
 @dataclass(eq=False)
 class Packed(LoweredKernel):
     """The product, given the panels behind its inputs."""
+
+    packed: ClassVar[bool] = True
 
     def module(self) -> ir.Module:
         """A module that defines the functions."""

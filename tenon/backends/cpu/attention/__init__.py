@@ -17,6 +17,12 @@ from tenon.loops.loop_ir import AttentionGradient, BlockedAttention
 from tenon.loops.whole_operators import SINGLE_QUERIES
 from tenon.target import Target
 
+# By name: the schedule, and why it is not taken where another one is.
+ATTENTION_SCHEDULES: dict[str, tuple[type[Blocks], str]] = {
+    "attention_backward": (Gradient, "it is no gradient"),
+    "attention_decode": (Single, f"it is a gradient, or there may be more than {SINGLE_QUERIES} queries"),
+    "attention_forward": (Forward, f"it is a gradient, or there are no more than {SINGLE_QUERIES} queries")}
+
 
 def schedule_of(statement: BlockedAttention) -> type[Blocks]:
     """What goes through the scores of this statement."""

@@ -59,6 +59,16 @@ def _step(machine: Target, height: int, vectors: int) -> float:
     return step + LOAD_CYCLES * loads ** 2 / step
 
 
+def product_cycles(machine: Target, tile: tuple[int, int], lanes: int, rows: int, columns: int, depth: int) -> float:
+    """About how long a register tile takes for all sums of a product, packing and the epilogue left out.
+
+    >>> product_cycles(Target(vector_bytes=64, registers=32), (8, 3), 16, 64, 96, 100)
+    20449
+    """
+    height, vectors = tile
+    return round(ceil(rows / height) * ceil(ceil(columns / lanes) / vectors) * depth * _step(machine, height, vectors))
+
+
 def exact_tile(machine: Target, lanes: int, rows: int, columns: int, depth: int,
                places: int | None = None) -> tuple[int, int]:
     """(rows, vectors) of the largest tile where rows and columns are shared out evenly, in the least time.

@@ -70,21 +70,16 @@ def scratch_size(spec: GemmSpec, tile: Tile | None = None) -> int:
 
 def tile_of(spec: GemmSpec) -> Tile:
     """The tile of the schedule that suits the product best."""
-    return _thin(spec) or (None if spec.pairs else direct_tile(spec)) or blocks_tile(spec)
-
-
-def _thin(spec: GemmSpec) -> Tile | None:
-    """The tile of few columns, whose rows are shared out one by one."""
-    return thin_tile(spec) if not spec.chunks else None
+    return thin_tile(spec) or direct_tile(spec) or blocks_tile(spec)
 
 
 def tiles_of(spec: GemmSpec) -> list[Tile]:
     """The tiles of all schedules that claim the product, the one that suits it best by the model first."""
     if in_registers(spec):
         return [blocks_tile(spec)]
-    thin, direct = _thin(spec), None if spec.pairs else direct_tile(spec)
-    found = [] if thin is None else [thin]
-    found += [] if direct is None else [direct, replace(direct, schedule="panels")]
+    thin, direct = thin_tile(spec), direct_tile(spec)
+    found = [thin] if thin else []
+    found += [direct, replace(direct, schedule="panels")] if direct else []
     return [*dict.fromkeys((*found, *choose_tiles(spec.element, MOST_TILES, spec.target, spec.known)))]
 
 
@@ -92,7 +87,8 @@ def packed_size(spec: GemmSpec, tile: Tile | None = None) -> int | None:
     """Bytes of all of right when it is packed; None where they are not known, or packing is of no use."""
     tile = tile or blocks_tile(spec)
     rows, columns, depth = spec.known
-    if rows is None or columns is None or depth is None or spec.batch or thin_tile(spec) is not None:
+    if rows is None or columns is None or depth is None or spec.batch or \
+            thin_tile(replace(spec, chunks=0)):
         return None
     b = ir.IRBuilder()
     if not spec.pairs and stays_unpacked(b, spec, const(rows), const(columns), const(depth), once=True) is not False:

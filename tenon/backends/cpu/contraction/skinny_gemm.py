@@ -40,6 +40,8 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, shares
 from tenon.backends.cpu.contraction.small_gemm import each_part
+from tenon.loops.refusal import Refusal
+from tenon.records import replace
 from tenon.target import Target
 
 FEWEST_ROWS, FEWEST, MOST = 4, 2, 8     # and columns; those of a tile, which are no more than lanes
@@ -49,19 +51,21 @@ LOADING = 2             # to load a vector, which mostly lies in two lines of th
 WORTH = 1.2, 1.0, 0.9   # the time that a vector of columns, two, or more, take for theirs, since few wait for loads
 
 
-def thin_tile(spec: GemmSpec, machine: Target | None = None, worth: Sequence[float] = WORTH) -> Tile | None:
+def thin_tile(spec: GemmSpec, machine: Target | None = None, worth: Sequence[float] = WORTH) -> Tile | Refusal:
     """The tile of a product that this schedule is for; its `columns` are those of a tile."""
     machine, (rows, columns, depth) = machine or spec.target, spec.known
-    if rows is None or columns is None or not depth or spec.packed is not None or spec.store_run or spec.pairs:
-        return None
+    if rows is None or columns is None or not depth:
+        return Refusal("sizes are not known")
+    if spec.packed is not None or spec.store_run or spec.pairs or spec.chunks:
+        return Refusal("right is packed, or sums are pairs, or stored in runs or chunks")
     plain = reads_in_place(spec.left, len(spec.depth)) and not isinstance(spec.element, ir.IntType)
     if rows < FEWEST_ROWS or columns < FEWEST or not plain or not (lies_in_runs(spec) or len(spec.depth) == 1):
-        return None
+        return Refusal("rows are few, or do not lie along depth")
     lanes = machine.vector_bytes // element_bytes(spec.element)
     copying = 0 if lies_in_runs(spec) else COPYING * columns * depth / rows
     vectors = -(-columns // lanes)
     if columns * (-(-depth // lanes) + ADDING_UP) + copying > worth[min(vectors, len(worth)) - 1] * vectors * depth:
-        return None
+        return Refusal("columns fill vectors")
     height, together = _best(rows, columns, min(MOST, lanes), machine.registers)
     return Tile(height, 1, lanes, depth, rows, together, "runs")
 
@@ -69,7 +73,7 @@ def thin_tile(spec: GemmSpec, machine: Target | None = None, worth: Sequence[flo
 def beats_windows(spec: GemmSpec) -> bool:
     """Whether it takes less time than one that is computed window by window, whose vectors of columns wait for nothing.
     """
-    return thin_tile(spec, worth=WORTH[-1:]) is not None
+    return bool(thin_tile(replace(spec, chunks=0), worth=WORTH[-1:]))
 
 
 def _best(rows: int, columns: int, most: int, registers: int) -> tuple[int, int]:

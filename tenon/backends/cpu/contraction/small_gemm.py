@@ -47,6 +47,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.machine_model import exact_tile, shares
 from tenon.backends.cpu.contraction.packing import emit_pack
+from tenon.loops.refusal import Refusal
 from tenon.target import WAY_BYTES, Target
 
 SHARE, PANELS_SHARE = 4, 32     # of the second cache that right may take, read where it is and packed
@@ -57,27 +58,29 @@ MIN_PACKED_ROWS = 64        # rows that a panel is worth packing for, times the 
 STEPS = 2                   # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
 
 
-def direct_tile(spec: GemmSpec, machine: Target | None = None) -> Tile | None:
+def direct_tile(spec: GemmSpec, machine: Target | None = None) -> Tile | Refusal:
     """The tile of a product that this schedule is for."""
     machine = machine or spec.target
     rows, columns, depth = spec.known
-    if rows is None or columns is None or depth is None or spec.packed is not None or spec.store_run is not None:
-        return None
+    if rows is None or columns is None or depth is None:
+        return Refusal("sizes are not known")
+    if spec.packed is not None or spec.store_run is not None or spec.pairs:
+        return Refusal("right is packed, or sums are pairs, or stored in runs")
     size = element_bytes(spec.element)
     lanes = machine.vector_bytes // size
     once = meets_once(spec, machine, lanes)
     if (columns < FEWEST and not once) or depth < FEWEST or rows < (1 if reads_lines(spec) else FEWEST):
-        return None
+        return Refusal("rows, columns or depth are few")
     lines = once or (reads_lines(spec) and rows * without_place(spec, machine) <= MIN_PACKED_ROWS)
     if not once and columns * depth * size * (SHARE if lines else PANELS_SHARE) > machine.l2_bytes:
-        return None
+        return Refusal("right takes too much of the second cache")
     if not in_place(spec.left, len(spec.rows), len(spec.depth)):
-        return None
+        return Refusal("left cannot be read where it is")
     if has_small_k(spec) and not lines:
-        return None             # all panels are packed before they are met
+        return Refusal("depth is small: all panels are packed before they are met")
     touched = rows * columns * size * (1 + len(spec.near))
     if spec.near and not has_small_k(spec) and touched > machine.l2_bytes:
-        return None             # which panels of columns would go through in steps of rows, again and again
+        return Refusal("panels would go through what the epilogue reads again and again")
     near = places(spec.left, spec, machine) if spec.left.contiguous == "depth" else None
     height, vectors = exact_tile(machine, lanes, rows, columns, depth, near)
     return Tile(height, vectors, lanes, depth, columns, rows, "lines" if lines else "panels")

@@ -27,7 +27,8 @@ from tenon.llvm.target_module import target_of
 from tenon.llvm.work_partition import SHARE
 from tenon.loops.expressions import Buffer
 from tenon.loops.loop_ir import Contraction
-from tenon.loops.select_conv_schedule import Sliding, sliding
+from tenon.loops.refusal import Refusal
+from tenon.loops.select_conv_schedule import NO_ARRAY, NO_WINDOWS, Sliding, Way, considered, sliding
 from tenon.target import Target
 
 
@@ -36,6 +37,18 @@ def slides(statement: Contraction, machine: Target) -> Sliding | None:
     x = statement
     found = sliding(x.left, x.right, x.batch, x.rows, x.columns, x.depth, adders=machine.separate_add_ports)
     return found or taps_of(x, machine)
+
+
+def ways_of(statement: Contraction, machine: Target) -> dict[Way, Sliding | Refusal]:
+    """Each way in which windows may slide in the statement, or why it does not do, as far as one factor comes."""
+    x, found = statement, dict[Way, Sliding | Refusal]()
+    ways = considered(x.left, x.right, x.batch, x.rows, x.columns, x.depth, adders=machine.separate_add_ports)
+    for way, answer in ways:
+        before = found.get(way, NO_WINDOWS)
+        if isinstance(before, Refusal) and (answer or before in (NO_ARRAY, NO_WINDOWS)):
+            found[way] = answer
+    no_pairs = Refusal("vectors multiply no pairs, or none that lie so")
+    return {**found, "bf16_tap_by_tap": taps_of(x, machine) or no_pairs}
 
 
 def emit_sliding(module: ir.Module, name: str, statement: Contraction, found: Sliding,
@@ -65,5 +78,6 @@ def _plan(statement: Contraction, found: Sliding, machine: Target) -> SlidingPla
 
 SlidingPlan = FewFiltersPlan | SumPlan | FilterPlan | ChannelPlan | TapPlan | WinogradForwardPlan | WinogradFilterPlan
 PLANS: dict[str, Callable[[Contraction, Sliding, Target], SlidingPlan]] = {
-    "places": plan_of, "added places": sum_plan_of, "filters": filter_plan_of, "channels": channel_plan_of,
-    "taps": tap_plan_of, "winograd places": winograd_plan_of, "winograd filters": winograd_filter_plan_of}
+    "depthwise_nhwc": channel_plan_of, "winograd_forward": winograd_plan_of, "forward_few_filters": plan_of,
+    "winograd_weight_grad": winograd_filter_plan_of, "weight_grad_wide": filter_plan_of,
+    "weight_grad_depthwise": sum_plan_of, "bf16_tap_by_tap": tap_plan_of}

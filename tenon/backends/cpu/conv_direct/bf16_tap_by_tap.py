@@ -53,7 +53,7 @@ def taps_of(statement: Contraction, machine: Target) -> Sliding | None:
     if windows is None or not isinstance(other, Load) or other.mask is not None or other.dtype is not bfloat16:
         return None
     fits = _lies_well(windows) and _has_pairs(windows, other) and not all(s.is_dense for s in windows.slides)
-    return Sliding(windows, other, statement.columns, "taps") if fits else None
+    return Sliding(windows, other, statement.columns, "bf16_tap_by_tap") if fits else None
 
 
 def _lies_well(windows: Windows) -> bool:

@@ -29,6 +29,7 @@ from tenon.backends.cpu.scalar_codegen import POINTER, register
 from tenon.llvm.work_partition import SHARE
 from tenon.loops.expressions import Buffer
 from tenon.loops.loop_ir import Contraction
+from tenon.loops.refusal import Refusal
 from tenon.target import Target
 
 Plan = DirectPlan | WinogradPlan
@@ -37,8 +38,8 @@ Range = tuple[ir.Value, ir.Value]
 __all__ = ["ConvSchedule", "WinogradPlan", "emit_convolution", "emit_panels", "plan_of", "scratch_of"]
 
 
-def plan_of(statement: Contraction, machine: Target) -> Plan | None:
-    """How to compute a product with its right factor packed before; None for one that another schedule does as well."""
+def plan_of(statement: Contraction, machine: Target) -> Plan | Refusal:
+    """How to compute a product with its right factor packed before; a refusal where another does as well."""
     plan = direct_plan_of(statement, machine)
     return plan and (winograd_plan_of(statement, machine) or plan)
 

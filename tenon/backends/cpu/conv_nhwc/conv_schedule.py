@@ -23,6 +23,7 @@ from tenon.backends.cpu.scalar_codegen import register
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Index, Load
 from tenon.loops.loop_ir import Contraction
+from tenon.loops.refusal import Refusal
 from tenon.loops.window_access import count
 from tenon.records import dataclass
 from tenon.target import Target
@@ -189,27 +190,26 @@ class ConvSchedule:
         return element_bytes(register(self.statement.sum.dtype))
 
 
-def direct_plan_of(statement: Contraction, machine: Target) -> ConvSchedule | None:
-    """How to compute a product with its right factor packed before; None for one that another schedule does as well.
-    """
+def direct_plan_of(statement: Contraction, machine: Target) -> ConvSchedule | Refusal:
+    """How to compute a product with its right factor packed before; a refusal where another does as well."""
     x = statement
     load = x.left
     extents = [i.extent for i in (*x.batch, *x.rows, *x.columns, *x.depth)]
     if x.batch or len(x.columns) != 1 or not x.rows or not x.depth or not all(isinstance(n, int) for n in extents):
-        return None
+        return Refusal("sizes are not known, or there is a batch")
     if not isinstance(load, Load) or load.dtype is not x.sum.dtype or load.dtype.kind != "f" or load.dtype.bits < 32:
-        return None
+        return Refusal("left is computed, or no array of floats")
     if count(x.columns) < FEWEST_FILTERS or min(count(x.rows), count(x.depth)) < 1:
-        return None
+        return Refusal("filters are few")
     border = border_of(load, x.rows, x.depth) if load.mask is not None else None
     steps = border.strides if border else _strides(load, (*x.rows, *x.depth))
     if steps is None or (load.mask is not None and border is None):
-        return None
+        return Refusal("the image is not read in steps of known length")
     return _planned(x, load, border, steps, machine)
 
 
 def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Index, int],
-             machine: Target) -> ConvSchedule | None:
+             machine: Target) -> ConvSchedule | Refusal:
     lanes = machine.vector_bytes // element_bytes(register(load.dtype))
     sliding = border.places if border else ()
     outside = tuple(_run(i, steps) for i in x.rows if border and i not in sliding)
@@ -219,12 +219,12 @@ def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Inde
         outside, axes = axes[:-2], axes[-2:]
     depth = merged(sorted((_run(i, steps) for i in x.depth), key=lambda run: -run.stride))
     if any(run.stride < 0 for run in (*axes, *depth)) or not axes:
-        return None
+        return Refusal("the image is read backwards")
     is_plain = not border and len(axes) == len(depth) == depth[-1].stride == 1      # a product of matrices
     tile = best_tile(machine, lanes, axes, count(x.columns), count(x.depth))
     lines = tile.rows * tile.places + tile.vectors
     if is_plain and (axes[0].extent < FEWEST_ROWS or not is_of_vectors(x) or _are_crowded(axes[0], lines, machine)):
-        return None             # which reads its right side once, or copies rows, or has loops in its epilogue
+        return Refusal("a product of few rows, of rows to be copied, or with loops in its epilogue")
     plan = ConvSchedule(machine, x, load, border, outside, axes, depth, tile, 1, lanes)
     return ConvSchedule(machine, x, load, border, outside, axes, depth, tile, _block(plan, machine), lanes)
 

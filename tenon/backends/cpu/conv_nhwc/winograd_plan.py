@@ -12,6 +12,7 @@ from tenon.backends.cpu.conv_nhwc.vector_epilogue import is_of_vectors
 from tenon.backends.cpu.scalar_codegen import register
 from tenon.loops.affine import affine
 from tenon.loops.loop_ir import Contraction
+from tenon.loops.refusal import Refusal
 from tenon.loops.window_access import Slide, Windows, count, windows_of
 from tenon.records import dataclass, replace
 from tenon.target import Target
@@ -117,15 +118,15 @@ class WinogradPlan:
         return self.blocks * max(products, fetching) + self.tiles * (inputs + outputs) * TRANSFORM
 
 
-def winograd_plan_of(x: Contraction, machine: Target) -> WinogradPlan | None:
-    """How to compute a product with windows of 3 x 3, one step apart; None where that takes as long as without."""
+def winograd_plan_of(x: Contraction, machine: Target) -> WinogradPlan | Refusal:
+    """How to compute a product with windows of 3 x 3, one step apart; a refusal where that takes as long as without."""
     windows = windows_of(x.left, x.rows, x.depth)
     if windows is None or not _are_square(windows) or not is_of_vectors(x):
-        return None
+        return Refusal("windows are not 3 x 3, or the epilogue has loops")
     lanes = machine.vector_bytes // element_bytes(register(x.sum.dtype))
     filters, channels, tiles = count(x.columns), count(windows.channels), tiles_of(windows)
     if min(filters, channels) < lanes:
-        return None
+        return Refusal("channels or filters fill no vector")
     width = panels_of(machine, lanes, MIN_BLOCK_TILES, filters, channels).width
     held = FREQUENCIES * (up(channels, lanes) + width) * machine.vector_bytes // lanes
     blocks = -(-tiles // max(machine.l2_bytes // CACHED // held, MIN_BLOCK_TILES))
@@ -133,7 +134,8 @@ def winograd_plan_of(x: Contraction, machine: Target) -> WinogradPlan | None:
     plan = WinogradPlan(machine, x, windows, block, panels_of(machine, lanes, block, filters, channels))
     direct = TAPS**2 * count(x.rows) * channels * -(-filters // lanes) / 2
     is_small = plan.packed <= MOST_GROWTH * TAPS**2 * channels * filters * plan.size
-    return _to_share(plan, machine) if is_small and plan.cycles < direct else None
+    return _to_share(plan, machine) if is_small and plan.cycles < direct else \
+        Refusal("tiles of 2 x 2 windows save no time")
 
 
 def _to_share(plan: WinogradPlan, machine: Target) -> WinogradPlan:
