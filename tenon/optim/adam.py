@@ -37,7 +37,7 @@ class Adam(Optimizer):
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         kept, decay = list(slots.values()), group["weight_decay"]
-        rate = group["lr"] if decay and self.decoupled else None
+        rate = group.held("lr") if decay and self.decoupled else None
         new = _moved(p, g, kept, shared, group["betas"], group["eps"], decay, rate)
         for x, value in zip([*kept, p], new, strict=True):
             x.assign(value)
@@ -117,7 +117,7 @@ class NAdam(Optimizer):
         """The factors of gradient and mean in the step, and the correction of the mean square."""
         (beta1, beta2), decay, step = group["betas"], group["momentum_decay"], group["step"].astype("float64")
         mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** ((step + ahead) * decay)) for ahead in (0, 1))
-        group["mu_product"].assign(group["mu_product"] * mu)
+        group.held("mu_product").assign(group["mu_product"] * mu)
         product = group["mu_product"]
         return (group["lr"] * (1 - mu) / (1 - product), group["lr"] * mu_next / (1 - product * mu_next),
                 1 - beta2 ** step)
@@ -157,7 +157,7 @@ class RAdam(Optimizer):
         (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
         start: Any = p
         if group["weight_decay"] and group["decoupled_weight_decay"]:
-            start = p * like(1 - group["lr"] * group["weight_decay"], p)
+            start = p * like(1 - group.held("lr") * group["weight_decay"], p)
         elif group["weight_decay"]:
             g = g + p * group["weight_decay"]
         mean.assign(running(mean, beta1, g * (1 - beta1)))

@@ -99,7 +99,7 @@ class LBFGS(Optimizer):
         """Where to go from here, and how far at first."""
         rate = float(options["lr"])
         with no_grad():
-            options["step"].assign(options["step"] + 1)
+            options.held("step").assign(options["step"] + 1)
         if self._last is None:
             return -gradient, min(1.0, 1.0 / float(np.abs(gradient).sum())) * rate
         direction, before, length = self._last

@@ -1,6 +1,6 @@
 """What all optimizers share: groups of parameters with options, and state made of tensors.
 
-    group["lr"], group["step"]      0-d tensors: changing the learning rate does not recompile a captured step
+    group["lr"], group["step"]      0-d tensors, what they are now: changing one does not recompile a captured step
     group["params"]                 the parameters
     group.slots["exp_avg"]          one tensor a parameter, made at the start, zeros
 
@@ -31,7 +31,11 @@ NOT_ALWAYS = KINDS.keys()       # options that a group may have: the user's name
 
 
 class ParameterGroup(dict[str, Any]):
-    """The options of some parameters.  Setting a number where a tensor is held changes that tensor's value."""
+    """The options of some parameters.
+
+    Setting a number where a tensor is held changes that tensor's value.  Reading gives what it is now, as a tensor that
+    stays so: rates that are noted down at every epoch differ.
+    """
 
     def __init__(self, options: Mapping[str, Any], slots: Iterable[str]):
         params = list(options["params"])
@@ -47,11 +51,22 @@ class ParameterGroup(dict[str, Any]):
             if name not in self.slots:
                 self.slots[name] = list(map(_zeros_beside, self["params"]))
 
+    def held(self, name: str) -> Any:
+        """An option as it is held: a tensor whose value changes."""
+        return super().__getitem__(name)
+
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        return value.detach() if isinstance(value, Tensor) else value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An option as it is now, or the default where there is none."""
+        return self[name] if name in self else default
+
     def __setitem__(self, name: str, value: Any) -> None:
-        held = self.get(name)
+        held = super().get(name)
         if isinstance(held, Tensor):
-            if held is not value:
-                held.assign(value)
+            held.assign(value)
             return
         super().__setitem__(name, value)
 
@@ -139,7 +154,7 @@ class Optimizer:
     @property
     def lr(self) -> Tensor:
         """The learning rate of the first group as it is now; setting it sets that of all groups."""
-        now: Tensor = self.param_groups[0]["lr"].detach()
+        now: Tensor = self.param_groups[0]["lr"]
         return now
 
     @lr.setter
@@ -167,7 +182,7 @@ class Optimizer:
         with no_grad():
             for group in self.param_groups:
                 home = _home(group)
-                group["step"].assign(group["step"] + 1)
+                group.held("step").assign(group["step"] + 1)
                 shared = self.prepare(group)
                 params, places = group["params"], {home: (group, shared)}
                 for run in together(params):
@@ -317,7 +332,7 @@ def _zeros_beside(p: Tensor) -> Tensor:
 
 def _home(group: ParameterGroup) -> Device:
     """Where the scalars of a group are: beside its parameters, where these are all on one device."""
-    if all(type(x.own.payload) is np.ndarray for x in (group["step"], *group["params"])):
+    if all(type(x.own.payload) is np.ndarray for x in (group.held("step"), *group["params"])):
         return HOST
     found = {p.device for p in group["params"]}
     home: Device = found.pop() if len(found) == 1 else HOST

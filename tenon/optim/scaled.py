@@ -42,7 +42,7 @@ class RMSprop(Optimizer):
             buffer = slots["momentum_buffer"]
             buffer.assign(running(buffer, group["momentum"], move))
             move = buffer
-        p.assign(p - move * like(group["lr"], p))
+        p.assign(p - move * like(group.held("lr"), p))
 
 
 class Adagrad(Optimizer):
@@ -90,7 +90,7 @@ class Adadelta(Optimizer):
         square.assign(running(square, rho, g * g * (1 - rho)))
         delta = g * sqrt(moved + eps) / sqrt(square + eps)
         moved.assign(running(moved, rho, delta * delta * (1 - rho)))
-        p.assign(p - delta * like(group["lr"], p))
+        p.assign(p - delta * like(group.held("lr"), p))
 
 
 class Lion(Optimizer):
@@ -103,7 +103,7 @@ class Lion(Optimizer):
         super().__init__(params, lr=lr, betas=betas, weight_decay=weight_decay, maximize=maximize)
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
-        (beta1, beta2), mean, rate = group["betas"], slots["exp_avg"], like(group["lr"], p)
+        (beta1, beta2), mean, rate = group["betas"], slots["exp_avg"], like(group.held("lr"), p)
         start = p * (1 - rate * group["weight_decay"]) if group["weight_decay"] else p
         p.assign(start - sign(mean * beta1 + g * (1 - beta1)) * rate)
         mean.assign(running(mean, beta2, g * (1 - beta2)))

@@ -33,7 +33,7 @@ class SGD(Optimizer):
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         kept = list(slots.values())
-        new = _moved(p, g, kept, shared, group["lr"], group["weight_decay"], group["momentum"], group["nesterov"])
+        new = _moved(p, g, kept, shared, group.held("lr"), group["weight_decay"], group["momentum"], group["nesterov"])
         for x, value in zip([*kept, p], new, strict=True):
             x.assign(value)
 

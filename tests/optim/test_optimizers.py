@@ -1,5 +1,8 @@
 """Optimizers: each step against the formula in NumPy, groups, state, and errors."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -83,9 +86,31 @@ def test_groups_have_options_of_their_own_and_lr_sets_all() -> None:
     assert a.tolist() == pytest.approx([0.9]) and b.tolist() == pytest.approx([0.5])
     rate = opt.param_groups[1]["lr"]
     opt.lr = 0.25
-    assert opt.param_groups[1]["lr"] is rate and float(opt.lr) == 0.25
+    assert float(rate) == 0.5 and float(opt.param_groups[1]["lr"]) == float(opt.lr) == 0.25
     opt.param_groups[0]["lr"] *= 0.5
     assert float(opt.lr) == 0.125
+
+
+@pytest.mark.parametrize("wrap", [jit, lambda f: f])
+def test_a_rate_that_was_read_stays_what_it_was(wrap: Callable[..., Any]) -> None:
+    w = nn.Parameter([1.0])
+    opt = optim.Adam([w], lr=0.5)
+    schedule = optim.ExponentialLR(opt, 0.5)
+    rates: list[Any] = []
+    steps: list[Any] = []
+
+    @wrap
+    def step() -> None:
+        (w * w).sum().backward()
+        opt.step()
+        rates.append(opt.param_groups[0]["lr"])
+        steps.append(opt.param_groups[0].get("step"))
+    for _ in range(4):
+        step()
+        rates.append(opt.param_groups[0]["lr"])
+        schedule.step()
+    assert [float(x) for x in rates] == [0.5, 0.5, 0.25, 0.25, 0.125, 0.125, 0.0625, 0.0625]
+    assert [int(x) for x in steps] == [1, 2, 3, 4]
 
 
 def test_a_parameter_without_gradient_is_left_alone() -> None:

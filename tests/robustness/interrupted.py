@@ -134,7 +134,8 @@ class Training(Program):
         return optim.Adam(parameters, lr=0.01)
 
     def tensors(self) -> list[Any]:
-        slots = [x for g in self.optimizer.param_groups for x in (g["step"], *(y for z in g.slots.values() for y in z))]
+        groups = self.optimizer.param_groups
+        slots = [x for g in groups for x in (g.held("step"), *(y for z in g.slots.values() for y in z))]
         return [*self.net.parameters(), *self.net.buffers(), *slots]
 
     def advance(self) -> Any:
