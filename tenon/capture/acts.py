@@ -29,6 +29,7 @@ ACTING = frozenset((
 UPDATED = (dict, set)       # whose `update` is seen in what they hold, unlike that of a hash
 NUMPY = ("numpy", "numpy.")
 DRAWING = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+IN_PYTHON = (types.FunctionType, classmethod, staticmethod, property)      # which may call the method in C by `super()`
 # What only computes in other modules; and what does so where the code of a library asks, and tells a user's too much.
 SINGLE = frozenset((
     ("sys", "exit"), ("sys", "intern"), ("sys", "exc_info"), ("sys", "exception"), ("sys", "is_finalizing"),
@@ -63,7 +64,8 @@ def _computes(module: str, name: str, of_library: bool) -> bool:
 @lru_cache(maxsize=4096)
 def _is_computed_by(cls: Any, name: str) -> bool:
     """Whether a method, of a class in C that `cls` is or inherits from, only computes."""
-    base = next((base for base in cls.__mro__ if name in vars(base)), object)
+    base = next((base for base in cls.__mro__ if name in vars(base) and not isinstance(vars(base)[name], IN_PYTHON)),
+                object)
     if base.__name__ == "ContextVar":
         return name == "get"
     if issubclass(base, DRAWING) or (name in ACTING and not (name == "update" and issubclass(base, UPDATED))):

@@ -42,7 +42,7 @@ class Effect:
 
 def _store_item(holder: dict[Any, Any], key: Any, value: Any) -> Iterator[Store]:
     kind = _kind(holder)
-    yield keep(holder.get(key))
+    yield keep(kind.get(holder, key))
     yield (kind.pop, holder, key, None) if value is MISSING else (kind.__setitem__, holder, key, value)
 
 
@@ -86,7 +86,7 @@ def _store_slot(holder: Any, key: str, value: Any) -> Iterator[Store]:
 
 def _store_list(holder: list[Any], key: int | None, value: Any) -> Iterator[Store]:
     if key is None:
-        yield keep(list(holder))
+        yield keep(list.copy(holder))
         yield list.__setitem__, holder, slice(None), value
     else:
         yield list.extend, holder, value
@@ -130,10 +130,10 @@ class Snapshot:
     """The contents of containers, objects and closure cells at one moment."""
 
     def __init__(self, holders: list[Any], cells: list[types.CellType]):
-        self._lists = [(x, list(x)) for x in holders if isinstance(x, list)]
-        self._dicts = [(x, dict(x)) for x in holders if isinstance(x, dict)]
-        self._sets = [(x, set(x)) for x in holders if isinstance(x, set)]
-        self._deques = [(x, list(x)) for x in holders if isinstance(x, deque)]
+        self._lists = [(x, list.copy(x)) for x in holders if isinstance(x, list)]
+        self._dicts = [(x, _entries_of(x)) for x in holders if isinstance(x, dict)]
+        self._sets = [(x, set(set.__iter__(x))) for x in holders if isinstance(x, set)]
+        self._deques = [(x, list(deque.__iter__(x))) for x in holders if isinstance(x, deque)]
         self._objects = [(x, dict(x.__dict__)) for x in holders
                          if isinstance(getattr(x, "__dict__", None), (dict, types.MappingProxyType))]
         kinds: list[Any] = list(map(type, holders))
@@ -170,27 +170,29 @@ class Snapshot:
     def changes(self) -> list[Effect]:
         """What differs now."""
         found: list[Effect] = []
-        for now, before in self._lists:
+        for holder, before in self._lists:
+            now = list.copy(holder)
             if not _same(now, before):
                 grew = len(now) > len(before) and _same(now[:len(before)], before)
-                found.append(Effect("list", now, len(before), now[len(before):]) if grew
-                             else Effect("list", now, None, list(now)))
+                found.append(Effect("list", holder, len(before), now[len(before):]) if grew
+                             else Effect("list", holder, None, now))
         for queue, before in self._deques:
-            if not _same(list(queue), before):
-                added = _appended(list(queue), before, queue.maxlen)
-                found.append(Effect("deque", queue, None, list(queue)) if added is None
+            now = list(deque.__iter__(queue))
+            if not _same(now, before):
+                added = _appended(now, before, queue.maxlen)
+                found.append(Effect("deque", queue, None, now) if added is None
                              else Effect("deque", queue, len(before), added))
         for table, entries in self._dicts:
             if _differs(table, entries):
                 differences = _differences(table, entries)
                 one_by_one = _is_global(table) or _in_order(table, entries, differences)
                 found += [Effect("item", table, k, v) for k, v in differences] if one_by_one \
-                    else [Effect("dict", table, None, dict(table))]
+                    else [Effect("dict", table, None, _entries_of(table))]
         found += [Effect("attribute", x, k, v)
                   for x, before in self._objects if _differs(x.__dict__, before)
                   for k, v in _differences(x.__dict__, before)]
         found += [Effect("slot", x, k, v) for x, before in self._slots for k, v in _differences(_set_slots(x), before)]
-        found += [Effect("set", now, None, set(now)) for now, before in self._sets if now != before]
+        found += [Effect("set", x, None, set(set.__iter__(x))) for x, before in self._sets if set.__ne__(x, before)]
         found += [Effect("cell", c, None, _contents(c)) for c, before in self._cells if _contents(c) is not before]
         return found
 
@@ -206,10 +208,10 @@ class Snapshot:
     def _stores_back(self) -> Iterator[Store]:
         """What puts back all that differs."""
         for holder, before in self._lists:
-            if not _same(holder, before):
+            if not _same(list.copy(holder), before):
                 yield from _store_list(holder, None, before)
         for queue, before in self._deques:
-            if not _same(list(queue), before):
+            if not _same(list(deque.__iter__(queue)), before):
                 yield from _store_deque(queue, None, before)
         for table, entries in self._dicts:
             if _is_global(table):       # never empty, for other threads
@@ -225,7 +227,7 @@ class Snapshot:
             for key, _ in _differences(_set_slots(x), entries):
                 yield from _store_slot(x, key, entries.get(key, MISSING))
         for group, members in self._sets:
-            if group != members:
+            if set.__ne__(group, members):
                 yield from _store_set(group, None, members)
         for cell, value in self._cells:
             if _contents(cell) is not value and value is not MISSING:
@@ -275,6 +277,17 @@ def _contents(cell: types.CellType) -> Any:
         return MISSING
 
 
+def _entries_of(table: dict[Any, Any]) -> dict[Any, Any]:
+    """What a dictionary holds: not what a subclass makes of it, in Python, as it is read."""
+    return dict(_kind(table).items(table))
+
+
+def _items_of(table: Any) -> Any:
+    """The same, of a dictionary whose class may make something else of it."""
+    kind: Any = type(table)
+    return _entries_of(table) if kind is not dict and isinstance(table, dict) else table
+
+
 def _is_global(table: dict[Any, Any]) -> bool:
     """Whether it holds a module's globals, whose order does not matter."""
     return "__builtins__" in table
@@ -298,15 +311,18 @@ def _appended(now: list[Any], before: list[Any], most: int | None) -> list[Any] 
 
 def _in_order(now: dict[Any, Any], before: dict[Any, Any], differences: list[tuple[Any, Any]]) -> bool:
     """Whether setting and deleting these items gives the order that the items have now."""
+    now = _items_of(now)
     kept = [k for k in before if k in now]
     return list(now) == kept + [k for k, _ in differences if k not in before]
 
 
 def _differs(now: Mapping[Any, Any], before: dict[Any, Any]) -> bool:
     """Whether anything is other than before, the order included."""
+    now = _items_of(now)
     return not (len(now) == len(before) and all(map(is_, now.values(), before.values())) and all(map(is_, now, before)))
 
 
 def _differences(now: Mapping[Any, Any], before: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    now = _items_of(now)
     changed = [(k, v) for k, v in list(now.items()) if before.get(k, MISSING) is not v]
     return changed + [(k, MISSING) for k in before if k not in now]

@@ -25,7 +25,6 @@ import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -55,6 +54,7 @@ from tenon.capture.guard_readers import (
     cell_contents,
     default_factory,
     elements,
+    entry_reader,
     frozen,
     generator_state,
     kept_by,
@@ -63,6 +63,7 @@ from tenon.capture.guard_readers import (
     read_slots,
     referent,
     refill,
+    sequence_reader,
     set_default_factory,
     set_generator_state,
     slot_names,
@@ -227,7 +228,7 @@ class Reach:
                  owner: Any = None) -> None:
         """Guard some entries of a dictionary of names, or of the view of a class's."""
         if names:
-            read = itemgetter(*names) if len(names) > 1 else itemgetter(names[0], names[0])
+            read = entry_reader(table, names)
             self._items(read, table, read(table), path, [f".{n}" for n in names], follow=follow,
                         owner=owner)
 
@@ -359,7 +360,8 @@ class Reach:
         labels = [f"[{k}]" for k in range(len(value))]
         if isinstance(value, (list, deque)):
             self._hold(value)
-            self._items(iter, value, tuple(value), path, labels, sized=True)
+            read = sequence_reader(value)
+            self._items(read, value, tuple(read(value)), path, labels, sized=True)
         else:
             for label, item in zip(labels, value, strict=True):
                 self.add(item, path + label)
@@ -370,7 +372,8 @@ class Reach:
             return
         self._hold(value)
         self._items(dict.keys, value, tuple(dict.keys(value)), f"keys of {path}", sized=True)
-        self._items(dict.values, value, tuple(dict.values(value)), path, [f"[{k!r}]" for k in value], sized=True)
+        self._items(dict.values, value, tuple(dict.values(value)), path, [f"[{k!r}]" for k in dict.keys(value)],
+                    sized=True)
         if isinstance(value, defaultdict):
             self._items(default_factory, value, default_factory(value), path, [".default_factory"])
             if self.codes is None:

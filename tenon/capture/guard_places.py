@@ -17,6 +17,9 @@ from tenon.capture.guard_readers import (
     attribute_of,
     cell_contents,
     cell_of,
+    entry_of,
+    entry_reader,
+    held_entries,
     item_of,
     keys_of,
     length,
@@ -59,7 +62,7 @@ class GuardPlace:
             return self.holder.read()[self.key]
         if self.kind == SLOT:
             return read_slot(self.holder, self.key)
-        return vars(self.holder)[self.key] if self.kind == CLASS else self.holder[self.key]
+        return vars(self.holder)[self.key] if self.kind == CLASS else entry_of(self.holder, self.key)
 
     def put(self, value: Any) -> None:
         """Let another value stand there."""
@@ -69,6 +72,8 @@ class GuardPlace:
             type.__setattr__(self.holder, self.key, value)
         elif isinstance(self.holder, dict):
             dict.__setitem__(self.holder, self.key, value)
+        elif isinstance(self.holder, list):
+            list.__setitem__(self.holder, self.key, value)
         else:
             self.holder[self.key] = value
 
@@ -88,16 +93,18 @@ def places_of(group: GuardGroup) -> Sequence[GuardPlace]:
     if isinstance(read, itemgetter):
         kind, keys = CLASS if group.owner is not None else ENTRY, read.__reduce__()[1]
         holder = holder if group.owner is None else group.owner
-    elif read is iter and isinstance(holder, (list, deque)):
+    elif read in (iter, list.__iter__, deque.__iter__) and isinstance(holder, (list, deque)):
         kind, keys = ITEM, range(len(group.expected))
     elif read is dict.values:
-        kind, keys = ENTRY, tuple(holder)
+        kind, keys = ENTRY, tuple(dict.keys(holder))
     elif read is length:
         kind, keys = LENGTH, (None,)
     elif read is cell_contents:
         kind, keys = CELL, (None,)
     elif isinstance(read, partial) and read.func is read_slots:
         kind, keys = SLOT, read.args[0]
+    elif isinstance(read, partial) and read.func is held_entries:
+        kind, keys = ENTRY, read.args[0]
     elif isinstance(read, partial) and read.func in RELIED:
         kind, keys = RELIED[read.func], read.args
         if read.func is attribute_of:
@@ -140,8 +147,8 @@ def group_at(place: GuardPlace, value: Any) -> GuardGroup:
     if place.kind == SLOT:
         return GuardGroup(partial(read_slots, (place.key,)), place.holder, (value,), place.path)
     owner = place.holder if place.kind == CLASS else None
-    return GuardGroup(itemgetter(place.key, place.key), place.holder if owner is None else vars(owner), (value, value),
-                 place.path, owner=owner)
+    holder = place.holder if owner is None else vars(owner)
+    return GuardGroup(entry_reader(holder, (place.key,)), holder, (value, value), place.path, owner=owner)
 
 
 def without(groups: Sequence[GuardGroup], moved: Collection[Key]) -> list[GuardGroup]:
@@ -170,7 +177,7 @@ def _without(group: GuardGroup, moved: Collection[Key]) -> list[GuardGroup]:
     if keys and isinstance(group.read, partial) and group.read.func is read_slots:
         found.append(GuardGroup(partial(read_slots, keys), group.holder, expected, group.path, labels))
     elif keys:
-        read = itemgetter(*keys) if len(keys) > 1 else itemgetter(keys[0], keys[0])
+        read = entry_reader(group.holder, keys)
         found.append(GuardGroup(read, group.holder, expected if len(keys) > 1 else expected * 2, group.path, labels,
                            owner=group.owner))
     return found

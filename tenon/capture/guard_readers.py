@@ -5,8 +5,11 @@ from __future__ import annotations
 import array
 import contextvars
 import gc
-from collections.abc import Sequence
-from operator import attrgetter
+import types
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -29,7 +32,36 @@ def slot_of(key: str, holder: Any) -> tuple[Any, ...]:
 
 
 def item_of(key: Any, holder: dict[Any, Any]) -> tuple[Any, ...]:
-    return (holder.get(key, effects.MISSING),)
+    return (dict.get(holder, key, effects.MISSING),)
+
+
+def entry_of(holder: Any, key: Any) -> Any:
+    """An item as it is held: what a subclass makes of that in Python is no part of what was read."""
+    if isinstance(holder, dict):
+        return dict.__getitem__(holder, key)
+    return list.__getitem__(holder, key) if isinstance(holder, list) else holder[key]
+
+
+def looks_up_itself(holder: Any) -> bool:
+    """Whether a container's class says in Python what an item is."""
+    return isinstance(getattr(type(holder), "__getitem__", None), types.FunctionType)
+
+
+def held_entries(keys: Sequence[Any], holder: Any) -> tuple[Any, ...]:
+    return tuple([dict.__getitem__(holder, key) for key in keys])
+
+
+def entry_reader(holder: Any, keys: Sequence[Any]) -> Callable[[Any], Any]:
+    """What reads these items of a dictionary, each at least twice where it is one."""
+    if isinstance(holder, dict) and looks_up_itself(holder):
+        return partial(held_entries, tuple(keys) if len(keys) > 1 else (*keys, *keys))
+    return itemgetter(*keys) if len(keys) > 1 else itemgetter(keys[0], keys[0])
+
+
+def sequence_reader(holder: Any) -> Callable[[Any], Any]:
+    """What goes through the items that a list or queue holds."""
+    kind = list if isinstance(holder, list) else deque
+    return kind.__iter__ if isinstance(type(holder).__iter__, types.FunctionType) else iter
 
 
 def cell_of(key: None, holder: Any) -> tuple[Any, ...]:

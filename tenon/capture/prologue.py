@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT, GuardPlace
+from tenon.capture.guard_readers import entry_of, looks_up_itself
 from tenon.capture.guards import same_atom
 from tenon.capture.symbolic_numbers import Asked, Computed, Numbers, SymNumber, scalar
 from tenon.graph.build import MAX_FINITE
@@ -95,7 +96,10 @@ class _PrologueWriter:
             return f"{holder}.cell_contents"
         if place.kind == SLOT:
             return f"{self.name(partial(GuardPlace.read, place))}()"
-        return f"{holder}.__dict__[{place.key!r}]" if place.kind == CLASS else f"{holder}[{self.constant(place.key)}]"
+        if place.kind == CLASS:
+            return f"{holder}.__dict__[{place.key!r}]"
+        key = self.constant(place.key)
+        return f"{self.name(entry_of)}({holder}, {key})" if looks_up_itself(place.holder) else f"{holder}[{key}]"
 
     def steps(self) -> list[str]:
         """What is computed and asked, as far as somebody needs it."""
