@@ -22,7 +22,15 @@ import numpy as np
 from tenon.autocast import autocasting
 from tenon.capture.argument_roots import reference
 from tenon.capture.background import InTheBackground
-from tenon.capture.capture_cache import CaptureRecord, Family, Reason, argument_names, argument_types, places
+from tenon.capture.capture_cache import (
+    CaptureRecord,
+    Family,
+    Reason,
+    argument_names,
+    argument_tops,
+    argument_types,
+    places,
+)
 from tenon.capture.captured import Captured
 from tenon.capture.classes import StandsFor
 from tenon.capture.code_monitor import UnsafeCall, stack_where
@@ -155,6 +163,8 @@ class Jitted(StandsFor):
             leaves, structure, containers = unfold((args, keywords))
         except ArgumentError as error:      # a list that contains itself
             return self._by_part(self._refused(Reason(f"among the arguments, {error}")), args, keywords)
+        if self.is_piece and (left := self._left_to_numpy(leaves, structure)) is not None:
+            return left(*args, **keywords)
         given = leaves
         leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
         record = self._record(leaves, structure)
@@ -330,6 +340,20 @@ class Jitted(StandsFor):
                 return None
             self.part, self._bound_as = found
         return self.part
+
+    def _left_to_numpy(self, leaves: Sequence[Any], structure: Structure) -> Callable[..., Any] | None:
+        """What runs a piece whose variables hold arrays that NumPy computes with; None where a graph may."""
+        if not any(isinstance(x, np.ndarray) for x in leaves):
+            return None
+        names = argument_tops(getattr(self.function, "__func__", self.function), structure)
+        part = self._to_split()
+        plain: Callable[..., Any] = self.function
+        if part is None:
+            return plain
+        arrays = {name for name, x in zip(names, leaves, strict=True) if isinstance(x, np.ndarray)}
+        if part.leave_arrays(arrays):
+            return self._driver() or plain
+        return None
 
     def _piece(self, function: Callable[..., Any], part: FunctionPart | None) -> Jitted:
         """A piece of this function, or a function that it calls, as graphs of its own."""

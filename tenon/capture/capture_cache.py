@@ -107,11 +107,20 @@ def places(types: Sequence[TensorType], names: Set[str]) -> set[tuple[int, int]]
 
 def argument_names(function: Any, structure: Structure) -> list[str]:
     """A name for every leaf of the arguments: that of its parameter, numbered where it is one of several."""
+    names: list[str] = []
+    for name, child in _named(function, structure):
+        names += [name] if child.kind is None else [f"{name}_{k}" for k in range(child.leaves)]
+    return names
+
+
+def argument_tops(function: Any, structure: Structure) -> list[str]:
+    """For every leaf of the arguments the name of its parameter."""
+    return [name for name, child in _named(function, structure) for _ in range(child.leaves)]
+
+
+def _named(function: Any, structure: Structure) -> list[tuple[str, Structure]]:
     positional, keywords = structure.children
     code = getattr(function, "__code__", None)
     known = code.co_varnames[:code.co_argcount] if code else ()
     tops = [known[k] if k < len(known) else f"x{k}" for k in range(len(positional.children))]
-    names: list[str] = []
-    for name, child in zip([*tops, *keywords.labels], [*positional.children, *keywords.children], strict=True):
-        names += [name] if child.kind is None else [f"{name}_{k}" for k in range(child.leaves)]
-    return names
+    return list(zip([*tops, *keywords.labels], [*positional.children, *keywords.children], strict=True))

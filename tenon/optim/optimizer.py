@@ -56,12 +56,11 @@ class ParameterGroup(dict[str, Any]):
         return super().__getitem__(name)
 
     def __getitem__(self, name: str) -> Any:
-        value = super().__getitem__(name)
-        return value.detach() if isinstance(value, Tensor) else value
+        return _as_it_is(super().__getitem__(name))
 
     def get(self, name: str, default: Any = None) -> Any:
         """An option as it is now, or the default where there is none."""
-        return self[name] if name in self else default
+        return _as_it_is(super().get(name, default))
 
     def __setitem__(self, name: str, value: Any) -> None:
         held = super().get(name)
@@ -76,6 +75,10 @@ class ParameterGroup(dict[str, Any]):
         dict.update(there, {name: _there(value, device) if name != "params" else value for name, value in self.items()})
         there.slots = self.slots
         return there
+
+
+def _as_it_is(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
 
 
 class Optimizer:

@@ -25,6 +25,7 @@ from tenon.capture.convert.scope import bound_by, globals_of, nodes_of, reads
 from tenon.capture.convert.source import Definition, Unconvertible, definition_of
 from tenon.capture.guards import is_atom
 from tenon.capture.pytree import Structure
+from tenon.capture.split.array_uses import computes_with
 from tenon.capture.split.body import Body, as_function
 from tenon.capture.split.closures import shared_by
 from tenon.capture.split.driver import Cuts, drive
@@ -126,6 +127,17 @@ class FunctionPart:
                                             Location(self.function.__code__.co_filename, readers[0].lineno)))
             self._call_instead(self.driving() or self.function)
         self.keys.clear()
+
+    def leave_arrays(self, names: Collection[str]) -> bool:
+        """Leave to Python what computes with variables that hold arrays of NumPy; whether there is any such."""
+        with self.split.lock:
+            found = [x for x in nodes_of(self.body.statements) if isinstance(x, ast.stmt)
+                     and x not in self.split.cuts.stops and computes_with(header_of(x), names)]
+            if found:
+                what = f"{', '.join(sorted(names))} is an array of NumPy, which computes with it"
+                self.split.stop(found, Reason(what, Location(self.function.__code__.co_filename, found[0].lineno)))
+                self._call_instead(self.driving() or self.function)
+            return bool(found)
 
     def driving(self) -> Any:
         """The function that runs it; None where there is nothing to compile."""
