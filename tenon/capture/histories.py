@@ -121,7 +121,7 @@ def _is_another_length(group: GuardGroup) -> bool:
         now = tuple(group.read(group.holder))
     except Exception:       # an item that is gone
         return True
-    return len(now) != len(group.expected) or (len(now) == 1 and now != tuple(group.expected))     # its length alone
+    return len(now) != len(group.expected) or (group.read is length and now != tuple(group.expected))
 
 
 def _is_prolonged(place: GuardPlace, expected: Any) -> bool:

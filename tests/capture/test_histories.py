@@ -218,3 +218,16 @@ def test_a_function_that_has_to_be_one_graph_is_captured_again():
         return sum(losses)
     assert [step(tn.tensor([1.0])) for _ in range(4)] == [1.0, 2.0, 3.0, 4.0]
     assert not step.is_split
+
+
+def test_one_item_that_changes_is_no_history():
+    held, numbers = {"h": tn.zeros(2)}, {"n": 1.5}
+
+    @tn.jit
+    def step(x):
+        held["h"] = held["h"] * 0.5 + x
+        numbers["n"] = numbers["n"] * 0.5 + 1
+        return held["h"] * numbers["n"]
+    found = [step(tn.ones(2)).tolist()[0] for _ in range(5)]
+    assert found == pytest.approx([1.75, 2.8125, 3.390625, 3.69140625, 3.8447265625], rel=1e-6)
+    assert str(tn.explain(step)).splitlines()[0] == "step: 2 captures"
