@@ -339,10 +339,11 @@ COMMANDS = {
         argument("--output", metavar="FILE.py", help="write it with its imports changed, and run nothing"),
         argument("file", metavar="FILE.py", help="the script; its imports of torch become those of Tenon"),
         argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="the script's own arguments"))),
-    "opt": Command("run passes on the text of a graph", opt, (
-        argument("file", nargs="?", default="-", metavar="FILE", help="text of one graph; - reads standard input"),
+    "opt": Command("run passes on the text of a graph, or of loops", opt, (
+        argument("file", nargs="?", default="-", metavar="FILE",
+                 help="text of one graph, or of one kernel's loops; - reads standard input"),
         argument("--passes", default="", help="comma-separated names, in order; none prints the graph as it was read"),
-        argument("--each", action="store_true", help="print the graph after every pass"),
+        argument("--each", action="store_true", help="print what there is after every pass"),
         LOAD)),
     "bench": Command("measure against NumPy and PyTorch on this machine", bench, (
         argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(BENCHMARKS)} (default: table)"),

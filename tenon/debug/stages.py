@@ -16,6 +16,8 @@ from tenon.errors import PACKAGE, ArgumentError, Location, TenonError, location_
 from tenon.graph.text import parse_graph, parse_type, print_graph
 from tenon.graph.verify import verify
 from tenon.jit import Jitted, jit
+from tenon.loops.parse_loops import is_loop_text
+from tenon.loops.run_on_loop_text import run_on_loop_text
 from tenon.ops.creation import zeros
 from tenon.pipeline import CPU, PASSES, Step, compile, compile_with_constants, cross_backend, optimize, run_passes
 from tenon.program.backend_interface import Backend
@@ -30,7 +32,13 @@ SAMPLE_SIZES = (7, 11)      # of a symbolic size, one capture after the other
 
 
 def run_on_text(text: str, names: Sequence[str], each: bool = False) -> Iterator[str]:
-    """The text of a graph after these passes, or after each of them.  Raises ArgumentError for an unknown pass."""
+    """The text of a graph, or of loops, after these passes, or after each of them.
+
+    Raises ArgumentError for an unknown pass.
+    """
+    if is_loop_text(text):
+        yield from run_on_loop_text(text, names, each)
+        return
     if unknown := [name for name in names if name not in PASSES]:
         raise ArgumentError(f"no pass named {unknown[0]!r}", hint=f"the passes are {', '.join(PASSES)}")
     steps: list[Step] = []

@@ -92,7 +92,7 @@ def parse_example(text: str) -> Example:
 
 # ---------------------------------------------------------------- syntax
 
-def syntax_of(text: str, what: str) -> ast.Module:
+def syntax_of(text: str, what: str, most_depth: int = MOST_DEPTH) -> ast.Module:
     """The syntax tree of a text, which is not too long and not too deep."""
     if len(text) > MOST_CHARACTERS:
         raise GraphError(f"{what} is too long: {len(text)} characters, at most {MOST_CHARACTERS}")
@@ -100,9 +100,9 @@ def syntax_of(text: str, what: str) -> ast.Module:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise GraphError(f"{what} is not valid: {error}") from None
-    too_deep = (line for depth, line in _depths(tree) if depth > MOST_DEPTH)
-    if len(text) > MOST_DEPTH and (line := next(too_deep, None)) is not None:
-        raise GraphError(f"{what}, line {line}: nested too deeply, more than {MOST_DEPTH} levels")
+    too_deep = (line for depth, line in _depths(tree) if depth > most_depth)
+    if len(text) > most_depth and (line := next(too_deep, None)) is not None:
+        raise GraphError(f"{what}, line {line}: nested too deeply, more than {most_depth} levels")
     return tree
 
 
@@ -141,6 +141,8 @@ def _expression(text: str, problem: str) -> ast.expr:
 
 class Parser:
     """The statements and expressions of one text."""
+
+    what = "graph text"
 
     def __init__(self, text: str):
         self.lines = _LINE_ENDS.split(text)
@@ -359,4 +361,4 @@ class Parser:
     def error(self, node: Any, problem: str) -> GraphError:
         line = getattr(node, "lineno", 1)
         source = self.lines[line - 1].strip() if line <= len(self.lines) else ""
-        return GraphError(f"graph text, line {line}: {problem}", why=source[:200] or None)
+        return GraphError(f"{self.what}, line {line}: {problem}", why=source[:200] or None)

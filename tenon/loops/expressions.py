@@ -22,12 +22,14 @@ from tenon.errors import Location
 from tenon.loops.hash_consing import Interned
 from tenon.loops.traversal import in_order
 from tenon.records import dataclass
-from tenon.types import DType, TensorType, bool_, int64
+from tenon.types import DType, TensorType, bool_, float32, int64
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "min", "max")
 OPERATION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}     # of each reduction
 REDUCTIONS = tuple(OPERATION)
+DEFAULT_TYPES = {bool: bool_, int: int64, float: float32}      # of numbers that stand beside nothing else
+NUMBER_OF_KIND = {"b": bool, "i": int, "u": int, "f": float}
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +157,11 @@ class Const(Expr):
         return repr(value), dtype
 
     def text(self) -> str:
-        return repr(self.value)
+        return repr(self.value) if DEFAULT_TYPES.get(type(self.value)) is self.dtype else self.in_full()
+
+    def in_full(self) -> str:
+        """With its type, which nothing beside it tells."""
+        return f"const({self.value!r}, {self.dtype.short})"
 
 
 @dataclass(eq=False, repr=False)
@@ -168,7 +174,7 @@ class SizeOf(Expr):
         self.dtype = int64
 
     def text(self) -> str:
-        return f"({self.dim})" if " " in str(self.dim) else str(self.dim)
+        return said if (said := str(self.dim)).isidentifier() else f"size({said})"
 
 
 @dataclass(eq=False, repr=False)
@@ -240,9 +246,10 @@ class Binary(Expr):
         return Binary(self.op, *children)
 
     def text(self) -> str:
+        left, right = beside(self.left, self.right), beside(self.right, self.left)
         if self.op in ("min", "max"):
-            return f"{self.op}({self.left}, {self.right})"
-        return f"{_operand(self.left, self.op, False)} {self.op} {_operand(self.right, self.op, True)}"
+            return f"{self.op}({left}, {right})"
+        return f"{_operand(self.left, left, self.op, False)} {self.op} {_operand(self.right, right, self.op, True)}"
 
 
 @dataclass(eq=False, repr=False)
@@ -262,7 +269,9 @@ class Call(Expr):
         return Call(self.name, children)
 
     def text(self) -> str:
-        return f"{self.name}({', '.join(map(str, self.args))})"
+        first = next((x for x in self.args if not isinstance(x, Const)), None)
+        args = [str(x) if first is None else beside(x, first) for x in self.args]
+        return f"{'not_' if self.name == 'not' else self.name}({', '.join(args)})"
 
 
 @dataclass(eq=False, repr=False)
@@ -284,7 +293,10 @@ class Select(Expr):
         return Select(*children)
 
     def text(self) -> str:
-        return f"({self.then} if {self.condition} else {self.otherwise})"
+        then, otherwise = beside(self.then, self.otherwise), beside(self.otherwise, self.then)
+        if isinstance(self.otherwise, Const) and otherwise == "0" and isinstance(self.then, Load):
+            otherwise = self.otherwise.in_full()        # else it would read as a load with a mask
+        return f"({then} if {self.condition} else {otherwise})"
 
 
 @dataclass(eq=False, repr=False)
@@ -344,7 +356,8 @@ class Reduce(Expr):
         return (self.body.free - frozenset(self.indices)).union(*(x.free for x in self.extents))
 
     def text(self) -> str:
-        ranges = " ".join(f"for {i} in range({n})" for i, n in zip(self.indices, self.extents, strict=True))
+        ranges = " ".join(f"for {i} in range({turns_text(i, n)})"
+                          for i, n in zip(self.indices, self.extents, strict=True))
         return f"{self.kind}({self.body} {ranges})"
 
 
@@ -373,7 +386,8 @@ class CheckedIndex(Expr):
         return CheckedIndex(children[0], self.size, mask, self.where, self.operator, self.wraps)
 
     def text(self) -> str:
-        return f"checked({self.x}, {self.size})"
+        more = ("" if self.mask is None else f", mask={self.mask}") + ("" if self.wraps else ", wraps=False")
+        return f"checked({self.x}, {self.size}{more}{f', operator={self.operator!r}' if self.operator else ''})"
 
 
 _KINDS: dict[frozenset[type], frozenset[type]] = {}      # so that equal sets, of which there are few, are one
@@ -419,13 +433,32 @@ _PRECEDENCE = {"*": 5, "/": 5, "//": 5, "%": 5, "+": 4, "-": 4, "<<": 3, ">>": 3
                "<": -1, "<=": -1, ">": -1, ">=": -1, "==": -1, "!=": -1}
 
 
-def _operand(x: Expr, op: str, right: bool) -> str:
+def _operand(x: Expr, text: str, op: str, right: bool) -> str:
     """An operand, in parentheses where it binds less tightly."""
     if isinstance(x, Binary) and x.op in _PRECEDENCE:
         inner, outer = _PRECEDENCE[x.op], _PRECEDENCE[op]
         if inner < outer or (inner == outer and (right or inner < 0)):
-            return f"({x})"
-    return str(x)
+            return f"({text})"
+    return text
+
+
+def factor_text(x: Expr) -> str:
+    """A factor, in parentheses where it is an operation."""
+    return f"({x})" if isinstance(x, Binary) and x.op in _PRECEDENCE else str(x)
+
+
+def beside(x: Expr, other: Expr | DType) -> str:
+    """How an expression is written beside another one, or where one of a type stands, which tells the type of a number.
+    """
+    if not isinstance(x, Const) or isinstance(other, Const):
+        return str(x)
+    told = other.dtype if isinstance(other, Expr) else other
+    return repr(x.value) if told is x.dtype and type(x.value) is NUMBER_OF_KIND[told.kind] else x.in_full()
+
+
+def turns_text(index: Index, extent: Expr) -> str:
+    """How often a loop runs, and at most where that is more: `12`, or `min(4, n), most=4`."""
+    return str(extent) if extent is size(index.extent) else f"{extent}, most={index.extent}"
 
 
 def identity(kind: str, dtype: DType) -> Const:

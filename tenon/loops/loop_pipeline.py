@@ -153,6 +153,8 @@ NEST_PASSES = [
 KERNEL_PASSES = [
     LoopPass("peeling", alone(peeled), whole_kernel)]
 
+LOOP_PASSES = {each.name: each for each in reversed([*FIRST_PASSES, *ELEMENT_PASSES, *NEST_PASSES, *KERNEL_PASSES])}
+
 
 # ---------------------------------------------------------------- running them
 
@@ -160,16 +162,19 @@ always_check = False     # tests set it: loops are verified after every pass
 
 
 def run_loop_passes(loops: Loops, passes: Sequence[LoopPass], context: LoopContext,
-                    trace: list[LoopPassStep] | None = None) -> Loops:
-    """Each pass after the other: timed, verified and compared where that is asked for."""
+                    trace: list[LoopPassStep] | None = None, check: bool | None = None,
+                    validate: bool | None = None) -> Loops:
+    """Each pass after the other: timed, verified where `check` says so, and what stands before and after it run and
+    compared where `validate` does."""
+    check, validate = always_check if check is None else check, is_validating() if validate is None else validate
     text = "" if trace is None else print_loops(loops, context)
     for each in passes:
         started = time.perf_counter()
         try:
             loops, pairs = each.over(each.run, loops, context)
-            if always_check:
+            if check:
                 verify_loops(loops, context)
-            if is_validating():
+            if validate:
                 for before, after in _changed(pairs):
                     compare(each.name, before, after)
         except Exception as error:

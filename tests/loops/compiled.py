@@ -17,8 +17,10 @@ from tenon.llvm.shared_functions import text_of
 from tenon.llvm.target_module import TargetModule
 from tenon.llvm.work_partition import PARTS_PER_THREAD
 from tenon.loops.loop_interpreter import interpret
-from tenon.loops.loop_printer import print_kernel
+from tenon.loops.loop_printer import print_kernel, print_loops
 from tenon.loops.lower import lower
+from tenon.loops.parse_loops import parse_kernel, parse_loops
+from tenon.loops.same_loops import is_same
 
 FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32,
                             ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
@@ -74,7 +76,11 @@ def close(found, expected, what, tolerance=None):
 
 def check(graph, *arrays, interpreted=True, tolerance=None, target=None):
     """Compiled == loop interpreter == NumPy reference, on 1, 2 and 5 threads; returns the kernel."""
-    kernel = lower(graph, "k")
+    kernel = lower(graph, "k", steps := [])
+    assert is_same(parse_kernel(print_kernel(kernel)), kernel), print_kernel(kernel)
+    for step in steps:
+        parsed = parse_loops(step.text)
+        assert print_loops(parsed.sections, parsed.context) == step.text or step.changed is False
     sizes = bind_sizes(graph, [a.shape for a in arrays])
     expected = reference(graph, arrays)
     if interpreted:

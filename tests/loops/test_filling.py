@@ -85,7 +85,7 @@ def test_a_place_outside_is_an_error():
 def test_places_along_rows_are_looked_at_as_vectors_before_anything_is_written_there():
     graph = graph_of("x: f32[5, 30], at: i64[5, 600], u: f32[5, 600]", "scatter(x, at, u, axis=1, reduce='add')", "f32[5, 30]")
     text = print_kernel(lower(graph, "k"))
-    assert "places[lane] = checked(" in text.split("for lane in vector(min(512, tiles * -512 + 600)):")[1]
+    assert "places[lane] = checked(" in text.split("for lane in vector(min(512, tiles * -512 + 600), most=512):")[1]
     for bad in (30, -31):
         places = np.zeros((5, 600), np.int64)
         places[4, 599] = bad
@@ -102,10 +102,10 @@ def test_what_is_filled_reads_through_views():
 
 def test_rows_take_turns_so_that_additions_need_not_wait():
     text = print_kernel(lower(graph_of("x: f32[64, 9]", "cumsum(x, axis=1, reverse=False)", "f32[64, 9]"), "k"))
-    assert "for rows in parallel(16):" in text and text.count("state0[3] = ") == 2
+    assert "for rows in parallel(16, grain=" in text and text.count("state0[3] = ") == 2
     assert "rows * 9 + k + 432" in text         # the fourth row is far away, where the sixteen before it end
     text = print_kernel(lower(graph_of("x: f32[64, 9]", "logcumsumexp(x, axis=1, reverse=False)", "f32[64, 9]"), "k"))
-    assert "for rows in parallel(8):" in text and text.count("state0[7] = ") == 2
+    assert "for rows in parallel(8, grain=" in text and text.count("state0[7] = ") == 2
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])

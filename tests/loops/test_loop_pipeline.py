@@ -49,7 +49,7 @@ def test_what_changes_nothing_says_so_and_what_does_is_shown():
     told = {step.name: str(step) for step in steps}
     assert told["split_k"] == "# split_k (unchanged)"
     assert told["split_reductions"].startswith("# split_reductions: ") and "part0: f32[" in told["split_reductions"]
-    assert "for elements(" in told["compute_rules"] and "for elements(" not in told["compute_at"]
+    assert "with elements(" in told["compute_rules"] and "with elements(" not in told["compute_at"]
 
 
 def test_the_text_of_what_is_read_again_and_again_stays_short():

@@ -83,7 +83,7 @@ def test_symbolic_sizes_are_read_at_run_time():
 def test_a_reshape_is_a_flat_loop():
     t = type_of("f32", 6, 4)
     kernel = check(trace(lambda x: toy.exp(toy.reshape(toy.reshape(x, shape=(2, 3, 4)), shape=(8, 3))), t), data(t))
-    assert "for i0 in parallel(24):\n        out[i0] = exp(x[i0])" in print_kernel(kernel)
+    assert "for i0 in parallel(24, grain=896):\n        out[i0] = exp(x[i0])" in print_kernel(kernel)
 
 
 def test_a_reshape_of_symbolic_sizes_is_a_flat_loop():
