@@ -64,7 +64,7 @@ class Alphabet:
         return np.array([self.ids[letter] for letter in text], np.int64)
 
     def decode(self, ids: np.ndarray) -> str:
-        return "".join(self.letters[k] for k in ids)
+        return "".join(self.letters[int(k)] for k in ids)
 
 
 def main(steps: int = 300, context: int = 64, width: int = 96, heads: int = 4, layers: int = 3, batch: int = 16,

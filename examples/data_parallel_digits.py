@@ -41,7 +41,7 @@ def main(epochs: int = 10, seed: int = 0, folder: str | None = None) -> list[flo
 
     losses: list[float] = [] if run is None else run.restore().get("losses", [])
     for epoch in range(len(losses), epochs):
-        found = []
+        found: list[float] = []
         for x, y in batches:                    # the same on all processes: they began with the same seed
             mine = part(len(x), size, rank)
             found.append(float(step(x[mine], y[mine], float(len(x)))))

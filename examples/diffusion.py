@@ -95,7 +95,7 @@ def main(steps: int = 1500, width: int = 32, batch: int = 64, turns: int = 40,
         optimizer.zero_grad()
         return loss
 
-    random, losses = np.random.default_rng(seed), []
+    random, losses = np.random.default_rng(seed), list[float]()
     for _ in progress(range(steps), "training"):
         chosen = random.integers(0, len(pictures), batch)
         losses.append(float(step(tn.asarray(pictures[chosen]), tn.asarray(labels[chosen]))))

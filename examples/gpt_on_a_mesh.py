@@ -75,13 +75,14 @@ def train(mesh: dist.Mesh | None, steps: int, batch: int, context: int, width: i
         optimizer.zero_grad()
         return loss
 
-    losses = []
-    for _ in range(steps):
+    def drawn() -> tuple[tn.Tensor, tn.Tensor]:
         starts = rng.integers(0, len(text) - context - 1, batch)
         windows = np.stack([text[s:s + context + 1] for s in starts])
-        losses.append(float(step(tn.asarray(windows[:, :-1]), tn.asarray(windows[:, 1:]))))
+        return tn.asarray(windows[:, :-1]), tn.asarray(windows[:, 1:])
+
+    losses = [float(step(*drawn())) for _ in range(steps)]
     if mesh is not None and dist.rank() == 0:
-        print(str(dist.explain(step, tn.asarray(windows[:, :-1]), tn.asarray(windows[:, 1:]))).splitlines()[0])
+        print(str(dist.explain(step, *drawn())).splitlines()[0])
     return losses
 
 

@@ -28,6 +28,7 @@ def main(steps: int = 200) -> tuple[Parameters, float]:
     noise = 0.01 * rng.standard_normal(256).astype(np.float32)
     x, y = tn.asarray(points), tn.asarray(points @ true_weight + true_bias + noise)
     parameters = {"weight": tn.zeros(3), "bias": tn.zeros(())}
+    value = tn.tensor(float("inf"))
     for k in range(steps):
         value, parameters = step(parameters, x, y, 0.1)
         if k % max(steps // 5, 1) == 0:

@@ -68,15 +68,15 @@ def train(pipeline: tn.distributed.Pipeline | None, steps: int, batch: int, cont
         optimizer.zero_grad()
         return loss
 
-    losses = []
-    for _ in range(steps):
+    def drawn() -> tuple[tn.Tensor, tn.Tensor]:
         starts = rng.integers(0, len(text) - context - 1, batch)
         windows = np.stack([text[s:s + context + 1] for s in starts])
-        x, y = tn.asarray(windows[:, :-1]), tn.asarray(windows[:, 1:])
-        losses.append(float(step(x, y)))
+        return tn.asarray(windows[:, :-1]), tn.asarray(windows[:, 1:])
+
+    losses = [float(step(*drawn())) for _ in range(steps)]
     if show and pipeline is not None:
         jitted: Any = step
-        print(jitted.capture(x, y).program.describe())
+        print(jitted.capture(*drawn()).program.describe())
     return losses
 
 

@@ -3,7 +3,10 @@
 import doctest
 import importlib.util
 import inspect
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,6 +46,17 @@ def test_programs_and_examples_pass_and_mistakes_do_not(tmp_path):
     said = checked(tmp_path, PROGRAMS / "program.py", wrong, *sorted((ROOT / "examples").glob("*.py")))
     assert all("mistakes.py" in line for line in said.splitlines()), said
     assert {(int(k), code) for k, code in re.findall(r"mistakes.py:(\d+): error: .*\[([a-z-]+)\]", said)} == expected
+
+
+def test_pyright_finds_nothing_in_examples_in_its_strict_mode(tmp_path):
+    pytest.importorskip("pyright")
+    for path in (PROGRAMS / "program.py", *(ROOT / "examples").glob("*.py")):
+        (tmp_path / path.name).write_text(path.read_text())
+    settings = {"include": ["."], "extraPaths": [str(ROOT)], "typeCheckingMode": "strict"}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    found = subprocess.run([sys.executable, "-m", "pyright", "-p", tmp_path, "--pythonpath", sys.executable],
+                           capture_output=True, text=True, timeout=300, check=False)
+    assert found.returncode == 0, found.stdout + found.stderr
 
 
 def form(value):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,9 +22,30 @@ from tenon.ops.products import adjoint, square
 from tenon.ops.shape import cast
 from tenon.types import DType, TensorType, complex_of, real_of
 
-EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
-EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
-SVDResult = namedtuple("SVDResult", "U S Vh")
+if TYPE_CHECKING:
+    from tenon.tensor import Tensor
+
+
+class EighResult(NamedTuple):
+    """What `eigh` returns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class EigResult(NamedTuple):
+    """What `eig` returns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class SVDResult(NamedTuple):
+    """What `svd` returns."""
+
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 
 
 # ---------------------------------------------------------------- eigenvalues

@@ -6,9 +6,8 @@ convention of the rest of Tenon: the gradient G of a real L means dL = Re tr(G^H
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +26,25 @@ from tenon.ops.shape import cast
 from tenon.ops.splitting import narrow
 from tenon.types import TensorType
 
-QRResult = namedtuple("QRResult", "Q R")
-LUResult = namedtuple("LUResult", "P L U")
+if TYPE_CHECKING:
+    from tenon.tensor import Tensor
+
+
+class QRResult(NamedTuple):
+    """What `qr` returns."""
+
+    Q: Tensor
+    R: Tensor
+
+
+class LUResult(NamedTuple):
+    """What `lu` returns."""
+
+    P: Tensor
+    L: Tensor
+    U: Tensor
+
+
 BLOCK = 32          # rows of a triangle that are solved for at once
 
 

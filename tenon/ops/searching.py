@@ -5,8 +5,7 @@ In a graph that size is a symbol of its own, the attribute `size`, which is know
 
 from __future__ import annotations
 
-from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +23,10 @@ from tenon.ops.ordering import comparable, ordered, ordered_places
 from tenon.ops.shape import cast, dimension, full_op, reshape_op
 from tenon.ops.windows import shown
 from tenon.types import TensorType, bool_, int64
+
+if TYPE_CHECKING:
+    from tenon.tensor import Tensor
+
 
 # ---------------------------------------------------------------- search
 
@@ -259,9 +262,27 @@ distinct: Op = define(
     doc="The different elements in order.",
     examples=["distinct(f32[2, 3]) -> f32[count]"])
 
-UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
-UniqueCounts = namedtuple("UniqueCounts", "values counts")
-UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
+class UniqueAll(NamedTuple):
+    """What `unique_all` returns."""
+
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` returns."""
+
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` returns."""
+
+    values: Tensor
+    inverse_indices: Tensor
 
 
 @function

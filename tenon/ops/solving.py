@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +25,24 @@ from tenon.ops.shape import broadcast_to, cast, permute, reshape_op
 from tenon.ops.splitting import narrow
 from tenon.types import TensorType, broadcast_shapes, floating_of, normalize_axes, real_of
 
-SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
-LstsqResult = namedtuple("LstsqResult", "solution residuals rank singular_values")
+if TYPE_CHECKING:
+    from tenon.tensor import Tensor
+
+
+class SlogdetResult(NamedTuple):
+    """What `slogdet` returns."""
+
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class LstsqResult(NamedTuple):
+    """What `lstsq` returns."""
+
+    solution: Tensor
+    residuals: Tensor
+    rank: Tensor
+    singular_values: Tensor
 
 
 # ---------------------------------------------------------------- solving

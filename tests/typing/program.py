@@ -54,4 +54,4 @@ assert_type(tn.softmax(x, dim=-1).std(0, unbiased=False), tn.Tensor)
 assert_type(x.gather(1, tn.zeros((2, 3), dtype=tn.int64)).transpose(0, 1).flip(0, 1), tn.Tensor)
 rows, columns = x.shape
 assert_type(tn.ones((rows * 2, columns)), tn.Tensor)
-assert_type(tn.linalg.qr(x).Q.dtype is tn.float32, bool)
+assert_type(tn.linalg.qr(x).Q, tn.Tensor)
