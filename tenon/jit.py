@@ -76,6 +76,7 @@ from tenon.graph.ir import (
 from tenon.graph.op import at_once, current
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span, timed
+from tenon.sharding.annotations import check_no_mesh_is_named
 from tenon.sharding.mesh import Mesh
 from tenon.tensor import Tensor, asarray
 from tenon.types import DType, TensorType
@@ -509,6 +510,8 @@ class Jitted(StandsFor):
             return None, leaves
         if self.mesh is not None:
             self._note_mesh(captured)
+        else:
+            check_no_mesh_is_named(captured.graph)
         notes: dict[str, Any] = {
             MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None, PLACE: self.place,
             DONATED: None if captured.differentiable else captured.donations or None,

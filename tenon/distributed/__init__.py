@@ -8,6 +8,7 @@ from typing import Any as _Any
 
 from tenon.config import config as _config
 from tenon.distributed.explain_sharding import explain
+from tenon.distributed.local_parts import from_local
 from tenon.distributed.run_folder import RunFolder as Checkpoint
 from tenon.distributed.shard import gather, shard
 from tenon.distributed.sharded_files import load, save
@@ -50,6 +51,7 @@ __all__ = [
     "current_mesh",
     "estimate_step",
     "explain",
+    "from_local",
     "gather",
     "load",
     "load_cluster",

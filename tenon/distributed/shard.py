@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.on_mesh import OnMesh
 from tenon.errors import ArgumentError, CommunicationError, ShapeError
+from tenon.graph.op import current
 from tenon.nn.module import Module
 from tenon.ops.sharding_annotation import annotated
 from tenon.optim.optimizer import Optimizer
@@ -58,12 +60,17 @@ def shard(x: Any, mesh: Mesh, spec: Any = ()) -> Any:
         return _sharded_module(x, mesh, spec)
     if isinstance(x, Optimizer):
         return _sharded_optimizer(x, mesh, spec)
-    sharding, tensor = Sharding(mesh, spec), asarray(x)
+    sharding, tensor = Sharding(mesh, spec), x if isinstance(x, Tensor) else asarray(x)
     axes = sharding.axes(tensor.ndim)       # raises where they are too many
-    if recorder.get() is not None:
+    if recorder.get() is not None or current() is not None or _is_computed(tensor):
         marked: Tensor = annotated(tensor, tuple(zip(mesh.axes, mesh.shape, strict=True)), axes)
         return marked
     return Tensor(_split(tensor, sharding), tensor.requires_grad)
+
+
+def _is_computed(tensor: Tensor) -> bool:
+    """Whether a gradient goes through a tensor: on its way nothing is split in eager code."""
+    return is_grad_enabled() and tensor.requires_grad and not tensor.is_leaf
 
 
 def gather(x: Tensor) -> Tensor:

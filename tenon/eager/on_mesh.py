@@ -1,11 +1,12 @@
 """Tensors that lie in parts on the devices of a mesh: what holds the parts, and what an eager call does with them.
 
-Compiled functions with a mesh compute on the parts.  An eager call joins them first, which needs all in this process.
+Compiled functions with a mesh compute on the parts.  An eager call does where it is elementwise and all is split alike;
+any other joins them first, which needs all in this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tenon.eager.grad_mode import is_grad_enabled
 from tenon.errors import GradientError
 from tenon.graph.op import Op, using_default
 from tenon.sharding.sharded_array import ShardedArray
+from tenon.sharding.sharding import Sharding
 from tenon.tensor import Tensor
 from tenon.tensor_state import Elsewhere, Payload
 
@@ -63,6 +65,8 @@ class Joining(Eager):
             raise GradientError(f"{op.name}: gradients of tensors in parts are computed by compiled functions",
                                 hint="@tn.jit(mesh=mesh) over the whole step; or a block of tn.no_grad()")
         with using_default():
+            if op.elementwise and (sharding := common_sharding(inputs)) is not None:
+                return by_part(op, inputs, attrs, sharding)
             return eager.apply(op, tuple(map(joined, inputs)), attrs)
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
@@ -71,6 +75,27 @@ class Joining(Eager):
 
 
 JOINING = Joining()
+
+
+def common_sharding(inputs: Sequence[Any]) -> Sharding | None:
+    """How all tensors among the inputs are split that are no single number; None where they are not split alike."""
+    tensors = [x for x in inputs if isinstance(x, Tensor) and x.ndim]
+    found = {(x.shape, x.payload.parts.sharding if isinstance(x.payload, OnMesh) else None) for x in tensors}
+    return next(iter(found))[1] if len(found) == 1 else None
+
+
+def by_part(op: Op, inputs: Sequence[Any], attrs: dict[str, Any], sharding: Sharding) -> Any:
+    """The output of an elementwise operator, made of the parts that are in this process."""
+    split = [x for x in inputs if isinstance(x, Tensor) and isinstance(x.payload, OnMesh)]
+    made = {rank: eager.apply(op, tuple(_part(x, rank) for x in inputs),
+                              attrs) for rank in split[0].payload.parts.shards}
+    first = next(iter(made.values()))
+    shards = {rank: x.numpy() for rank, x in made.items()}
+    return Tensor(OnMesh(ShardedArray(split[0].shape, first.dtype, sharding, shards)))
+
+
+def _part(x: Any, rank: int) -> Any:
+    return Tensor(x.payload.parts.shards[rank]) if isinstance(x, Tensor) and isinstance(x.payload, OnMesh) else x
 
 
 def joined(x: Any) -> Any:

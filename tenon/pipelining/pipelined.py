@@ -203,7 +203,7 @@ class Pipelined:
     def _plan(self, graph: Graph, shardings: Mapping[int, Sharding]) -> PipelinePlan:
         settings = self.note.pipeline
         schedule = settings.schedule_on(self.mesh.axis_size(PIPE_AXIS))
-        others = Mesh({name: n for name, n in zip(self.mesh.axes, self.mesh.shape, strict=True) if name != PIPE_AXIS})
+        others = self.mesh.without(PIPE_AXIS)
         batch = batch_axes(graph, self.note)
         updates = {result: param for param, result in graph.notes.get(UPDATES) or ()}
         wanted = tuple(shardings.get(updates.get(k, -1)) for k in range(len(graph.results)))

@@ -29,7 +29,7 @@ from tenon.runtime.multi_device import DevicePart, MultiDevice
 from tenon.runtime.transports import Agreed, transport_for
 from tenon.sharding.axis_layout import as_spec
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import ShardingPlan, propagate
+from tenon.sharding.propagate import ShardingPlan, check_sizes_are_given, propagate
 from tenon.sharding.sharded_array import ShardedArray, part_for
 from tenon.sharding.sharding import Sharding
 from tenon.sharding.spmd_partition import local_graph
@@ -117,6 +117,7 @@ class SpmdProgram:
             if isinstance(x, ShardedArray) and x.sharding.mesh != self.mesh:
                 raise ArgumentError(f"{self.graph.name} runs on {self.mesh!r}, and {p.name} is split over "
                                     f"{x.sharding.mesh!r}", hint="shard it over the mesh that the function has")
+        check_sizes_are_given(self.graph)
         graph = whole_numbers(self.graph, arrays)
         shardings = tuple(x.sharding if isinstance(x, ShardedArray) else None for x in arrays)
         with span("propagate", graph=graph.name, nodes=len(graph.nodes)):
@@ -126,8 +127,7 @@ class SpmdProgram:
 
     def _made(self, arrays: Sequence[Given]) -> SplitProgram:
         self.transport.agree(self.graph)        # before any rank waits for another in it
-        if not self._programs:
-            self.transport.agree_on_state(self.graph.name, whole_state(self.graph, arrays), held_state(self.graph))
+        self.transport.agree_on_state(self.graph.name, whole_state(self.graph, arrays), held_state(self.graph))
         plan = self.plan_for(arrays)
         graph = plan.graph
         ranks = self.transport.ranks

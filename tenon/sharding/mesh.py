@@ -36,6 +36,8 @@ class Mesh:
     def __init__(self, sizes: Mapping[str, int], devices: int | None = None):
         if not isinstance(sizes, Mapping):
             raise ArgumentError(f"Mesh: sizes by name are expected, not {sizes!r}", hint='Mesh({"data": 2})')
+        if not sizes:
+            raise ArgumentError("Mesh: there are no axes", hint='Mesh({"data": 2}); Mesh({"data": 1}) is one device')
         for name, size in sizes.items():
             if not isinstance(name, str) or not name.isidentifier():
                 raise ArgumentError(f"Mesh: an axis is called {name!r}, which is no name", hint='Mesh({"data": 2})')
@@ -52,6 +54,15 @@ class Mesh:
             product = " * ".join(map(str, self.shape)) or "1"
             raise ArgumentError(f"{self!r} has {product} = {self.size} places, and there are {devices} devices",
                                 hint=f"choose sizes whose product is {devices}, or start {self.size} processes")
+
+    def without(self, name: str) -> Mesh:
+        """The ranks at one place along an axis: a mesh of the others, of one rank where there are none."""
+        rest = {other: size for other, size in zip(self.axes, self.shape, strict=True) if other != name}
+        found = Mesh(rest or {name: 1})
+        if not rest:
+            object.__setattr__(found, "axes", ())
+            object.__setattr__(found, "shape", ())
+        return found
 
     @property
     def size(self) -> int:

@@ -19,6 +19,7 @@ from tenon.graph.axis_rule import AxisRule, Label
 from tenon.graph.build import Builder, expansion, types_of
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.partition import has_effect, needed
+from tenon.graph.size_stages import is_sized_by_data
 from tenon.records import dataclass, field, replace
 from tenon.sharding.axis_layout import (
     WHOLE,
@@ -109,6 +110,7 @@ def propagate(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh,
 
 class _Propagation:
     def __init__(self, graph: Graph, mesh: Mesh):
+        check_sizes_are_given(graph)
         if symbols := graph.symbols():
             raise CaptureError(f"{graph.name}: sizes are symbols ({', '.join(symbols)}), and a mesh splits numbers")
         self.source, self.mesh = graph, mesh
@@ -430,6 +432,16 @@ class _Propagation:
             partial = -partial          # it may meet others to be added up with; else it is added up once for all
         place = sum(k for sharding in outputs for k, layout in enumerate(sharding.layouts) if layout)  # the first axes
         return NodeSharding(inputs, outputs, cost, (partial, degree if node.op.moves in VIEWS else -degree, place))
+
+
+def check_sizes_are_given(graph: Graph) -> None:
+    """Raise CaptureError where the data decide a size."""
+    if is_sized_by_data(graph):
+        node = next((node for node in graph.nodes if node.op.data_dependent), None)
+        raise CaptureError(f"{graph.name}: the data decide a size here, and a mesh splits sizes that are known before",
+                           where=None if node is None else node.loc,
+                           hint="keep the shape: tn.where(mask, x, 0).sum() for x[mask].sum(); or call it outside of "
+                                "the function that runs on the mesh")
 
 
 def _value(x: Input) -> Value:

@@ -217,7 +217,7 @@ def _reshaped(builder: Builder, x: Value, shape: tuple[int, ...]) -> Value:
 def _emit(builder: Builder, x: Value, move: ReshardMove, sizes: Sequence[int], now: Sequence[Axes], mesh: Mesh,
           rank: int) -> Value:
     size = _size(sizes[move.axis], now[move.axis], mesh, rank) if sizes else 0
-    op = REDUCTION[move.combine]
+    op = REDUCTION["max" if x.dtype is bool_ else move.combine]     # bool adds up by `or`
     if move.kind == "slice":
         return _slice(builder, x, move.axis, part_bounds(numbers_of(x)[move.axis], mesh.parts(move.over),
                                                          mesh.place(rank, move.over)))

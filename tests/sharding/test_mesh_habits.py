@@ -1,0 +1,111 @@
+"""What newcomers from DDP, FSDP, DTensor and pjit do with meshes: it works, or says what does."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from sharding_runs import check
+from tenon import nn, optim
+from tenon.distributed import Mesh, from_local, shard
+from tenon.errors import ArgumentError, CaptureError, DevicePlanError, ShapeError
+from tenon.graph.text import parse_graph
+from tenon.sharding.sharding import Sharding
+from tenon.tensor import Tensor
+
+DATA, GRID = Mesh({"data": 2}), Mesh({"data": 2, "model": 2})
+
+
+def test_a_gradient_goes_through_what_is_split_in_eager_code() -> None:
+    x = tn.arange(5.0)
+    np.testing.assert_array_equal(tn.grad(lambda x: (shard(x * 2, DATA, ("data",)) ** 2).sum())(x).numpy(), 8 * x.numpy())
+    leaf = tn.ones(4, requires_grad=True)
+    shard(leaf * 3, DATA, ("data",)).sum().backward()
+    np.testing.assert_array_equal(leaf.grad.numpy(), np.full(4, 3.0))
+    assert shard(leaf, DATA, ("data",)).requires_grad
+
+
+def test_a_step_that_is_not_compiled_has_the_numbers_of_the_compiled_one() -> None:
+    def run(decorate: Any) -> list[float]:
+        tn.manual_seed(0)
+        net = nn.Linear(5, 3)
+        optimizer = optim.SGD(net.parameters(), lr=0.1)
+
+        def step(x: Any, y: Any) -> Any:
+            loss = nn.cross_entropy(net(shard(x, DATA, ("data",))), shard(y, DATA, ("data",)))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+        call, x, y = decorate(step), tn.rand(7, 5), tn.randint(0, 3, (7,))
+        return [float(call(x, y)) for _ in range(3)]
+    np.testing.assert_allclose(run(tn.jit(mesh=DATA)), run(lambda f: f), rtol=1e-5)
+
+
+def test_a_function_without_a_mesh_does_not_leave_out_what_is_to_be_split() -> None:
+    @tn.jit
+    def f(x: Any) -> Any:
+        return shard(x, DATA, ("data",)) * 2.0
+    with pytest.raises(DevicePlanError, match="runs on no mesh") as caught:
+        f(tn.ones(4))
+    assert "@tn.jit(mesh=" in str(caught.value) and "test_mesh_habits.py" in str(caught.value)
+
+    @tn.jit
+    def alone(x: Any) -> Any:
+        return shard(x, Mesh({"data": 1}), ("data",)) * 2.0
+    assert alone(tn.ones(4)).tolist() == [2.0] * 4
+
+
+def test_sizes_that_the_data_decide_are_refused_with_a_way_out() -> None:
+    @tn.jit(mesh=DATA)
+    def f(x: Any) -> Any:
+        return x[x > 0.5].sum()
+    with pytest.raises(CaptureError, match="the data decide a size") as caught:
+        f(tn.rand(6))
+    assert "tn.where(mask, x, 0)" in str(caught.value) and "x[x > 0.5]" in str(caught.value)
+
+
+def test_a_mesh_has_axes() -> None:
+    with pytest.raises(ArgumentError, match="there are no axes"):
+        Mesh({})
+    assert Mesh({"pipe": 3}).without("pipe").size == 1 and GRID.without("data") == Mesh({"model": 2})
+
+
+def test_elementwise_code_leaves_tensors_in_parts() -> None:
+    net = shard(nn.Linear(4, 3), DATA, "data")
+    before = net.weight.detach().numpy().copy()
+    with tn.no_grad():
+        net.weight.mul_(2.0)
+        net.weight += 1.0
+        mean = (net.weight + net.weight.abs()) / 2
+    for x, expected in ((net.weight, before * 2 + 1), (mean, np.maximum(before * 2 + 1, 0))):
+        assert x.payload.parts.sharding == Sharding(DATA, ("data", None))
+        np.testing.assert_allclose(x.detach().numpy(), expected, rtol=1e-6)
+    other = shard(tn.ones(3, 4), DATA, (None, "data"))
+    with tn.no_grad():
+        np.testing.assert_allclose((net.weight * other + tn.arange(4.0)).numpy(), before * 2 + 1 + np.arange(4), rtol=1e-6)
+
+
+def test_a_tensor_is_made_of_the_parts_that_there_are() -> None:
+    parts = [tn.full((n, 2), float(k)) for k, n in enumerate((3, 2))]
+    x = from_local(parts, DATA, ("data",))
+    np.testing.assert_array_equal(x.numpy(), np.concatenate([p.numpy() for p in parts]))
+    assert float(tn.jit(lambda x: x.sum(), mesh=DATA)(x)) == 4.0
+    rows = [tn.full((2, n), float(k)) for k in range(2) for n in (2, 1)]
+    assert from_local(rows, GRID, ("data", "model")).shape == (4, 3)
+    assert isinstance(from_local([tn.ones(2)] * 2, DATA, ()).payload, np.ndarray)
+
+
+@pytest.mark.parametrize(("parts", "spec", "told"), [
+    ([1, 2], ("data",), "it has"), ([1], ("data",), "1 parts are given"), ([2, 2], (), "bring unlike ones")])
+def test_parts_that_make_no_tensor_are_refused(parts: list[int], spec: Any, told: str) -> None:
+    with pytest.raises((ShapeError, ArgumentError, tn.errors.CommunicationError), match=told):
+        from_local([Tensor(np.full(n, k)) for k, n in enumerate(parts)], DATA, spec)
+
+
+def test_bools_are_added_up_by_or() -> None:
+    graph = parse_graph("def f(x: bool[3, 4], y: bool[4, 2]):\n    z: bool[3, 2] = matmul(x, y)\n    return z")
+    arrays = [np.random.default_rng(0).random(shape) < 0.4 for shape in ((3, 4), (4, 2))]
+    check(graph, [Sharding(DATA, (None, "data")), Sharding(DATA, ("data", None))], DATA, arrays, [Sharding(DATA, ("data",))])
+    check(graph, [Sharding(DATA, (None, "data")), None], DATA, arrays, [None])
