@@ -105,6 +105,6 @@ def _check_alike(parts: Sequence[LocalPart], sharding: Sharding, shape: tuple[in
     for ranks in sharding.owners(shape).values():
         for rank in ranks[1:]:
             if parts[rank] != parts[ranks[0]]:
-                raise CommunicationError(f"from_local: ranks {ranks[0]} and {rank} have one part of {list(shape)} split "
-                                         f"by {sharding.spec!r}, and bring unlike ones",
+                raise CommunicationError(f"from_local: ranks {ranks[0]} and {rank} have one part of {list(shape)}, "
+                                         f"split by {sharding.spec!r}, and bring unlike ones",
                                          hint="name the mesh axis along which they differ in the spec")
