@@ -86,16 +86,20 @@ def common_sharding(inputs: Sequence[Any]) -> Sharding | None:
 
 def by_part(op: Op, inputs: Sequence[Any], attrs: dict[str, Any], sharding: Sharding) -> Any:
     """The output of an elementwise operator, made of the parts that are in this process."""
-    split = [x for x in inputs if isinstance(x, Tensor) and isinstance(x.payload, OnMesh)]
-    made = {rank: eager.apply(op, tuple(_part(x, rank) for x in inputs),
-                              attrs) for rank in split[0].payload.parts.shards}
+    whole = next(parts for x in inputs if isinstance(parts := _parts(x), ShardedArray))
+    made = {rank: eager.apply(op, tuple(_part(x, rank) for x in inputs), attrs) for rank in whole.shards}
     first = next(iter(made.values()))
     shards = {rank: x.numpy() for rank, x in made.items()}
-    return Tensor(OnMesh(ShardedArray(split[0].shape, first.dtype, sharding, shards)))
+    return Tensor(OnMesh(ShardedArray(whole.shape, first.dtype, sharding, shards)))
+
+
+def _parts(x: Any) -> Any:
+    return x.payload.parts if isinstance(x, Tensor) and isinstance(x.payload, OnMesh) else None
 
 
 def _part(x: Any, rank: int) -> Any:
-    return Tensor(x.payload.parts.shards[rank]) if isinstance(x, Tensor) and isinstance(x.payload, OnMesh) else x
+    parts = _parts(x)
+    return x if parts is None else Tensor(parts.shards[rank])
 
 
 def joined(x: Any) -> Any:
