@@ -9,7 +9,7 @@ is split as that is; any other stays as it was made, so a result is an array or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from tenon.program.backend_interface import Executable, Then
 from tenon.records import dataclass, replace
 from tenon.runtime.multi_device import DevicePart, MultiDevice
 from tenon.runtime.transports import Agreed, transport_for
-from tenon.sharding.axis_layout import as_spec
+from tenon.sharding.axis_layout import ValueSharding, as_spec
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.propagate import ShardingPlan, check_sizes_are_given, propagate
 from tenon.sharding.sharded_array import ShardedArray, part_for
@@ -128,7 +128,7 @@ class SpmdProgram:
     def _made(self, arrays: Sequence[Given]) -> SplitProgram:
         self.transport.agree(self.graph)        # before any rank waits for another in it
         self.transport.agree_on_state(self.graph.name, whole_state(self.graph, arrays), held_state(self.graph))
-        plan = self.plan_for(arrays)
+        plan, shardings = given_in_parts(self.plan_for(arrays), arrays)
         graph = plan.graph
         ranks = self.transport.ranks
         count, size = len(graph.params), len(graph.results)
@@ -144,9 +144,28 @@ class SpmdProgram:
         together = Graph(graph.name, tuple(p for local in locals_ for p in local.params), (),
                          tuple(r for local in locals_ for r in local.results))
         names = {rank: f"rank {rank} {self.mesh.coordinates(rank)}" for rank in ranks}
-        shardings = tuple(x.sharding if isinstance(x, ShardedArray) else None for x in arrays)
         return SplitProgram(plan, shardings, tuple(as_sharding(s.layouts, self.mesh) for s in plan.results),
                             MultiDevice(together, parts, Agreed(self.transport), names))
+
+
+def given_in_parts(plan: ShardingPlan, arrays: Sequence[Given]) -> tuple[ShardingPlan, tuple[Sharding | None, ...]]:
+    """The plan with arguments that are whole, but of which ranks only read their parts, given in parts; and how each
+    argument is split.  So ranks whose parts are alike have one graph, which is compiled once."""
+    reads: dict[Value, set[ValueSharding | None]] = {}
+    for node in plan.graph.nodes:
+        for k, read in enumerate(node.inputs):
+            if isinstance(read, Value) and read.node is None:
+                reads.setdefault(read, set()).add(plan.needs.get((node, k)))
+    kept = {plan.graph.params[k] for _, k in _updates(plan.graph)}.union(plan.graph.results)
+    made, shardings = dict(plan.made), []
+    for p, x in zip(plan.graph.params, arrays, strict=True):
+        sharding = x.sharding if isinstance(x, ShardedArray) else None
+        wanted = next(iter(reads[p])) if len(reads.get(p, ())) == 1 else None
+        if sharding is None and wanted is not None and p not in kept and not wanted.partial and any(wanted.layouts) \
+                and (spec := as_spec(wanted.layouts)) is not None:
+            sharding, made[p] = Sharding(plan.mesh, spec).with_entries(p.ndim), wanted
+        shardings.append(sharding)
+    return replace(plan, made=made), tuple(shardings)
 
 
 def whole_state(graph: Graph, arrays: Sequence[Given]) -> list[tuple[Value, np.ndarray]]:
@@ -161,8 +180,13 @@ def held_state(graph: Graph) -> tuple[Value, ...]:
 
 def wanted_results(graph: Graph, shardings: Sequence[Sharding | None]) -> list[Sharding | str | None]:
     """How the results are returned: what updates an argument as that is split, others as they are made."""
-    updates: Mapping[int, int] = {result: param for param, result in graph.notes.get(UPDATES) or ()}
+    updates = dict(_updates(graph))
     return [shardings[updates[k]] if k in updates else "found" for k in range(len(graph.results))]
+
+
+def _updates(graph: Graph) -> list[tuple[int, int]]:
+    """Which result is the new state of which parameter."""
+    return [(result, param) for param, result in graph.notes.get(UPDATES) or ()]
 
 
 def as_sharding(layouts: Sequence[Any], mesh: Mesh) -> Sharding | None:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 from tenon.graph.build import Builder, literal
-from tenon.graph.ir import Literal, Value
+from tenon.graph.ir import Literal, Node, Value
 from tenon.graph.op import OPS
 from tenon.records import dataclass
 from tenon.sharding.axis_layout import Digit, Layout, ValueSharding, local_shape, numbers_of
@@ -258,7 +258,21 @@ def _first(builder: Builder, name: str, x: Value, attrs: dict[str, Any]) -> Valu
 
 
 def _slice(builder: Builder, x: Value, axis: int, bounds: tuple[int, int]) -> Value:
+    if x.node is not None and _repeats(x.node, axis):       # made once more, smaller: the same on all ranks
+        shape = tuple(bounds[1] - bounds[0] if k == axis else n for k, n in enumerate(x.shape))
+        again: Value = builder.emit(x.node.op, x.node.inputs, {**x.node.attrs, "shape": shape})
+        return again
     start = tuple(bounds[0] if k == axis else 0 for k in range(x.ndim))
     stop = tuple(bounds[1] if k == axis else n for k, n in enumerate(x.shape))
     out: Value = builder.emit(OPS["slice"], (x,), {"start": start, "stop": stop, "step": (1,) * x.ndim})
     return out
+
+
+def _repeats(node: Node, axis: int) -> bool:
+    """Whether a node makes an axis along which all elements are the same."""
+    if node.op.name == "full_op":
+        return True
+    if node.op.name != "broadcast_to" or not isinstance(source := node.inputs[0], Value):
+        return False
+    place = axis - (node.output.ndim - source.ndim)
+    return place < 0 or source.shape[place] == 1

@@ -109,3 +109,24 @@ def test_bools_are_added_up_by_or() -> None:
     arrays = [np.random.default_rng(0).random(shape) < 0.4 for shape in ((3, 4), (4, 2))]
     check(graph, [Sharding(DATA, (None, "data")), Sharding(DATA, ("data", None))], DATA, arrays, [Sharding(DATA, ("data",))])
     check(graph, [Sharding(DATA, (None, "data")), None], DATA, arrays, [None])
+
+
+def test_ranks_whose_parts_are_alike_share_one_program() -> None:
+    tn.manual_seed(0)
+    net = nn.Linear(5, 3)
+    optimizer = optim.Adam(net.parameters(), lr=0.1)
+
+    @tn.jit(mesh=Mesh({"data": 4}))
+    def step(x: Any, y: Any) -> Any:
+        x, y = (shard(a, Mesh({"data": 4}), ("data",)) for a in (x, y))
+        loss = nn.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+    x, y = tn.rand(8, 5), tn.randint(0, 3, (8,))
+    step(x, y)
+    made = next(iter(step.capture(x, y).program._programs.values()))
+    programs = [getattr(part.program, "program", part.program) for part in made.program.parts.values()]
+    assert len({id(program) for program in programs}) == 1
+    assert [None if s is None else s.spec for s in made.shardings].count(("data", None)) == 1
