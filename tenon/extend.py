@@ -8,6 +8,7 @@
 
     tn.register_backend(Backend("mine", compile=...))
 
+Each gives an `Extension`: `my_pass.remove()` takes it out again, and so does the end of `with tn.graph_pass(f):`.
 Programs that are compiled already stay as they are.
 """
 
@@ -25,6 +26,46 @@ from tenon.program.backend_interface import Backend
 from tenon.runtime.open_devices import add_devices, remove_devices
 
 DEVICES = ("cpu",)
+
+
+class Extension:
+    """What was added to Tenon: `remove()` takes it out again, and so does the end of a `with` block.
+
+    One that decorates a function is called as that function.
+
+    >>> def my_sinh(x):
+    ...     return (np.exp(x) - np.exp(-x)) / 2
+    >>> with tn.kernel("sinh")(my_sinh):
+    ...     tn.sinh(tn.tensor(0.0))
+    tensor(0.)
+    """
+
+    def __init__(self, name: str, remove: Callable[[], None], function: Callable[..., Any] | None = None):
+        self.__name__, self._remove, self.__wrapped__ = name, remove, function
+        self.__doc__ = None if function is None else function.__doc__
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if self.__wrapped__ is None:
+            raise ArgumentError(f"{self!r} is no function")
+        return self.__wrapped__(*args, **keywords)
+
+    def remove(self) -> None:
+        """Take it out; nothing happens where it is out already."""
+        self._remove()
+
+    def __enter__(self) -> Extension:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        return f"<extension {self.__name__}>"
+
+
+def _function(x: Any) -> Any:
+    """What an extension decorates; anything else as it is."""
+    return x.__wrapped__ if isinstance(x, Extension) else x
 
 
 def kernel(op: Op | str, device: str = "cpu", when: Callable[..., bool] = lambda *types, **attrs: True) -> Any:
@@ -46,10 +87,11 @@ def kernel(op: Op | str, device: str = "cpu", when: Callable[..., bool] = lambda
     if device not in DEVICES:
         raise ArgumentError(f"tn.kernel: no device named {device!r}", hint=f"one of {', '.join(DEVICES)}")
 
-    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+    def register(run: Callable[..., Any]) -> Extension:
+        run = _function(run)
         add_kernel(UserKernel(found, device, run, when))
         program_of.cache_clear()
-        return run
+        return Extension(getattr(run, "__name__", found.name), lambda: remove_kernel(found, run, device), run)
     return register
 
 
@@ -57,7 +99,7 @@ def remove_kernel(op: Op | str, run: Callable[..., Any], device: str = "cpu") ->
     """Let a function that `kernel` registered compute the operator no longer."""
     found = OPS.get(op) if isinstance(op, str) else op
     for registered in kernels_of(found, device) if isinstance(found, Op) else ():
-        if registered.run is run:
+        if registered.run is _function(run):
             forget_kernel(registered)
     program_of.cache_clear()
 
@@ -73,15 +115,20 @@ def graph_pass(function: Any = None, *, before: str = "fuse") -> Any:
         return lambda decorated: graph_pass(decorated, before=before)
     from tenon import pipeline  # local: the compiler is loaded only where it is used
 
+    function = _function(function)
     name = function.__name__
     if name in pipeline.PASSES:
         raise ArgumentError(f"tn.graph_pass: a pass named {name!r} exists already")
     if before not in pipeline.OPTIMIZE:
         raise ArgumentError(f"tn.graph_pass: no pass named {before!r}", hint=f"one of {', '.join(pipeline.OPTIMIZE)}")
-    pipeline.PASSES[name] = _of_one_type(name, function)
+    added = pipeline.PASSES[name] = _of_one_type(name, function)
     pipeline.OPTIMIZE.insert(pipeline.OPTIMIZE.index(before), name)
     program_of.cache_clear()
-    return function
+
+    def remove() -> None:
+        if pipeline.PASSES.get(name) is added:
+            remove_pass(name)
+    return Extension(name, remove, function)
 
 
 class InvalidPass(CompilerDefect):
@@ -122,7 +169,7 @@ def remove_pass(added: str | Callable[..., Any]) -> None:
     program_of.cache_clear()
 
 
-def register_backend(backend: Backend) -> None:
+def register_backend(backend: Backend) -> Extension:
     """Make a backend known by its name, to `compile(graph, backend=name)` and TENON_BACKEND."""
     from tenon import pipeline  # local: as above
 
@@ -133,6 +180,11 @@ def register_backend(backend: Backend) -> None:
                             hint="open=lambda number: ..., which gives a DeviceRuntime")
     pipeline.BACKENDS[backend.name] = backend
     add_devices(backend)
+
+    def remove() -> None:
+        if pipeline.BACKENDS.get(backend.name) is backend:
+            remove_backend(backend.name)
+    return Extension(backend.name, remove)
 
 
 def remove_backend(name: str) -> None:

@@ -160,3 +160,41 @@ def test_what_a_users_code_gives_is_what_its_type_rule_says(ref, message):
             tn.sinh(tn.ones(3))
     finally:
         tn.remove_kernel("sinh", ref)
+
+
+# ---------------------------------------------------------------- handles
+
+def test_a_kernel_is_taken_out_by_its_handle_and_by_with():
+    x = tn.tensor(0.5)
+    kernel = tn.kernel("sinh")(lambda x: np.full_like(x, 7.0))
+    assert float(tn.sinh(x)) == 7.0 and float(kernel(np.float32(1.0))) == 7.0
+    kernel.remove()
+    kernel.remove()                             # nothing is left to remove
+    assert float(tn.sinh(x)) == pytest.approx(np.sinh(0.5))
+    with pytest.raises(ZeroDivisionError), tn.kernel("sinh")(lambda x: np.full_like(x, 8.0)):
+        assert float(tn.sinh(x)) == 8.0
+        raise ZeroDivisionError
+    assert float(tn.sinh(x)) == pytest.approx(np.sinh(0.5))
+
+
+def test_a_pass_is_in_the_pipeline_as_long_as_its_block():
+    def leave_alone(graph):
+        return graph
+    with tn.graph_pass(leave_alone, before="simplify") as added:
+        assert "leave_alone" in pipeline.OPTIMIZE and added.__name__ == "leave_alone"
+        with pytest.raises(ArgumentError, match="exists already"):
+            tn.graph_pass(added)
+    assert "leave_alone" not in pipeline.OPTIMIZE
+    again = tn.graph_pass(leave_alone)
+    added.remove()                              # of the first one, which is out already
+    assert "leave_alone" in pipeline.OPTIMIZE
+    again.remove()
+    assert "leave_alone" not in pipeline.PASSES
+
+
+def test_a_backend_is_known_as_long_as_its_block():
+    with tn.register_backend(Backend("for_a_while", ReferenceProgram)) as handle:
+        assert "for_a_while" in pipeline.BACKENDS and "for_a_while" in repr(handle)
+        with pytest.raises(ArgumentError, match="is no function"):
+            handle()
+    assert "for_a_while" not in pipeline.BACKENDS
