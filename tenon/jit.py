@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -739,23 +740,29 @@ def _innermost(function: Any) -> Any:
     return function
 
 
+def _planned(plan: Plan | str, options: dict[str, Any]) -> Callable[[Any], Any]:
+    """What makes a function that runs as a plan says; "auto" says one at the first call."""
+    applied = import_module("tenon.planning.planned_step").auto_planned_step if isinstance(plan, str) else plan.applied
+    return functools.partial(applied, options=options)      # by name: it stands above
+
+
 @overload
 def jit(function: F, *, fullgraph: bool = ..., memory_budget: float | None = ..., constants: bool = ...,
         autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...,
-        place: Sequence[str] | str | None = ..., mesh: Mesh | None = ..., plan: Plan | None = ...) -> F: ...
+        place: Sequence[str] | str | None = ..., mesh: Mesh | None = ..., plan: Plan | str | None = ...) -> F: ...
 
 
 @overload
 def jit(function: None = None, *, fullgraph: bool = ..., memory_budget: float | None = ..., constants: bool = ...,
         autotune: bool = ..., background: bool = ..., pipeline: Pipeline | None = ...,
         place: Sequence[str] | str | None = ..., mesh: Mesh | None = ...,
-        plan: Plan | None = ...) -> Callable[[F], F]: ...
+        plan: Plan | str | None = ...) -> Callable[[F], F]: ...
 
 
 def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float | None = None,
         constants: bool = True, autotune: bool = False, background: bool = False,
         pipeline: Pipeline | None = None, place: Sequence[str] | str | None = None,
-        mesh: Mesh | None = None, plan: Plan | None = None) -> Any:
+        mesh: Mesh | None = None, plan: Plan | str | None = None) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
@@ -780,6 +787,7 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     where they have to be (`tn.distributed.explain` says which); a pipeline's stages are its axis "pipe".  All that the
     function does is one graph then, backward pass included.  A `plan` of `tn.distributed.plan(step, *args)` chooses the
     mesh: rows of the arguments are divided over it, and weights with what an optimizer keeps, where that is its best.
+    `plan="auto"` makes one at the first call, over the places of a mesh of one axis, "data", or over what there is.
 
     >>> @tn.jit
     ... def f(x):
@@ -804,8 +812,9 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
         raise ArgumentError("jit: a mesh or a pipeline is not combined with places yet", hint="give one of them")
     if (mesh is not None or pipeline is not None) and background:
         raise ArgumentError("jit: background=True is for one device; a mesh waits for its programs")
-    if plan is not None and not hasattr(plan, "applied"):       # its class is not loaded for others
-        raise ArgumentError(f"jit: plan is a Plan, not {type(plan).__name__}", hint="tn.distributed.plan(step, *args)")
+    if plan is not None and plan != "auto" and not hasattr(plan, "applied"):       # its class is not loaded for others
+        raise ArgumentError(f"jit: plan is a Plan or \"auto\", not {type(plan).__name__}",
+                            hint="tn.distributed.plan(step, *args)")
     if function is None:
         return functools.partial(jit, plan=plan, **options)
     if isinstance(function, (classmethod, staticmethod)):
@@ -817,8 +826,7 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
         name = getattr(_innermost(function), "__qualname__", repr(function))
         raise ArgumentError(f"jit: {name} is a generator or a coroutine, which has no single result",
                             hint="jit a function that does one step, and call it from there")
-    make: Callable[[Any], Any] = functools.partial(plan.applied, options=options) if plan is not None else \
-        lambda whole: Jitted(whole, **options)
+    make: Callable[[Any], Any] = _planned(plan, options) if plan is not None else lambda whole: Jitted(whole, **options)
     if isinstance(function, types.MethodType):
         return types.MethodType(make(function.__func__), function.__self__)
     return make(function)

@@ -12,6 +12,7 @@ import pytest
 import tenon as tn
 from tenon import nn, optim
 from tenon.errors import ArgumentError, CaptureError
+from tenon.planning import make_plan
 from tenon.planning.calibrate import calibrate
 from tenon.planning.cluster import Chip, Cluster, Efficiencies, Interconnect, cluster_text, load_cluster
 from tenon.planning.make_plan import plan
@@ -135,11 +136,25 @@ def test_a_step_runs_as_its_plan_says(state: int) -> None:
     np.testing.assert_allclose(float(planned(*odd)), float(step(*odd)), rtol=1e-5)
 
 
+def test_a_step_plans_itself_at_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_plan, "calibrate", lambda devices: CLUSTER)
+    tn.manual_seed(0)
+    step, given, _ = training()
+    tn.manual_seed(0)
+    planned = tn.jit(training()[0], mesh=Mesh({"data": 3}), plan="auto")
+    losses = [float(step(*given)) for _ in range(3)]
+    np.testing.assert_allclose([float(planned(*given)) for _ in range(3)], losses, rtol=1e-5)
+    assert planned.plan.sizes.data == 3 and planned.mesh == Mesh({"data": 3}) and len(planned.plan.candidates) == 2
+    assert tn.distributed.explain(planned, *given).collectives
+
+
 def test_a_plan_that_a_step_cannot_follow_is_an_error() -> None:
     step, given, _ = training()
     found = plan(step, *given, cluster=CLUSTER, devices=2)
-    with pytest.raises(ArgumentError, match="plan is a Plan, not str"):
-        tn.jit(step, plan="auto")
+    with pytest.raises(ArgumentError, match=r"plan is a Plan or .auto., not str"):
+        tn.jit(step, plan="fast")
+    with pytest.raises(ArgumentError, match="over one axis"):
+        tn.jit(step, plan="auto", mesh=Mesh({"data": 2, "model": 2}))
     with pytest.raises(ArgumentError, match="and so does mesh="):
         tn.jit(step, plan=found, mesh=Mesh({"data": 2}))
     layers = plan(TransformerModel(layers=2, width=64, heads=4, batch=2, tokens=8, vocabulary=16), cluster="a100",
