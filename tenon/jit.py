@@ -742,8 +742,10 @@ def _innermost(function: Any) -> Any:
 
 def _planned(plan: Plan | str, options: dict[str, Any]) -> Callable[[Any], Any]:
     """What makes a function that runs as a plan says; "auto" says one at the first call."""
-    applied = import_module("tenon.planning.planned_step").auto_planned_step if isinstance(plan, str) else plan.applied
-    return functools.partial(applied, options=options)      # by name: it stands above
+    if not isinstance(plan, str):
+        return functools.partial(plan.applied, options=options)
+    above = import_module("tenon.planning.auto_planned_step")       # by name: it stands above
+    return functools.partial(above.auto_planned_step, options=options)
 
 
 @overload

@@ -17,7 +17,7 @@ import numpy as np
 from tenon.atomic import at_once
 from tenon.errors import ArgumentError, DevicePlanError
 from tenon.graph.interpret import bind_sizes
-from tenon.graph.ir import UPDATES, Graph
+from tenon.graph.ir import UPDATES, Graph, Value
 from tenon.graph.size_stages import of_sizes
 from tenon.locks import Lock
 from tenon.pipelining.device_program import DeviceProgram
@@ -291,12 +291,18 @@ class OfParts:
 
     def run(self, arrays: Sequence[Any], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
         """The results of the device."""
-        return self.program.run([self._part(x, sharding) for x, sharding in zip(arrays, self.shardings, strict=True)])
+        params = [self.graph.params[k] for k in self.program.arguments]
+        return self.program.run([self._part(p, x, s) for p, x, s in zip(params, arrays, self.shardings, strict=True)])
 
-    def _part(self, x: Array | ShardedArray, sharding: Sharding | None) -> Array:
+    def _part(self, p: Value, x: Array | ShardedArray, sharding: Sharding | None) -> Array:
         """What this device has of an argument."""
         if isinstance(x, ShardedArray) and self.rank in x.shards:
             return x.shards[self.rank]
+        if isinstance(x, ShardedArray) and x.sharding.at and not x.is_here:
+            raise DevicePlanError(
+                f"pipeline: {self.graph.name} reads {p.name}: {p.type} on device {self.rank}, and another function, "
+                f"whose stages are cut elsewhere, keeps it on {dict(x.sharding.at)}",
+                hint="Pipeline(begins=[...]) with the same modules cuts both functions at one place")
         return part_for(x, sharding, self.rank)
 
 

@@ -8,10 +8,15 @@ import pytest
 import tenon as tn
 from tenon import nn, optim
 from tenon.config import config
-from tenon.errors import ArgumentError, CaptureError
+from tenon.errors import ArgumentError, CaptureError, DevicePlanError
+from tenon.graph.build import trace
 from tenon.pipelining.measure_pipeline import measure
-from tenon.pipelining.pipelined import Pipeline, Pipelined
+from tenon.pipelining.pipelined import OfParts, Pipeline, Pipelined
 from tenon.pipelining.simulate_schedule import theoretical_bubble
+from tenon.sharding.mesh import Mesh
+from tenon.sharding.sharded_array import ShardedArray
+from tenon.sharding.sharding import Sharding
+from tenon.types import TensorType, float32
 from tests.pipelining.steps_by_hand import data_for, mlp, shallow_gpt
 
 SETTINGS = [Pipeline(2, 4), Pipeline(3, 8, "gpipe"), Pipeline(4, 8, "zero_bubble"),
@@ -228,3 +233,14 @@ def test_a_step_takes_about_what_theory_says_in_processor_time() -> None:
         work = sum(map(times.busy, range(2)))
         return times.seconds / (work / 2 / (1 - theoretical_bubble("1f1b", 2, 8)))
     assert 1.0 <= sorted(ratio() for _ in range(7))[3] < 1.1
+
+
+def test_a_weight_that_another_function_keeps_elsewhere_is_told_with_a_way_out() -> None:
+    class Program:
+        graph = trace(lambda w: w * 2.0, TensorType(float32, (3,)))
+        arguments = (0,)
+        run = None
+    away = ShardedArray((3,), float32, Sharding(Mesh({"pipe": 2}), (), (("pipe", 0),)), {})
+    with pytest.raises(DevicePlanError, match=r"on device 1, and another function.*keeps it on \{'pipe': 0\}") as caught:
+        OfParts(Program(), 1, [None]).run([away])           # type: ignore[arg-type]
+    assert "begins=" in str(caught.value)
