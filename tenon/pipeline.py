@@ -69,6 +69,7 @@ IN_LAST_ORDER = ("schedule_collectives",)
 # Before fuse, where some parameters are constants.
 ON_CONSTANTS = ("absorb_scales", "use_channels_last", "lower_bf16_convolutions", "drop_dead")
 ON_KERNELS = ("fuse", "schedule_nodes", "recompute")
+TARGETED = ("fuse", "recompute")        # that ask what kernels would cost
 
 
 def this_machine() -> Target:
@@ -111,13 +112,13 @@ def begin_on_cpu(graph: Graph) -> None:
 
 
 CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True, prepare=prepare_cpu, begin=begin_on_cpu,
-              multiplies_pairs=lambda: this_machine().pairs)
+              target=this_machine)
 
 
 def cross_backend(target: Target) -> Backend:
     """What makes the text of programs for another machine, which cannot be run here."""
     compiled = partial(native_program, machine=lambda: target, runs=False)
-    return Backend("cpu", compiled, claims=claimed_by_cpu, fuses=True, multiplies_pairs=lambda: target.pairs)
+    return Backend("cpu", compiled, claims=claimed_by_cpu, fuses=True, target=lambda: target)
 
 
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFERENCE)}
@@ -359,5 +360,7 @@ always_check = False     # tests set it: every graph is verified after every pas
 def _claiming(name: str, run: Pass, backend: Backend) -> Pass:
     """`expand` leaves to the backend what it claims, and `find_attention` what it does not."""
     if name == "lower_bf16_convolutions":
-        return partial(run, pairs=backend.multiplies_pairs())
+        return partial(run, pairs=backend.target().pairs)
+    if name in TARGETED:
+        return partial(run, target=backend.target())
     return partial(run, claimed=backend.claims) if name in ("expand", "find_attention") else run

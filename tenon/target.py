@@ -18,6 +18,7 @@ from typing import Literal
 from tenon.errors import ArgumentError
 from tenon.records import dataclass
 
+LINE_BYTES = 64         # bytes that caches fetch at once, on every machine that there is code for: no field
 WAY_BYTES = 4096        # bytes after which lines of memory compete for the same place of the first cache
 MOST_TEXTS = 64         # texts of features, taken apart
 
@@ -31,7 +32,6 @@ class Target:
     registers: int
     l2_bytes: int = 512 << 10
     l1_bytes: int = 32 << 10
-    line_bytes: int = 64
     pairs: Literal["registers", "vectors"] | None = None     # where pairs of bfloat16 are multiplied, if they are
     has_stream_prefetcher: bool = True  # fetches long runs of memory by itself as fast as they can be read
     # lines of memory have their places in the second cache however far they are apart
@@ -72,6 +72,8 @@ def _features(text: str) -> frozenset[str]:
 
 _X86_V3 = "+avx,+avx2,+bmi,+bmi2,+cx16,+f16c,+fma,+lzcnt,+movbe,+popcnt,+sse3,+sse4.1,+sse4.2,+ssse3,+xsave"
 _X86_V4 = f"{_X86_V3},+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,-prefer-256-bit"
+
+GENERIC = Target(32, 16)     # what loops are made for where nobody names a machine
 
 # Machines that code can be made for anywhere, with the usual caches of their kind.
 TARGETS = {

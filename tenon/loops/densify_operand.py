@@ -21,6 +21,7 @@ from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import replace
 from tenon.loops.window_access import windows_of
 from tenon.records import replace as with_fields
+from tenon.target import Target
 from tenon.types import TensorType, bfloat16, float32
 
 SEVERAL = 192           # columns of one block
@@ -37,7 +38,8 @@ def with_dense_rows(target: StoreTarget, context: LoopContext) -> list[StoreTarg
     depth = found.sum.indices
     columns, elements = (product(i.extent for i in axis) for axis in (found.columns, (*rows, *depth)))
     few = isinstance(columns, int) and columns <= SEVERAL
-    if few or not isinstance(elements, int) or elements > MAX_COPY_ELEMENTS or _lies_well(found) or _slides(found):
+    if few or not isinstance(elements, int) or elements > MAX_COPY_ELEMENTS or _lies_well(found) or \
+            _slides(found, context.target):
         return [target]
     indices = (*rows, *depth)
     buffer = context.copies.get((found.left, indices))
@@ -52,10 +54,10 @@ def with_dense_rows(target: StoreTarget, context: LoopContext) -> list[StoreTarg
     return [changed] if made else [StoreTarget(buffer, indices, place, found.left), changed]
 
 
-def _slides(found: MatchedProduct) -> bool:
+def _slides(found: MatchedProduct, target: Target) -> bool:
     """Whether rows are windows that are not put together at all, as those of an image are not."""
     depth = found.sum.indices
-    if sliding(found.left, found.right, found.batch, found.rows, found.columns, depth) is not None:
+    if sliding(found.left, found.right, found.batch, found.rows, found.columns, depth, target) is not None:
         return True
     windows = windows_of(found.left, found.rows, depth)
     return windows is not None and all(slide.taps <= slide.places for slide in windows.slides)

@@ -30,6 +30,7 @@ from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, replace
 from tenon.loops.window_access import windows_of
 from tenon.records import replace as changed
+from tenon.target import Target
 from tenon.types import TensorType, bool_, float32, float64
 
 FEWEST = 16         # columns
@@ -40,18 +41,19 @@ def beside_products(targets: Sequence[StoreTarget], context: LoopContext) -> lis
     """The targets, sums over the rows of a product added up where its results are stored."""
     result = list(targets)
     for target in targets:
-        if target in result and (found := target.product) is not None and _may_add_up(found, target):
+        if target in result and (found := target.product) is not None and _may_add_up(found, target, context.target):
             stored = [t for t in result if t.product == found and t.indices == target.indices]
             result = _with_sums(stored, [t for t in result if t not in stored], context.temporary)
     return result
 
 
-def _may_add_up(found: MatchedProduct, target: StoreTarget) -> bool:
+def _may_add_up(found: MatchedProduct, target: StoreTarget, machine: Target) -> bool:
     """Whether the product goes through rows of known number, tile by tile."""
     rows, columns = (product(index.extent for index in axis) for axis in (found.rows, found.columns))
     if found.batch or not isinstance(rows, int) or not isinstance(columns, int):
         return False
-    if rows < 2 * MIN_CHUNK_ROWS or columns < FEWEST or found.sum.dtype not in (float32, float64) or is_deep(found):
+    if rows < 2 * MIN_CHUNK_ROWS or columns < FEWEST or found.sum.dtype not in (float32, float64) or \
+            is_deep(found, machine):
         return False
     plain = all(isinstance(x, Load) and x.mask is None for x in (found.left, found.right))
     slides = any(windows_of(x, axis, found.sum.indices)

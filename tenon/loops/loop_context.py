@@ -7,6 +7,7 @@ from collections.abc import Callable, MutableMapping
 from tenon.graph.ir import Value
 from tenon.loops.expressions import Buffer, Expr, Index
 from tenon.records import dataclass, field
+from tenon.target import GENERIC, Target
 from tenon.types import TensorType
 
 Temporary = Callable[[TensorType], Buffer]
@@ -24,6 +25,7 @@ class LoopContext:
     owner: MutableMapping[Expr, Value] = field(default_factory=dict)
     added: list[Buffer] = field(default_factory=list)
     copies: Copies = field(default_factory=dict)
+    target: Target = GENERIC
 
     def temporary(self, type: TensorType) -> Buffer:
         """A new buffer of this type, which nests share."""

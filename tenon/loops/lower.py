@@ -28,6 +28,7 @@ from tenon.loops.match_contraction import misplaced
 from tenon.loops.store_target import CALL, StoreTarget
 from tenon.loops.traversal import parts
 from tenon.loops.validate_loops import compare_with_graph, reproducible
+from tenon.target import GENERIC, Target
 from tenon.types import TensorType
 
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
@@ -37,17 +38,17 @@ MAX_PLAIN_ELEMENTS = 16384  # where so few elements are read in all;
 FEW_TIMES = 32              # else at most this often
 
 
-def lower(graph: Graph, name: str, trace: list[LoopPassStep] | None = None) -> Kernel:
-    """The kernel that computes the results of `graph`; `trace` gets what each pass did."""
+def lower(graph: Graph, name: str, trace: list[LoopPassStep] | None = None, target: Target = GENERIC) -> Kernel:
+    """The kernel that computes the results of `graph` on a machine; `trace` gets what each pass did."""
     with reproducible(graph):
-        return _lowered(graph, name, trace)
+        return _lowered(graph, name, trace, target)
 
 
-def _lowered(graph: Graph, name: str, trace: list[LoopPassStep] | None) -> Kernel:
+def _lowered(graph: Graph, name: str, trace: list[LoopPassStep] | None, target: Target) -> Kernel:
     inputs = {p: Buffer(p.name or f"p{k}", p.type, "input") for k, p in enumerate(graph.params)}
     outputs = [Buffer(f"out{k}" if len(graph.results) > 1 else "out", r.type, "output")
                for k, r in enumerate(graph.results)]
-    context = LoopContext(name, tuple(inputs.values()), tuple(outputs))
+    context = LoopContext(name, tuple(inputs.values()), tuple(outputs), target=target)
     if (node := attention_node(graph)) is not None:
         nests = [attention_nest(GraphExpressions(graph, inputs), node, outputs)]
         return _kernel(graph, begun("lower_attention", nests, context, trace), context)

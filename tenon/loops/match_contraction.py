@@ -18,6 +18,7 @@ from tenon.loops.expressions import Binary, Cast, CheckedIndex, Expr, Index, Loa
 from tenon.loops.select_conv_schedule import sliding
 from tenon.loops.traversal import parts
 from tenon.records import dataclass, replace
+from tenon.target import GENERIC
 from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32, int64
 
 ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)
@@ -116,7 +117,8 @@ def _is_sliding(x: MatchedProduct) -> bool:
     total = product([index.extent for axis in (x.batch, x.rows, x.columns, x.sum.indices) for index in axis])
     if not isinstance(total, int) or total < MIN_MULTIPLICATIONS:
         return False
-    return sliding(x.left, x.right, x.batch, x.rows, x.columns, x.sum.indices) is not None
+    # whether a statement is a product does not depend on the machine, how it is computed does
+    return sliding(x.left, x.right, x.batch, x.rows, x.columns, x.sum.indices, GENERIC) is not None
 
 
 def _is_worthwhile(x: MatchedProduct) -> bool:

@@ -50,7 +50,7 @@ def _with_copy(target: StoreTarget, found: MatchedProduct, windows: Windows,
     buffer = context.copies.get(key, Buffer("part", copy.type, "temporary"))
     read = copy.read(buffer)
     left, right = (replace(x, {windows.load: read}) for x in (found.left, found.right))
-    way = sliding(left, right, found.batch, found.rows, found.columns, found.sum.indices)
+    way = sliding(left, right, found.batch, found.rows, found.columns, found.sum.indices, context.target)
     if copy.type.size > MAX_PADDED_ELEMENTS or way is None or not way.way.startswith("winograd"):
         return None
     made = key in context.copies

@@ -15,6 +15,7 @@ from tenon.loops.expressions import Expr, Index, Load
 from tenon.loops.refusal import Refusal
 from tenon.loops.window_access import Axis, Windows, count, windows_of
 from tenon.records import dataclass
+from tenon.target import Target
 from tenon.types import bfloat16
 
 MOST_TAPS = 64          # are written out one by one
@@ -51,20 +52,20 @@ class Sliding:
     way: Way
 
 
-def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis, *,
-            adders: bool = False) -> Sliding | None:
+def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis,
+            target: Target) -> Sliding | None:
     """How windows slide in a product where nothing else is as fast; else None.  `adders`: the processor adds beside
     multiply-adds, in units of their own.
 
     Numbers of bfloat16 are multiplied in pairs, or have been widened (tenon.passes.lower_bf16_convolutions), unless
     they are those of groups: these are widened as a window's block is copied.
     """
-    ways = considered(left, right, batch, rows, columns, depth, adders=adders)
+    ways = considered(left, right, batch, rows, columns, depth, target)
     return next((found for _, found in ways if isinstance(found, Sliding)), None)
 
 
-def considered(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis, *,
-               adders: bool = False) -> Iterator[tuple[Way, Sliding | Refusal]]:
+def considered(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis,
+               target: Target) -> Iterator[tuple[Way, Sliding | Refusal]]:
     """Each way in which windows may slide, those before others that are to be preferred; or why it does not do.  Either
     factor may be the one that is read in windows."""
     def refused(ways: Iterable[Way], reason: Refusal) -> Iterator[tuple[Way, Refusal]]:
@@ -85,7 +86,7 @@ def considered(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, 
             last = not filters and _has_channels_last(windows, other, batch)
             yield "depthwise_nhwc", Sliding(windows, other, filters, "depthwise_nhwc") if last else Refusal(
                 "channels are not the last axis of both factors, or are added up")
-            yield "winograd_forward", _in_tiles(windows, other, filters, adders)
+            yield "winograd_forward", _in_tiles(windows, other, filters, target.separate_add_ports)
             yield "forward_few_filters", Sliding(windows, other, filters, "forward_few_filters") if few and _lies_well(
                 windows, other) else Refusal("neighbours do not lie side by side" if few else "there are many filters")
         windows = windows_of(one, depth, places)

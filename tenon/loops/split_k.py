@@ -21,6 +21,7 @@ from tenon.loops.simplify_expressions import simplify, substitute
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import replace
 from tenon.loops.window_access import count
+from tenon.target import Target
 from tenon.types import TensorType
 
 PARTS = 16, 12, 10, 8       # how many there may be, the best first
@@ -34,7 +35,7 @@ MIN_PARALLEL_PRODUCTS = 1 << 20  # products that are worth a second thread
 def with_parted_depth(target: StoreTarget, context: LoopContext) -> list[StoreTarget]:
     """The target, after those of the parts of its sum if it is a product that is deep enough."""
     found = target.product
-    along, parts = (None, 0) if found is None else next(iter(_parts(found)), (None, 0))
+    along, parts = (None, 0) if found is None else next(iter(_parts(found, context.target)), (None, 0))
     if found is None or along is None:
         return [target]
     assert isinstance(along.extent, int)
@@ -43,7 +44,7 @@ def with_parted_depth(target: StoreTarget, context: LoopContext) -> list[StoreTa
     part, within = Index("part", parts), Index(along.name, length)
     partial = _sum_of(total, along, within, part * size(length) + within)
     product_of_part = as_product(partial, (part, *results))
-    if _slides(found) and not (product_of_part and _slides(product_of_part)):
+    if _slides(found, context.target) and not (product_of_part and _slides(product_of_part, context.target)):
         return [target]
     buffer = context.temporary(TensorType(total.dtype, (parts, *(index.extent for index in results))))
     before = [StoreTarget(buffer, (part, *results), offset(buffer.type.shape, (part, *results)), partial)]
@@ -59,12 +60,12 @@ def with_parted_depth(target: StoreTarget, context: LoopContext) -> list[StoreTa
                             simplify(replace(target.value, {total: value})))]
 
 
-def is_deep(found: MatchedProduct) -> bool:
+def is_deep(found: MatchedProduct, target: Target) -> bool:
     """Whether the sum is made in parts."""
-    return next(_parts(found), None) is not None
+    return next(_parts(found, target), None) is not None
 
 
-def _parts(found: MatchedProduct) -> Iterator[tuple[Index, int]]:
+def _parts(found: MatchedProduct, target: Target) -> Iterator[tuple[Index, int]]:
     """(an index of the depth, how many parts it may be cut into), the best first."""
     sizes = [product(index.extent for index in axis)
              for axis in (found.batch, found.rows, found.columns, found.sum.indices)]
@@ -72,7 +73,7 @@ def _parts(found: MatchedProduct) -> Iterator[tuple[Index, int]]:
     if len(known) < len(sizes) or found.sum.dtype.bits < 32 or found.batch:
         return
     _, rows, columns, depth = known
-    slides = _slides(found)
+    slides = _slides(found, target)
     sides, indices, multiples = (rows, columns), found.sum.indices, [LANES, 1, 0]
     if slides is not None:      # images are shared, and not cut
         sides, indices, multiples = (count(slides.filters), count(slides.windows.channels)), slides.windows.outside, [1]
@@ -87,9 +88,9 @@ def _parts(found: MatchedProduct) -> Iterator[tuple[Index, int]]:
                     yield index, parts
 
 
-def _slides(found: MatchedProduct) -> Sliding | None:
+def _slides(found: MatchedProduct, target: Target) -> Sliding | None:
     """How windows slide in the product, if it is computed window by window."""
-    return sliding(found.left, found.right, found.batch, found.rows, found.columns, found.sum.indices)
+    return sliding(found.left, found.right, found.batch, found.rows, found.columns, found.sum.indices, target)
 
 
 def _length(extent: int, parts: int) -> int:

@@ -23,12 +23,12 @@ from tenon.loops.loop_ir import Loop, Nest, Prefetch, Store, TransposeTile
 from tenon.loops.simplify_expressions import simplify, substitute
 from tenon.loops.store_target import StoreTarget, grain_of
 from tenon.loops.traversal import replace, walk
+from tenon.target import LINE_BYTES
 from tenon.types import TensorType
 
 SIDE = 32           # of a square
 MIN_TILED_TURNS = 8  # turns of a loop that is worth cutting
 FEWEST = 4096       # elements that are
-LINE = 64           # bytes that caches fetch at once
 
 
 def turned_nest(targets: Sequence[StoreTarget]) -> Nest | None:
@@ -99,7 +99,7 @@ def _in_squares(targets: Sequence[StoreTarget], line: Index, turned: Sequence[Lo
 def _fetches(buffer: Buffer, offset: Expr, at: Mapping[Index, Expr], along: Index, first: Expr) -> Iterator[Prefetch]:
     """The lines of memory in which a run of a square's elements lies, from `first` on along an index."""
     if all(isinstance(atom, Index) for atom in affine(offset).terms):
-        step = max(LINE // buffer.type.dtype.itemsize, 1)
+        step = max(LINE_BYTES // buffer.type.dtype.itemsize, 1)
         for place in dict.fromkeys([*range(0, SIDE, step), SIDE - 1]):
             yield Prefetch(buffer, simplify(substitute(offset, {**at, along: first + size(place)})))
 

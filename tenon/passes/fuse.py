@@ -8,6 +8,7 @@ the same memory are merged.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tenon.graph.ir import Graph
 from tenon.passes.drop_dead import drop_dead
@@ -18,16 +19,17 @@ from tenon.passes.fusion.fuse_row_sums import join_row_sums
 from tenon.passes.fusion.fusion_partition import Groups
 from tenon.passes.fusion.horizontal_fusion import merge_siblings
 from tenon.passes.rewriting.nested import inside
+from tenon.target import GENERIC, Target
 
 SWEEPS = 2      # what stood between two nodes may have been merged with one of them since
 
 
-def fuse(graph: Graph, begin: Callable[[Graph], None] | None = None) -> Graph:
-    """Group operators into kernels, in sub-graphs too.
+def fuse(graph: Graph, begin: Callable[[Graph], None] | None = None, target: Target = GENERIC) -> Graph:
+    """Group operators into kernels for a machine, in sub-graphs too.
 
     `begin` is told of products when they are what they will be: of some at the start, of all before the last step.
     """
-    groups = Groups(drop_dead(inside(graph, fuse)))
+    groups = Groups(drop_dead(inside(graph, partial(fuse, target=target))), target)
     if begin is not None:
         begin(settled_products(groups))
     for alike in groups.links() * SWEEPS:

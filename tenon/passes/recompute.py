@@ -25,39 +25,40 @@ from tenon.passes.fusion.kernel_bodies import body_of, has_loops
 from tenon.passes.fusion.liveness import Timeline
 from tenon.passes.rematerialize import cost_of, kernel_of, with_copy, without_unread
 from tenon.records import dataclass
+from tenon.target import GENERIC, Target
 
 CALL = 1000         # elements that cost as much as one more kernel
 MIN_KEPT_BYTES = 1 << 25  # bytes between kernels, below which nothing is computed again unasked
 MAX_RECOMPUTED_TIME_SHARE = 0.015  # the part of a graph's time that computing again may take unasked
 
 
-def recompute(graph: Graph) -> Graph:
+def recompute(graph: Graph, target: Target = GENERIC) -> Graph:
     """Keep what lives between kernels within the budget, as far as computing again can; or do what costs little."""
     budget = graph.notes.get(MEMORY_BUDGET)
     before = Timeline(graph)
     if before.peak <= (MIN_KEPT_BYTES if budget is None else budget):
         return graph
-    after = _where_cheap(before) if budget is None else _within(before, budget)
+    after = _where_cheap(before, target) if budget is None else _within(before, budget, target)
     emit("recompute", graph=graph.name, budget=budget, before=before.peak, after=after.peak)
     return after.graph
 
 
-def _within(timeline: Timeline, budget: int) -> Timeline:
-    costs = Costs()
+def _within(timeline: Timeline, budget: int, target: Target) -> Timeline:
+    costs = Costs(target)
     for _ in range(len(timeline.graph.nodes)):
         choice = best_choice(timeline, costs) if timeline.peak > budget else None
         if choice is None:
             break
-        timeline = Timeline(choice.made_in(timeline.graph))
+        timeline = Timeline(choice.made_in(timeline.graph, target))
     return timeline
 
 
-def _where_cheap(timeline: Timeline) -> Timeline:
-    costs = Costs()
+def _where_cheap(timeline: Timeline, target: Target) -> Timeline:
+    costs = Costs(target)
     left = MAX_RECOMPUTED_TIME_SHARE * costs.of(timeline.graph.nodes)
     best = timeline
     while (choice := best_choice(timeline, costs, cheap=True)) is not None:
-        graph = choice.made_in(timeline.graph)
+        graph = choice.made_in(timeline.graph, target)
         left -= costs.added(timeline.graph, graph)
         if left < 0:
             break
@@ -75,11 +76,11 @@ class RecomputeChoice:
     until: int
     source: RecomputeSource
 
-    def made_in(self, graph: Graph) -> Graph:
+    def made_in(self, graph: Graph, target: Target) -> Graph:
         """The graph that does so."""
         body, outside = body_of(self.source.nodes, [self.source.result])
         inputs = tuple(self.source.outer.get(x, x) for x in outside)
-        return without_unread(with_copy(graph, self.value, self.until, inputs, body))
+        return without_unread(with_copy(graph, self.value, self.until, inputs, body, target))
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,8 @@ def is_repeatable(node: Node) -> bool:
 class Costs:
     """About how long nodes take, in bytes that could be moved; equal ones are looked at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Target) -> None:
+        self.target = target
         self._known: dict[object, float] = {}
         self._work: dict[Node, float] = {}
         self._elementwise: dict[Node, bool] = {}
@@ -186,7 +188,7 @@ class Costs:
     def _one(self, node: Node) -> float:
         key = node.attrs["body"] if node.op is fused else signature(node)
         if key not in self._known:
-            self._known[key] = cost_of(kernel_of(node))
+            self._known[key] = cost_of(kernel_of(node), self.target)
         return self._known[key]
 
 

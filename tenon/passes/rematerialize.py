@@ -22,16 +22,19 @@ from tenon.passes.fusion.fusion_partition import MOST_NODES, RENAMES
 from tenon.passes.fusion.fusion_profitability import MOST_INPUTS
 from tenon.passes.fusion.kernel_bodies import body_of, has_loops
 from tenon.records import replace
+from tenon.target import GENERIC, Target
 
 
-def with_copy(graph: Graph, value: Value, until: int, inputs: tuple[Value, ...], body: Graph) -> Graph:
+def with_copy(graph: Graph, value: Value, until: int, inputs: tuple[Value, ...], body: Graph,
+              target: Target = GENERIC) -> Graph:
     """The graph in which nodes from `until` on read a copy of the value, which `body` makes of the inputs."""
     made = Node(fused, inputs, {"body": body}, (), value.node.loc if value.node else None)
     made.outputs = (Value(value.type, made),)
     early, reader, rest = graph.nodes[:until], graph.nodes[until], graph.nodes[until:]
     renamings = _renamings(early, value)
     later = {x for node in rest[1:] for x in node.uses()}
-    joined = _joined(made, value, reader, value in later or any(node.output in later for node in renamings))
+    stored = value in later or any(node.output in later for node in renamings)
+    joined = _joined(made, value, reader, stored, target)
     new = {value: made.output}
     if joined is not None:
         made, rest = joined, rest[1:]
@@ -86,7 +89,7 @@ def _part(node: Node, kept: Sequence[Value], new: dict[Value, Value]) -> Node:
     return made
 
 
-def _joined(made: Node, value: Value, reader: Node, stored: bool) -> Node | None:
+def _joined(made: Node, value: Value, reader: Node, stored: bool, target: Target) -> Node | None:
     """One kernel for the copy and what reads it first, with the copy as its last result where it is `stored`; None
     where two kernels are better."""
     if value not in reader.uses() or not may_take_in(reader, value):
@@ -96,10 +99,10 @@ def _joined(made: Node, value: Value, reader: Node, stored: bool) -> Node | None
     body, outside = body_of([*copied, *nodes], [*results, copy] if stored else results)
     if len(body.nodes) > MOST_NODES or len(outside) > MOST_INPUTS:
         return None
-    trial, alone = try_lowering(body), try_lowering(kernel_of(reader) or body)
+    trial, alone = (try_lowering(x, target) for x in (body, kernel_of(reader) or body))
     if trial is None or alone is None or trial.products < alone.products \
             or not (trial.one_nest or (trial.adds_up and alone.adds_up)) \
-            or trial.cost > alone.cost + cost_of(kernel_of(made)):
+            or trial.cost > alone.cost + cost_of(kernel_of(made), target):
         return None
     joined = Node(fused, outside, {"body": body}, (), reader.loc)
     joined.outputs = tuple(Value(r.type, joined, k) for k, r in enumerate(body.results))
@@ -140,9 +143,9 @@ def kernel_of(node: Node) -> Graph | None:
     return body_of([node], node.outputs)[0] if has_loops(node) else None
 
 
-def cost_of(body: Graph | None) -> float:
+def cost_of(body: Graph | None, target: Target) -> float:
     """About how long a kernel takes, in bytes that could be moved; 0 of what is none."""
-    trial = None if body is None else try_lowering(body)
+    trial = None if body is None else try_lowering(body, target)
     return 0.0 if trial is None else trial.cost
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tenon.graph.ir import Graph, Node
 from tenon.records import dataclass
+from tenon.target import GENERIC, Target
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Then = Callable[[list[Array], Any], Iterator[Any] | None]    # what is stored, for `tenon.atomic.at_once`
@@ -102,6 +103,6 @@ class Backend:
     fuses: bool = False                     # whether one node for several operators is worth anything to it
     prepare: Callable[[], None] = lambda: None      # begins, on other threads, what every `compile` waits for,
     begin: Callable[[Graph], None] = lambda graph: None     # and what it will for a graph that is nearly optimised
-    multiplies_pairs: Callable[[], str | None] = lambda: None       # of bfloat16: in "registers" or as "vectors"
+    target: Callable[[], Target] = lambda: GENERIC      # the machine that its code is for
     devices: int = 0                        # of its own, named as it is: `mine`, `mine:1` ...; 0: the logical ones
     open: Callable[[int], DeviceRuntime] | None = None      # of these, the one of a number

@@ -91,3 +91,15 @@ def test_every_kernel_of_a_program_tells_its_schedules():
     kernels = tn.jit(f).capture(*tensors, tn.zeros(7)).program.kernels
     texts = [unit.schedules for unit in kernels]
     assert all("* " in text for text in texts) and any("* loop_nest" in text for text in texts)
+
+
+@pytest.mark.parametrize("adders", [False, True])
+def test_loops_are_made_ready_for_the_schedule_that_the_backend_takes(adders):
+    """A copy with zeros around it is made where Winograd's tiles pay, which depends on the machine."""
+    graph = parse_graph(
+        "def f(x: f32[2, 16, 3, 16, 14], w: f32[20, 16, 3, 3, 3]):\n    v0: f32[2, 20, 3, 16, 14] = conv(x, w, "
+        "stride=(1, 1, 1), padding=((1, 1), (1, 1), (1, 1)), dilation=(1, 1, 1), groups=1)\n    return v0\n")
+    machine = replace(LARGE, separate_add_ports=adders)
+    kernel = kernel_of(graph, "f", target=machine)
+    found = slides(kernel.nests[-1].body[0], machine)
+    assert bool(kernel.temporaries) == adders == (found is not None and found.way == "winograd_forward")

@@ -76,7 +76,7 @@ def close(found, expected, what, tolerance=None):
 
 def check(graph, *arrays, interpreted=True, tolerance=None, target=None):
     """Compiled == loop interpreter == NumPy reference, on 1, 2 and 5 threads; returns the kernel."""
-    kernel = lower(graph, "k", steps := [])
+    kernel = lower(graph, "k", steps := [], target or host())
     assert is_same(parse_kernel(print_kernel(kernel)), kernel), print_kernel(kernel)
     for step in steps:
         parsed = parse_loops(step.text)

@@ -134,7 +134,7 @@ def test_fewer_channels_are_enough_where_additions_have_units_of_their_own(adder
     convolution, gradient, _ = three((3, 20, (16, 14), 50, (5, 5), 1, ((2, 2), (2, 2)), 1, 1))
     for graph, inputs in convolution, gradient:
         check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3, target=machine)
-    found = slides(lower(convolution[0], "k").nests[-1].body[0], machine)
+    found = slides(lower(convolution[0], "k", target=machine).nests[-1].body[0], machine)
     assert (found is not None and found.way == "winograd_forward") == adders
 
 

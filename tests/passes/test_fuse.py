@@ -379,8 +379,8 @@ def tried(monkeypatch) -> list[set[str]]:
     """The operators of each kernel that is tried."""
     found: list[set[str]] = []
     try_nodes = fusion_profitability.try_nodes
-    monkeypatch.setattr(fusion_profitability, "try_nodes", lambda nodes, results: (
-        found.append({node.op.name for node in nodes}), try_nodes(nodes, results))[1])
+    monkeypatch.setattr(fusion_profitability, "try_nodes", lambda nodes, results, target: (
+        found.append({node.op.name for node in nodes}), try_nodes(nodes, results, target))[1])
     return found
 
 
@@ -427,7 +427,7 @@ def test_a_product_is_told_of_at_once_if_its_result_is_added_up_or_multiplied() 
 
 def test_products_that_are_told_of_early_are_kernels_in_the_end(monkeypatch) -> None:
     told: list[Graph] = []
-    monkeypatch.setitem(PASSES, "fuse", lambda graph: fuse(graph, begin=told.append))
+    monkeypatch.setitem(PASSES, "fuse", lambda graph, target: fuse(graph, told.append, target))
     made = optimize(training_step())
     assert kernels(told[0]) and all(kernels(early) <= kernels(made) for early in told[:-1])
 

@@ -26,13 +26,14 @@ from tenon.loops.verify_bounds import verify_bounds
 from tenon.passes.fusion.kernel_bodies import lowered
 from tenon.program.kernel_metadata import Check, Facts, Shared
 from tenon.records import replace
-from tenon.target import Target
+from tenon.target import GENERIC, Target
 
 
-def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "") -> Kernel:
-    """The loops of a body, with a schedule for its products."""
+def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "",
+              target: Target = GENERIC) -> Kernel:
+    """The loops of a body for a machine, with a schedule for its products."""
     with reproducible(body):
-        kernel = replace(finish(lowered(body, text or key_of(body))), name=name, sizes=all_symbols(body))
+        kernel = replace(finish(lowered(body, text or key_of(body), target)), name=name, sizes=all_symbols(body))
     if always_verify or "bounds" in config().check:
         verify_bounds(kernel, size_needs(body))
     if "bounds" in config().check:
@@ -40,10 +41,10 @@ def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "
     return scheduled(kernel, schedule) if schedule else kernel
 
 
-def loop_steps(body: Graph, name: str) -> list[LoopPassStep]:
+def loop_steps(body: Graph, name: str, target: Target) -> list[LoopPassStep]:
     """What each pass does to the loops of a body, from its compute rules on."""
     steps: list[LoopPassStep] = []
-    finish(lower(body, name, steps), steps)
+    finish(lower(body, name, steps, target), steps)
     return steps
 
 

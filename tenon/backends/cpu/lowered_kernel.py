@@ -28,7 +28,7 @@ class LoweredKernel(CompiledKernel):
     def kernel(self) -> Kernel:
         """The loops; made again for a kernel that came from the disk."""
         from tenon.backends.cpu.lower_kernel import kernel_of  # local: slow to load, and often not needed
-        return kernel_of(self.body, name_of(self.body), schedule=self.schedule)
+        return kernel_of(self.body, name_of(self.body), schedule=self.schedule, target=self.target)
 
     def module(self) -> ir.Module:
         """A module that defines the functions."""
@@ -62,7 +62,7 @@ class LoweredKernel(CompiledKernel):
     def loop_steps(self) -> list[LoopPassStep]:
         """What each pass over the loops did: all are run again."""
         from tenon.backends.cpu.lower_kernel import loop_steps  # local, as above
-        return loop_steps(self.body, self.name)
+        return loop_steps(self.body, self.name, self.target)
 
     packed: ClassVar[bool] = False      # whether the right factor of its product is packed before
 
@@ -83,7 +83,7 @@ def make_unit(body: Graph, target: Target, text: str | None = None, schedule: st
     with unforked:
         from tenon.backends.cpu.lower_kernel import kernel_of, learn  # local, as above
     with span("lower", kernel=name_of(body)):
-        kernel = kernel_of(body, name_of(body), text, schedule)
+        kernel = kernel_of(body, name_of(body), text, schedule, target)
     unit = LoweredKernel(body, target, learn(body, kernel, target), (), key, None, schedule)
     unit.kernel = kernel
     return unit

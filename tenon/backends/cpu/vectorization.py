@@ -24,7 +24,7 @@ from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Loa
 from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update, roots
 from tenon.loops.traversal import walk
 from tenon.records import replace
-from tenon.target import Target
+from tenon.target import LINE_BYTES, Target
 from tenon.types import int64
 
 PARTIAL_RESULTS = 4     # vectors of a reduction: of one alone, each addition would wait for the last
@@ -34,7 +34,6 @@ MIN_VECTORS_FOR_A_LEFT_OVER = 16  # of so many vectors one may be left over, to 
 STEPS = 1, 2, 3, 4      # elements from one turn to the next, up to which shuffles take less time than gathering does
 UNROLLED = 8            # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
 LEAST_LANES = 4         # of a vector that is shuffled together
-LINE = 64               # bytes of memory that a cache fetches at once
 MOST_COPIES = 36        # of the innermost statements, where such loops are nested: 2 x 2 phases of 3 x 3 taps
 
 
@@ -117,7 +116,7 @@ def scatters(loop: Loop, target: Target) -> bool:
         return False
     steps = [(x, step) for x, step in _touched(loop, body) if isinstance(x, Store)]
     return all(operations(x) < FUNCTION for x in _parts(body)) and all(
-        isinstance(step, int) and abs(step) * x.buffer.type.dtype.itemsize >= LINE for x, step in steps)
+        isinstance(step, int) and abs(step) * x.buffer.type.dtype.itemsize >= LINE_BYTES for x, step in steps)
 
 
 def reads_over_gaps(loop: Loop, target: Target) -> bool:

@@ -14,9 +14,8 @@ from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Buffer, Const, Expr, Index, Load
 from tenon.loops.loop_ir import Let, Loop, Store, roots
 from tenon.loops.traversal import walk
-from tenon.target import Target
+from tenon.target import LINE_BYTES, Target
 
-LINE = 64               # bytes
 AHEAD = 8               # lines
 FEWEST = 4              # streams, since processors follow fewer by themselves
 NARROWEST = 4           # bytes of an element
@@ -28,7 +27,7 @@ def elements_of_a_line(loop: Loop) -> int | None:
     simple = all(isinstance(x, (Let, Store)) for x in loop.body)
     if not simple or len(sizes) != 1 or min(sizes) < NARROWEST or not isinstance(loop.extent, Const):
         return None
-    count = LINE // min(sizes)
+    count = LINE_BYTES // min(sizes)
     grain = loop.grain.value if isinstance(loop.grain, Const) else 1
     whole = loop.extent.value % count == 0 and (loop.kind != "parallel" or grain % count == 0)
     return count if whole else None

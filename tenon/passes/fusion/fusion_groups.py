@@ -15,6 +15,7 @@ from tenon.ops.slice_pad_concat import slice_op
 from tenon.passes.fusion.kernel_bodies import body_of, lowered, outside_of
 from tenon.passes.fusion.parametrize_slices import on_pieces
 from tenon.records import dataclass
+from tenon.target import Target
 
 
 @dataclass(eq=False)
@@ -142,36 +143,38 @@ class Trial:
     cost: float
 
 
-_trials: dict[str, Trial | None] = {}
+_trials: dict[tuple[Target, str], Trial | None] = {}
 
 
-def try_lowering(body: Graph) -> Trial | None:
+def try_lowering(body: Graph, target: Target) -> Trial | None:
     """How good a kernel the body would be; None if it cannot be one.  Equal bodies are tried once."""
     body = on_pieces(body)[0]
     key = key_of(body)
-    return _trials[key] if key in _trials else _tried(body, key)
+    return _trials[target, key] if (target, key) in _trials else _tried(body, target, key)
 
 
-def try_nodes(nodes: Sequence[Node], results: Sequence[Value]) -> Trial | None:
+def try_nodes(nodes: Sequence[Node], results: Sequence[Value], target: Target) -> Trial | None:
     """The same, of the body that these nodes would be; it is only made where none like it was tried."""
     if any(node.graphs or node.op is slice_op for node in nodes):
-        return try_lowering(body_of(nodes, results)[0])
+        return try_lowering(body_of(nodes, results)[0], target)
     key = key_of_nodes(outside_of(nodes), nodes, results)
-    return _trials[key] if key in _trials else _tried(body_of(nodes, results)[0], key)
+    if (target, key) in _trials:
+        return _trials[target, key]
+    return _tried(body_of(nodes, results)[0], target, key)
 
 
-def _tried(body: Graph, key: str) -> Trial | None:
+def _tried(body: Graph, target: Target, key: str) -> Trial | None:
     """The answer, which is kept."""
     if len(_trials) >= MOST_TRIALS:
         _trials.clear()
-    trial = _trials[key] = _try(body, key)
+    trial = _trials[target, key] = _try(body, target, key)
     collect_young()
     return trial
 
 
-def _try(body: Graph, key: str) -> Trial | None:
+def _try(body: Graph, target: Target, key: str) -> Trial | None:
     try:
-        kernel = lowered(body, key)
+        kernel = lowered(body, key, target)
     except (NotImplementedError, KeyError, AssertionError):
         return None
     products = [x for nest in kernel.nests if isinstance(x := nest.body[0], Contraction)]

@@ -35,10 +35,10 @@ from tenon.passes.fusion.fusion_groups import (
     union,
 )
 from tenon.passes.fusion.fusion_profitability import MOST_INPUTS, Worth
+from tenon.target import GENERIC, LINE_BYTES, Target
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
 SIMILAR = 4                 # bits by which sizes differ that are taken for different
-LINE = 64                   # bytes of a cache line
 PANEL = 16                  # filters that meet an element of an image at once
 MIN_IMAGE_READS = 8         # times that an element of an image is read, for which a copy pays
 MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
@@ -48,8 +48,8 @@ RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the 
 class Groups:
     """The partition of a graph's nodes while it grows coarser."""
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, target: Target = GENERIC):
+        self.graph, self.target = graph, target
         self.position = {node: k for k, node in enumerate(graph.nodes)}
         self.users = graph.users()
         self.kinds: dict[Node, Kind] = {}
@@ -113,7 +113,7 @@ class Groups:
         return value in self.results or any(
             self.kinds[user].name == "opaque" or (user.op in RENAMES and self.is_stored(user.output))
             or (self.kinds[user].checks and _repeats(value))
-            or _hides_windows(value, user)
+            or _hides_windows(value, user, self.target)
             for user in self.users[value])
 
     def _start(self, k: int, node: Node) -> None:
@@ -345,7 +345,7 @@ def _repeats(value: Value) -> bool:
     return kind.repeats or any(_repeats(x) for x in value.node.inputs if isinstance(x, Value))
 
 
-def _hides_windows(view: Value, user: Node) -> bool:
+def _hides_windows(view: Value, user: Node, target: Target) -> bool:
     """Whether a convolution reads much slower through the view."""
     if view.node is None:
         return False
@@ -355,7 +355,7 @@ def _hides_windows(view: Value, user: Node) -> bool:
         return False
     # One of groups of channels is no product any more: windows have to slide along what lies side by side, and a plain
     # loop takes a hundred times as long.
-    alone, through = (try_nodes(nodes, user.outputs) for nodes in ([user], [view.node, user]))
+    alone, through = (try_nodes(nodes, user.outputs, target) for nodes in ([user], [view.node, user]))
     return alone is not None and alone.products > 0 and (through is None or through.products == 0)
 
 
@@ -365,7 +365,7 @@ def _scatters_channels(view: Node) -> bool:
     while source.node is not None and source.node.op is permute:
         axis = source.node.attrs["axes"][axis]
         source = source.node.inputs[0]                              # type: ignore[assignment]
-    return axis != source.ndim - 1 and known(shape[-1]) * source.dtype.itemsize > LINE
+    return axis != source.ndim - 1 and known(shape[-1]) * source.dtype.itemsize > LINE_BYTES
 
 
 def _reads_often(user: Node) -> bool:

@@ -39,7 +39,7 @@ class Worth:
         nodes, results = self.groups.with_views(merged)
         if len(outside_of(nodes)) > MOST_INPUTS:
             return False
-        trial = try_nodes(nodes, results)
+        trial = try_nodes(nodes, results, self.groups.target)
         if trial is None or trial.checks < sum(self.groups.kinds[node].checks for node in merged.nodes):
             return False
         if "contraction" in merged.kinds:
@@ -136,7 +136,7 @@ class Worth:
     def trial(self, group: FusionGroup) -> Trial | None:
         """What the kernel of the group is."""
         if group not in self.known:
-            self.known[group] = try_nodes(*self.groups.with_views(group))
+            self.known[group] = try_nodes(*self.groups.with_views(group), self.groups.target)
         return self.known[group]
 
     def is_one_nest(self, group: FusionGroup) -> bool:

@@ -11,6 +11,7 @@ from tenon.graph.partition import has_effect
 from tenon.locks import unforked
 from tenon.loops.whole_operators import is_attention
 from tenon.ops.indexing import gather, put, scatter_op, take
+from tenon.target import Target
 
 if TYPE_CHECKING:
     from tenon.loops.loop_ir import Kernel
@@ -58,15 +59,15 @@ def only_checks(node: Node) -> bool:
 MOST_LOWERED = 512          # kernels that are kept until somebody compiles them
 
 
-def lowered(body: Graph, key: str) -> Kernel:
-    """The loops of a body, whose key this is: those that fusion tried, if it did."""
-    kernel = _lowered.get(key)
+def lowered(body: Graph, key: str, target: Target) -> Kernel:
+    """The loops of a body, whose key this is, for a machine: those that fusion tried, if it did."""
+    kernel = _lowered.get((target, key))
     if kernel is None:
         with unforked:
             from tenon.loops.lower import lower  # local: slow to load, and a program from the disk needs no loops
-        kernel = lower(body, "kernel")
+        kernel = lower(body, "kernel", target=target)
         if not kernel.checks:           # which name a place in the source
-            _lowered[key] = kernel
+            _lowered[target, key] = kernel
             while len(_lowered) > MOST_LOWERED:
                 _lowered.pop(next(iter(_lowered)), None)
     return kernel
@@ -80,4 +81,4 @@ def forget_lowered() -> None:
         forget_gone()
 
 
-_lowered: dict[str, Kernel] = {}
+_lowered: dict[tuple[Target, str], Kernel] = {}

@@ -47,9 +47,10 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     zero,
 )
 from tenon.backends.cpu.contraction.pack_masked_runs import Vector, runs_among
-from tenon.backends.cpu.contraction.panel_prefetch import LINE, ahead_types, fetch
+from tenon.backends.cpu.contraction.panel_prefetch import ahead_types, fetch
 from tenon.backends.cpu.contraction.register_tile import finish_tile
 from tenon.backends.cpu.contraction.store_bf16 import below, rounded, store_rounded
+from tenon.target import LINE_BYTES
 
 if TYPE_CHECKING:
     from tenon.backends.cpu.contraction.packing import Pack
@@ -67,8 +68,8 @@ def configure(b: ir.IRBuilder) -> None:
     shape = b.module.globals.get(name)
     if shape is None:
         words = [1] + [0] * 15 + [ROW_BYTES, 0] * 8 + [0] * 16 + [PAIR_LANES] * 8 + [0] * 8
-        shape = ir.GlobalVariable(b.module, ir.ArrayType(I8, LINE), name)
-        shape.linkage, shape.global_constant, shape.align = "internal", True, LINE
+        shape = ir.GlobalVariable(b.module, ir.ArrayType(I8, LINE_BYTES), name)
+        shape.linkage, shape.global_constant, shape.align = "internal", True, LINE_BYTES
         shape.initializer = ir.Constant(shape.value_type, bytearray(words))
     _call(b, "ldtilecfg", [shape])
 

@@ -46,10 +46,11 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     unravel,
 )
 from tenon.backends.cpu.contraction.packing import emit_pack
-from tenon.backends.cpu.contraction.panel_prefetch import LINE, fetches, line_of, nothing, sharers, shares_of
+from tenon.backends.cpu.contraction.panel_prefetch import fetches, line_of, nothing, sharers, shares_of
 from tenon.backends.cpu.contraction.prepacked_operand import packed_block, shares_of_packed
 from tenon.backends.cpu.contraction.register_tile import caller, row_apart, stores_plainly, tile_emitter
 from tenon.backends.cpu.contraction.scratch import packs_left, packs_right, scratch_parts, up
+from tenon.target import LINE_BYTES
 
 PACK_LINES = 32         # of plain left are packed together, to read memory along its lines
 
@@ -90,7 +91,8 @@ class _Packed:
         self.g, self.row_from, self.row_to, self.column_from, self.column_to, scratch = values
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
         sizes = scratch_parts(spec, tile)
-        aligned = b.gep(scratch, [b.and_(b.neg(b.ptrtoint(scratch, I64)), const(LINE - 1))], source_etype=ir.IntType(8))
+        ahead = b.and_(b.neg(b.ptrtoint(scratch, I64)), const(LINE_BYTES - 1))
+        aligned = b.gep(scratch, [ahead], source_etype=ir.IntType(8))
         self.right, self.left, self.sums = (
             b.gep(aligned, [const(sum(sizes[:i]))], source_etype=ir.IntType(8)) for i in range(3))
         self.depth = extent(b, self.args, spec.depth)

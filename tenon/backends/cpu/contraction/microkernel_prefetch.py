@@ -21,7 +21,6 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.microkernel_types import (
     BYTE,
-    LINE,
     LINES_BYTES,
     MOST_NEAR,
     NEVER,
@@ -32,6 +31,7 @@ from tenon.backends.cpu.contraction.microkernel_types import (
     Shape,
 )
 from tenon.backends.cpu.contraction.x86_inner_loop import Fetches
+from tenon.target import LINE_BYTES
 
 TURNS_MORE = 16         # before the end of a tile is fetched what its epilogue reads, if that is more than turns
 TURNS_BEFORE = 4        # the end of a tile the last of its rows is fetched
@@ -180,7 +180,7 @@ class PrefetchPlan:
 
     def fetch_line(self, start: ir.Value) -> None:
         """Fetch as many neighbours as the tile has columns."""
-        for place in range(0, self.shape.width * self.shape.size, LINE):
+        for place in range(0, self.shape.width * self.shape.size, LINE_BYTES):
             prefetch(self.b, self.b.gep(start, [const(place)], source_etype=BYTE))
 
     def fetch_left(self, chunk: ir.Value) -> None:

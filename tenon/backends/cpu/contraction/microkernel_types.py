@@ -4,8 +4,8 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from tenon.backends.cpu.contraction.ir_helpers import I1, ZERO, const, element_bytes
+from tenon.target import LINE_BYTES
 
-LINE = 64               # bytes of a cache line
 STEPS = 4               # of depth are one turn of the innermost loop
 BYTE = ir.IntType(8)
 LINES_BYTES = 16        # of an entry of a table of Lines
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
     def cache_lines(self) -> list[int]:
         """Where, in a line of memory as long as one of the panel, lines of the cache are asked for."""
         size = self.width * self.size
-        return [*range(0, size, LINE), size - 1]
+        return [*range(0, size, LINE_BYTES), size - 1]
 
 
 class LeftOperand(NamedTuple):

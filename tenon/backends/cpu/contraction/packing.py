@@ -46,11 +46,12 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     unravel,
     zero,
 )
-from tenon.backends.cpu.contraction.microkernel_types import BYTE, LINE
+from tenon.backends.cpu.contraction.microkernel_types import BYTE
 from tenon.backends.cpu.contraction.pack_masked_runs import pack_pieces, runs_in_a_vector
 from tenon.backends.cpu.contraction.pack_transposed import pack_squares, pack_turned
+from tenon.target import LINE_BYTES
 
-FETCHED = 2 * LINE      # bytes behind what is read of a line of left
+FETCHED = 2 * LINE_BYTES      # bytes behind what is read of a line of left
 
 
 def emit_pack(module: ir.Module, name: str, spec: GemmSpec, tile: Tile, side: str) -> ir.Function:

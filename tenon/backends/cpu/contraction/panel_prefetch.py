@@ -10,9 +10,8 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.gemm_spec import Args, GemmSpec, Tile, loops_rows_inside
 from tenon.backends.cpu.contraction.ir_helpers import I64, ONE, ZERO, const, element_bytes, prefetch, unravel
-from tenon.target import Target
+from tenon.target import LINE_BYTES, Target
 
-LINE = 64               # bytes of a cache line
 WAYS = 16               # of the second cache: lines that have the same place in it
 MAX_PREFETCHED_LINES = 8  # lines of memory that a chunk asks for
 USUAL_TILES = 8         # of rows, where nobody knows how many there are
@@ -73,7 +72,7 @@ def spread(spec: GemmSpec, tile: Tile) -> int:
 def lines_of(spec: GemmSpec, tile: Tile) -> int:
     """How many lines of memory a panel has for each chunk of its depth."""
     if spec.packed is not None:
-        return -(-tile.width * tile.lanes * element_bytes(spec.element) // LINE)
+        return -(-tile.width * tile.lanes * element_bytes(spec.element) // LINE_BYTES)
     return tile.lanes if by_lines(spec) else tile.width
 
 
@@ -85,7 +84,7 @@ def sharers(spec: GemmSpec, tile: Tile) -> int:
 def cache_lines(spec: GemmSpec, tile: Tile) -> list[int]:
     """Where, in a line of memory, cache lines are asked for."""
     width = tile.width * element_bytes(spec.element)
-    return [*range(0, width, LINE), width - 1] if by_lines(spec) else [0]
+    return [*range(0, width, LINE_BYTES), width - 1] if by_lines(spec) else [0]
 
 
 def by_lines(spec: GemmSpec) -> bool:

@@ -11,8 +11,9 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.gemm_spec import Args, GemmSpec, Tile, blocks_tile, extent
 from tenon.backends.cpu.contraction.ir_helpers import ZERO, address, balanced, ceil_div, const, loop, minimum
 from tenon.backends.cpu.contraction.packing import emit_pack
-from tenon.backends.cpu.contraction.panel_prefetch import LINE, spread
+from tenon.backends.cpu.contraction.panel_prefetch import spread
 from tenon.llvm.work_partition import SHARE, WorkShare
+from tenon.target import LINE_BYTES
 
 
 def emit_packing(module: ir.Module, name: str, spec: GemmSpec, tile: Tile | None = None) -> ir.Function:
@@ -49,5 +50,5 @@ def packed_block(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, n: ir.
 def shares_of_packed(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, panel: ir.Value,
                      depth: ir.Value) -> list[ir.Value]:
     """What tiles fetch of a panel that is `depth` deep, as `shares_of` says it."""
-    step = const(LINE * spread(spec, tile))
-    return [panel, step, const(LINE), b.mul(b.udiv(depth, const(tile.lanes)), step)]
+    step = const(LINE_BYTES * spread(spec, tile))
+    return [panel, step, const(LINE_BYTES), b.mul(b.udiv(depth, const(tile.lanes)), step)]

@@ -14,7 +14,7 @@ from tenon.backends.cpu.contraction.gemm_spec import (
     whole_tiles,
 )
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
-from tenon.backends.cpu.contraction.panel_prefetch import LINE
+from tenon.target import LINE_BYTES
 
 
 def scratch_parts(spec: GemmSpec, tile: Tile) -> tuple[int, int, int]:
@@ -30,7 +30,8 @@ def scratch_parts(spec: GemmSpec, tile: Tile) -> tuple[int, int, int]:
     size, behind = element_bytes(spec.element), tile.lanes * max(tile.width, tile.rows) + tile.lanes
     panels = -(-columns_along(spec, tile) // tile.width) if loops_rows_inside(spec, tile) else 1
     right = (0 if spec.packed is not None else panels * block * tile.width) + behind    # squares go over the end
-    return up(right * size, LINE), up((left + behind) * size, LINE), up(max(sums, tile.rows * tile.width) * size, LINE)
+    sums = max(sums, tile.rows * tile.width)
+    return up(right * size, LINE_BYTES), up((left + behind) * size, LINE_BYTES), up(sums * size, LINE_BYTES)
 
 
 def up(size: int, multiple: int) -> int:

@@ -10,7 +10,6 @@ from tenon.backends.cpu.contraction.block_epilogue import with_waiting
 from tenon.backends.cpu.contraction.blocked_gemm import emit_packed
 from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Tile, blocks_tile, choose_tiles, extent, in_registers
 from tenon.backends.cpu.contraction.ir_helpers import POINTER, ZERO, const, element_bytes
-from tenon.backends.cpu.contraction.panel_prefetch import LINE
 from tenon.backends.cpu.contraction.scratch import scratch_parts, up
 from tenon.backends.cpu.contraction.skinny_gemm import emit_thin, thin_scratch, thin_tile
 from tenon.backends.cpu.contraction.small_gemm import direct_scratch, direct_tile, emit_direct
@@ -18,6 +17,7 @@ from tenon.backends.cpu.contraction.thread_partition import Sizes, each_region
 from tenon.backends.cpu.contraction.unpacked_gemm import emit_unpacked, stays_unpacked
 from tenon.llvm.work_partition import SHARE, WorkShare
 from tenon.records import replace
+from tenon.target import LINE_BYTES
 
 MOST_TILES = 3          # of blocks, among which it may be measured which is the fastest
 
@@ -65,7 +65,7 @@ def scratch_size(spec: GemmSpec, tile: Tile | None = None) -> int:
     tile = with_waiting(spec, tile or tile_of(spec))
     if tile.schedule == "runs":
         return thin_scratch(spec, tile)
-    return sum(scratch_parts(spec, tile)) + LINE if tile.schedule == "blocks" else direct_scratch(spec, tile)
+    return sum(scratch_parts(spec, tile)) + LINE_BYTES if tile.schedule == "blocks" else direct_scratch(spec, tile)
 
 
 def tile_of(spec: GemmSpec) -> Tile:

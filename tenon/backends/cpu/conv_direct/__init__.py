@@ -35,14 +35,14 @@ from tenon.target import Target
 def slides(statement: Contraction, machine: Target) -> Sliding | None:
     """How windows slide in the statement, if it is better computed window by window."""
     x = statement
-    found = sliding(x.left, x.right, x.batch, x.rows, x.columns, x.depth, adders=machine.separate_add_ports)
+    found = sliding(x.left, x.right, x.batch, x.rows, x.columns, x.depth, machine)
     return found or taps_of(x, machine)
 
 
 def ways_of(statement: Contraction, machine: Target) -> dict[Way, Sliding | Refusal]:
     """Each way in which windows may slide in the statement, or why it does not do, as far as one factor comes."""
     x, found = statement, dict[Way, Sliding | Refusal]()
-    ways = considered(x.left, x.right, x.batch, x.rows, x.columns, x.depth, adders=machine.separate_add_ports)
+    ways = considered(x.left, x.right, x.batch, x.rows, x.columns, x.depth, machine)
     for way, answer in ways:
         before = found.get(way, NO_WINDOWS)
         if isinstance(before, Refusal) and (answer or before in (NO_ARRAY, NO_WINDOWS)):

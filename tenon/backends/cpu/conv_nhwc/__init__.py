@@ -20,8 +20,8 @@ from tenon.backends.cpu.contraction.small_gemm import tile_start
 from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
 from tenon.backends.cpu.conv_direct.work_share import Task, up
 from tenon.backends.cpu.conv_nhwc.conv_microkernel import ConvTiles, know_run
-from tenon.backends.cpu.conv_nhwc.conv_schedule import LINE, ConvTile, direct_plan_of
 from tenon.backends.cpu.conv_nhwc.conv_schedule import ConvSchedule as DirectPlan
+from tenon.backends.cpu.conv_nhwc.conv_schedule import ConvTile, direct_plan_of
 from tenon.backends.cpu.conv_nhwc.winograd_nhwc import Winograd, transform_taps
 from tenon.backends.cpu.conv_nhwc.winograd_plan import WinogradPlan, winograd_plan_of
 from tenon.backends.cpu.expression_codegen import Values
@@ -30,7 +30,7 @@ from tenon.llvm.work_partition import SHARE
 from tenon.loops.expressions import Buffer
 from tenon.loops.loop_ir import Contraction
 from tenon.loops.refusal import Refusal
-from tenon.target import Target
+from tenon.target import LINE_BYTES, Target
 
 Plan = DirectPlan | WinogradPlan
 Range = tuple[ir.Value, ir.Value]
@@ -46,14 +46,14 @@ def plan_of(statement: Contraction, machine: Target) -> Plan | Refusal:
 
 def scratch_of(plan: Plan) -> int:
     """Bytes of scratch memory that each thread needs."""
-    return plan.scratch if isinstance(plan, WinogradPlan) else sum(_parts(plan)) + LINE
+    return plan.scratch if isinstance(plan, WinogradPlan) else sum(_parts(plan)) + LINE_BYTES
 
 
 def _parts(plan: DirectPlan) -> tuple[int, int]:
     """Bytes of the copy, and of the sums of a tile."""
     copy = plan.border.elements(plan.block // plan.tiles_beside * plan.sizes[0]) if plan.border else 0
     sums = plan.tile.rows * plan.tile.places * plan.tile.vectors * plan.lanes
-    return up(copy * plan.size, LINE), up(sums * plan.size, LINE)
+    return up(copy * plan.size, LINE_BYTES), up(sums * plan.size, LINE_BYTES)
 
 
 def _function(module: ir.Module, name: str, pointers: int, more: list[ir.Type]) -> ir.Function:
@@ -202,7 +202,7 @@ class _Blocks:
         b, plan = self.b, self.plan
         following = b.add(panel, ONE)
         following = b.select(b.icmp_signed("<", following, self.panels[1]), following, self.panels[0])
-        first = b.mul(number, const(plan.fetched * plan.chunks * LINE))
+        first = b.mul(number, const(plan.fetched * plan.chunks * LINE_BYTES))
         start = b.gep(self.panel(following)[1], [first], source_etype=ir.IntType(8))
         return b.select(b.icmp_signed("<", first, const(plan.panel_bytes)), start, near)
 

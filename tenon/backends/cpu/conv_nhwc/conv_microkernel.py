@@ -29,7 +29,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.conv_nhwc.conv_schedule import LINE, ConvSchedule, ConvTile, IndexRun
+from tenon.backends.cpu.conv_nhwc.conv_schedule import ConvSchedule, ConvTile, IndexRun
 from tenon.backends.cpu.conv_nhwc.vector_epilogue import Lanes, is_of_vectors
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import I32, I64, POINTER, register
@@ -37,6 +37,7 @@ from tenon.loops.affine import affine
 from tenon.loops.expressions import Buffer, Index, Load
 from tenon.loops.loop_ir import Store, roots
 from tenon.loops.traversal import walk
+from tenon.target import LINE_BYTES
 
 
 class ConvTiles:
@@ -202,7 +203,7 @@ class _ConvTile:
         """Fetch the share of this chunk: of the next panel, of the next block's places, of the epilogue."""
         b, plan = self.b, self.plan
         for k in range(plan.fetched):
-            line = b.add(b.mul(chunk, const(plan.fetched * LINE)), const(k * LINE))
+            line = b.add(b.mul(chunk, const(plan.fetched * LINE_BYTES)), const(k * LINE_BYTES))
             prefetch(b, b.gep(self.ahead, [line], source_etype=ir.IntType(8)), 2)
         for place in range(self.each if plan.following else 0):
             where = b.add(b.mul(chunk, const(self.chunk)), const(place * plan.axes[-1].stride))

@@ -26,9 +26,8 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.refusal import Refusal
 from tenon.loops.window_access import count
 from tenon.records import dataclass
-from tenon.target import Target
+from tenon.target import LINE_BYTES, Target
 
-LINE = 64               # bytes of a cache line
 TILE_START = 24         # cycles until a tile's first sums are on their way, and until its last ones are stored
 STORED = 1.5            # and to store a vector of sums
 L2_WEIGHT_CYCLES = 0.04  # of a cycle a vector of weights, which comes from the second cache, holds up the others
@@ -155,7 +154,7 @@ class ConvSchedule:
     @property
     def chunk(self) -> int:
         """Steps along the last axis of depth that read one cache line where channels are neighbours."""
-        return LINE // self.size
+        return LINE_BYTES // self.size
 
     @property
     def chunks(self) -> int:
@@ -165,7 +164,7 @@ class ConvSchedule:
     @property
     def fetched(self) -> int:
         """Cache lines that a chunk of a tile fetches, so that a block's tiles fetch the next panel."""
-        return -(-self.panel_bytes // (LINE * self.block * self.chunks))
+        return -(-self.panel_bytes // (LINE_BYTES * self.block * self.chunks))
 
     @property
     def packed(self) -> int:

@@ -7,7 +7,7 @@ from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS,
 from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import STEP, Panels
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import SQUARE
 from tenon.backends.cpu.conv_direct.work_share import up
-from tenon.backends.cpu.conv_nhwc.conv_schedule import LINE, STORED, TILE_START
+from tenon.backends.cpu.conv_nhwc.conv_schedule import STORED, TILE_START
 from tenon.backends.cpu.conv_nhwc.vector_epilogue import is_of_vectors
 from tenon.backends.cpu.scalar_codegen import register
 from tenon.loops.affine import affine
@@ -15,7 +15,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.refusal import Refusal
 from tenon.loops.window_access import Slide, Windows, count, windows_of
 from tenon.records import dataclass, replace
-from tenon.target import Target
+from tenon.target import LINE_BYTES, Target
 
 TAPS, SIDE = SQUARE[0].taps, SQUARE[0].side      # of a window, and of what a tile covers
 FREQUENCIES = SIDE * SIDE
@@ -95,18 +95,18 @@ class WinogradPlan:
     def parts(self) -> tuple[int, ...]:
         """Bytes of transformed elements, of sums, and of a line of zeros."""
         elements = FREQUENCIES * self.rows * self.line, FREQUENCIES * self.rows * self.panels.width, self.line
-        return tuple(up(n * self.size, LINE) for n in elements)
+        return tuple(up(n * self.size, LINE_BYTES) for n in elements)
 
     @property
     def scratch(self) -> int:
         """Bytes of scratch memory that each thread needs."""
-        return sum(self.parts) + LINE
+        return sum(self.parts) + LINE_BYTES
 
     @property
     def fetched(self) -> int:
         """Cache lines of the next frequency's weights that a chunk of a register tile fetches."""
         chunks = -(-self.block // self.panels.rows) * -(-self.channels // CHUNK)
-        return -(-self.frequency * self.size // (LINE * chunks))
+        return -(-self.frequency * self.size // (LINE_BYTES * chunks))
 
     @property
     def cycles(self) -> float:
