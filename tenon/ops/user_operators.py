@@ -9,15 +9,18 @@ from __future__ import annotations
 import functools
 import inspect
 import keyword
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.errors import ArgumentError, TenonError, user_location
 from tenon.graph import promotion
 from tenon.graph.op import OPS, Op, Signature
+from tenon.ops.batching import FAMILIES
 from tenon.ops.define import composite, define
 
 PROMOTIONS = {"same": promotion.same, "float": promotion.floating, "separate": promotion.separate}
+FIELDS = ("autocast", "moves", "operations", "commutative", "counts", "nan_hint", "fails", "reads_part",
+          "multiply_adds", "exact", "numpy_work", "any_sizes", "numpy_call", "axis_rule", "domain", "into", "fill")
 _users: set[str] = set()
 
 
@@ -25,7 +28,8 @@ def op(name: Any = None, *, type: Callable[..., Any] | None = None, ref: Callabl
        vjp: Callable[..., Any] | None = None, compute: Callable[..., Any] | None = None,
        expand: Callable[..., Any] | None = None, batch: Callable[..., Any] | str | None = None,
        canonical: Callable[..., Any] | None = None, promote: str | Callable[..., Any] = "separate",
-       elementwise: bool = False, examples: Sequence[str] = (), doc: str = "", replace: bool = False) -> Any:
+       elementwise: bool = False, examples: Sequence[str] = (), doc: str = "", replace: bool = False,
+       **fields: Any) -> Any:
     """Register an operator, and return it; or, as a decorator, make one of a function of operators.
 
     `type(x, y, *, n)` gives the output type for input types: its positional parameters are the tensors, its keywords
@@ -34,7 +38,10 @@ def op(name: Any = None, *, type: Callable[..., Any] | None = None, ref: Callabl
     "float", "separate") says how inputs agree on an element type; `elementwise` operators broadcast.  `batch` says what
     it is on a batch (`tn.vmap`): "front" if it takes any number of axes in front, "axis" if its attribute `axis` counts
     from the front, a rule (`tenon.ops.batching`), or nothing: then it runs example by example.
-    `replace=True` allows the name of an operator registered before, as when a notebook cell runs again.
+    `replace=True` allows the name of an operator registered before, as when a notebook cell runs again.  What the
+    compiler and eager calls go by may be said too, as in Tenon's own definitions (`tenon.graph.op.Op`): `exact`,
+    `numpy_work`, `multiply_adds`, `operations`, `moves`, `commutative`, `fails` and so on.  Raises ArgumentError for a
+    part that does not fit the others, and for a name that is taken.
 
     >>> cube = tn.op("cube", type=lambda x: x, ref=lambda x: x ** 3, vjp=lambda g, y, x: (3 * g * x * x,),
     ...              compute=lambda s, i, x: x(i) * x(i) * x(i), elementwise=True, replace=True)
@@ -48,10 +55,15 @@ def op(name: Any = None, *, type: Callable[..., Any] | None = None, ref: Callabl
     """
     if callable(name):
         return op()(name)
+    _check_fields(name, fields)
+    if isinstance(batch, str) and batch not in FAMILIES:
+        raise ArgumentError(f"tn.op({name!r}): batch={batch!r} is unknown",
+                            hint=f"{', '.join(map(repr, FAMILIES))}, or a rule")
     if type is None and name is None:
-        if ref or compute or expand or batch:
+        if ref or compute or expand:
             raise ArgumentError("tn.op: an operator that is not a decorated function needs a name and a type rule")
-        return lambda fn: _decorated(fn, vjp, examples, promote, canonical, replace)
+        fields |= {"vjp": vjp, "examples": examples, "canonical": canonical, "batch": batch}
+        return lambda fn: _decorated(fn, promote, replace, fields)
     _claim(name, replace)
     if type is None:
         raise ArgumentError(f"tn.op({name!r}): a type rule is missing",
@@ -66,11 +78,9 @@ def op(name: Any = None, *, type: Callable[..., Any] | None = None, ref: Callabl
             _check_arity(name, what, rule, before, signature)
     if ref is None and expand is None:
         raise ArgumentError(f"tn.op({name!r}): ref is missing, the definition in NumPy that eager code and tests use")
-    if isinstance(batch, str) and batch not in ("front", "axis"):
-        raise ArgumentError(f"tn.op({name!r}): batch={batch!r} is unknown", hint='"front", "axis" or a rule')
     made = define(name, public=False, type=_blaming_the_caller(type), ref=ref, vjp=vjp, compute=compute,
                   expand=expand, batch=batch, canonical=canonical, promote=_promotion(name, promote),
-                  elementwise=elementwise, examples=examples, doc=doc or f"A user's operator: {name}.")
+                  elementwise=elementwise, examples=examples, doc=doc or f"A user's operator: {name}.", **fields)
     _users.add(name)
     return made
 
@@ -87,8 +97,14 @@ def _blaming_the_caller(rule: Callable[..., Any]) -> Callable[..., Any]:
     return type
 
 
-def _decorated(fn: Callable[..., Any], vjp: Any, examples: Sequence[str], promote: Any, canonical: Any,
-               replace: bool) -> Op:
+def _check_fields(name: Any, fields: Mapping[str, Any]) -> None:
+    """Raise ArgumentError for what an operator of a user does not have."""
+    unknown = [field for field in fields if field not in FIELDS]
+    if unknown:
+        raise ArgumentError(f"tn.op({name!r}): no argument {unknown[0]!r}", hint=f"also {', '.join(FIELDS)}")
+
+
+def _decorated(fn: Callable[..., Any], promote: Any, replace: bool, fields: Mapping[str, Any]) -> Op:
     name = fn.__name__.rstrip("_")
     _claim(name, replace)
     parameters = inspect.signature(fn).parameters.values()
@@ -96,11 +112,9 @@ def _decorated(fn: Callable[..., Any], vjp: Any, examples: Sequence[str], promot
     if wrong:
         raise ArgumentError(f"tn.op: {name}({wrong[0]}=...) is a tensor with a default value",
                             hint=f"attributes come after a star: def {name}(x, *, {wrong[0]}=...)")
-    decorate = composite(examples=examples, vjp=vjp, promote=_promotion(name, promote), canonical=canonical,
-                         public=False)
-    made = decorate(fn)
-    if vjp is not None:
-        _check_arity(name, "vjp", vjp, 2, made.signature)
+    made = composite(promote=_promotion(name, promote), public=False, **fields)(fn)
+    if made.vjp is not None:
+        _check_arity(name, "vjp", made.vjp, 2, made.signature)
     _users.add(name)
     return made
 

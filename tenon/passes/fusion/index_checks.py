@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from tenon.dims import Dim
 from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.op import Op
+from tenon.ops.comparison import where
 from tenon.ops.indexing import put, take
 
 AT_PLACES = take, put           # (x, indices, ...), along `axis` of x
-WHOLE = "broadcast_to", "reshape", "permute", "cast", "sum", "max", "min", "full_op"
 
 
 def checked(body: Graph, nodes: Iterable[Node]) -> set[tuple[int, Dim]] | None:
@@ -25,5 +26,12 @@ def checked(body: Graph, nodes: Iterable[Node]) -> set[tuple[int, Dim]] | None:
 
 def is_whole(body: Graph) -> bool:
     """Whether every element of every node is computed: nothing is cut, padded or chosen, and nothing empty."""
-    return all(((node.op.elementwise and node.op.name != "where") or node.op in AT_PLACES or node.op.name in WHOLE)
-               and all(isinstance(n, int) and n > 0 for x in node.outputs for n in x.shape) for node in body.nodes)
+    return all(_looks_at_all(node.op) and all(isinstance(n, int) and n > 0 for x in node.outputs for n in x.shape)
+               for node in body.nodes)
+
+
+def _looks_at_all(op: Op) -> bool:
+    """Whether it computes every element, of every element of what it is given, or of those at given places."""
+    if op.elementwise:
+        return op is not where
+    return op in AT_PLACES or op.moves in ("view", "source") or (op.operations is not None and not op.reads_part)
