@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from tenon.errors import ArgumentError
-from tenon.optim.lr_scheduler import Schedule
+from tenon.optim.learning_rates import Schedule
 from tenon.optim.optimizer import Optimizer
 
 

@@ -60,7 +60,7 @@ def test_schedule(name: str, options: dict[str, Any]) -> None:
     p, q = nn.Parameter(np.ones(1)), torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
     for optimizer in ("SGD", "Adam"):
         ours, theirs = getattr(optim, optimizer)([p], lr=0.1), getattr(torch.optim, optimizer)([q], lr=0.1)
-        mine, other = getattr(optim, name)(ours, **options), getattr(torch.optim.lr_scheduler, name)(theirs, **options)
+        mine, other = getattr(optim.lr_scheduler, name)(ours, **options), getattr(torch.optim.lr_scheduler, name)(theirs, **options)
         for _ in range(10):
             np.testing.assert_allclose(float(ours.lr), theirs.param_groups[0]["lr"], rtol=1e-9)
             np.testing.assert_allclose(mine.get_last_lr(), other.get_last_lr(), rtol=1e-9)
