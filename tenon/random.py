@@ -52,6 +52,14 @@ class Generator:
         self._lock = Lock()
         self._sequels: dict[tuple[Any, ...], Sequel | None] = {}    # of eager draws, by all that they depend on
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle takes along: the state alone."""
+        return {"state": self.state}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        self.__init__(0)        # type: ignore[misc]    # the lock, and what is known of draws
+        self.state = kept["state"]
+
     def manual_seed(self, seed: int) -> Generator:
         """Start again from this seed; returns the generator."""
         self.state.assign(tensor(_state(seed)))

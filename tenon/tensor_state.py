@@ -206,6 +206,12 @@ class TensorState:
         self.node = node        # the recorded call that made it
         self.index = index      # which of its outputs it is
 
+    def __getstate__(self) -> tuple[None, dict[str, Any]]:
+        """What a pickle takes along: the elements, and not what they were computed from."""
+        payload = self.payload.elements() if type(self.payload) is Deferred else self.payload
+        return None, {"payload": payload, "requires_grad": self.requires_grad, "grad": self.grad, "node": None,
+                      "index": 0}
+
 
 class Recorder(Protocol):
     """A capture in progress: tensors from outside show it a state of their own, so that they stay untouched."""

@@ -15,4 +15,5 @@ from tenon.distributions.gammas import *  # noqa: F403
 from tenon.distributions.independent import Independent as Independent
 from tenon.distributions.location_scale import *  # noqa: F403
 from tenon.distributions.multivariate_normal import MultivariateNormal as MultivariateNormal
+from tenon.distributions.transformed import *  # noqa: F403
 from tenon.distributions.trials import *  # noqa: F403

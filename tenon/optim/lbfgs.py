@@ -58,6 +58,43 @@ class LBFGS(Optimizer):
                                 f"{options['line_search_fn']!r}")
         super().check({name: value for name, value in options.items() if name != "line_search_fn"})
 
+    def state_dict(self) -> dict[str, Any]:
+        """What other optimizers keep, and the last gradients and steps, from which the next direction follows."""
+        history, last = self._history, self._last
+        return super().state_dict() | {"memory": {
+            "changes": [tensor(change) for change, _ in history], "moves": [tensor(moved) for _, moved in history],
+            "last": [] if last is None else [tensor(last[0]), tensor(last[1])],
+            "length": 0.0 if last is None else float(last[2]), "scale": float(self._scale)}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state; one without a memory begins anew along the gradient."""
+        found = self._remembered(state.get("memory")) if isinstance(state, Mapping) else None
+        super().load_state_dict(state)
+        self._history, self._last, self._scale = found or ([], None, 1.0)
+
+    def _remembered(self, memory: Any) -> Any:
+        """(history, last step, scale) of a saved memory; raises ArgumentError for one that does not fit."""
+        if memory is None:
+            return None
+        try:
+            changes, moves, last = ([self._vector(x) for x in memory[key]] for key in ("changes", "moves", "last"))
+            length, scale = float(memory["length"]), float(memory["scale"])
+            history = list(zip(changes, moves, strict=True))
+            step = (*last, length) if last else None
+            if step is not None and len(step) != 3:
+                raise ValueError(f"{len(last)} vectors of a last step")
+        except (TypeError, KeyError, ValueError) as error:
+            raise ArgumentError(f"LBFGS.load_state_dict: its memory was expected, not {memory!r:.80}",
+                                why=str(error)) from None
+        return history, step, scale
+
+    def _vector(self, x: Any) -> Vector:
+        found = np.asarray(x)
+        count = sum(int(product(p.shape)) for p in self._params)
+        if found.shape != (count,) or found.dtype.kind != "f":
+            raise ValueError(f"{found.dtype}{list(found.shape)} for {count} elements of parameters")
+        return found.copy()
+
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Up to `max_iter` steps; returns the loss before them."""
         if closure is None:

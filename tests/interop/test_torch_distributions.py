@@ -125,3 +125,38 @@ def test_shapes(name: str) -> None:
     assert ours.has_rsample == theirs.has_rsample
     wide = ours.expand((5, *ours.batch_shape))
     assert wide.sample().shape == tuple(theirs.expand((5, *theirs.batch_shape)).sample().shape)
+
+
+def chained(library: Any, kind: str, loc: Any, scale: Any) -> Any:
+    d = library.distributions
+    base = d.Normal(loc, scale)
+    return {
+        "exp": lambda: d.TransformedDistribution(base, [d.ExpTransform()]),
+        "falling sigmoid": lambda: d.TransformedDistribution(base, [d.AffineTransform(0.5, -scale), d.SigmoidTransform()]),
+        "tanh": lambda: d.TransformedDistribution(base, d.TanhTransform()),
+        "event": lambda: d.TransformedDistribution(d.Independent(base, 1), [d.AffineTransform(loc, scale, event_dim=1),
+                                                                            d.ExpTransform()]),
+        "joined": lambda: d.TransformedDistribution(base, [d.ComposeTransform([d.AffineTransform(loc, scale, 1)])]),
+        "power": lambda: d.TransformedDistribution(d.Exponential(scale), [d.PowerTransform(2.0)]),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["exp", "falling sigmoid", "tanh", "event", "joined", "power"])
+def test_functions_of_draws(kind: str) -> None:
+    parameters, values = ([0.25, -0.5], [0.5, 2.0]), np.array([[0.25, 0.5], [0.75, 0.125]])
+    ours = [tn.tensor(np.array(x), requires_grad=True) for x in parameters]
+    theirs = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in parameters]
+    mine, other = chained(tn, kind, *ours), chained(torch, kind, *theirs)
+    assert (mine.batch_shape, mine.event_shape) == (tuple(other.batch_shape), tuple(other.event_shape))
+    found, wanted = mine.log_prob(tn.tensor(values)), other.log_prob(torch.tensor(values))
+    np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=1e-9)
+    found.sum().backward(), wanted.sum().backward()
+    for x, y in zip(ours, theirs, strict=True):
+        if y.grad is not None:
+            np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy(), rtol=1e-9, atol=1e-12)
+    assert mine.rsample((5,)).shape == tuple(other.rsample((5,)).shape)
+    if kind not in ("event", "joined"):
+        np.testing.assert_allclose(mine.cdf(tn.tensor(values)).detach().numpy(),
+                                   other.cdf(torch.tensor(values)).detach().numpy(), rtol=1e-9)
+        np.testing.assert_allclose(mine.icdf(tn.tensor(values)).detach().numpy(),
+                                   other.icdf(torch.tensor(values)).detach().numpy(), rtol=1e-7)

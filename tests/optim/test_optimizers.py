@@ -1,11 +1,13 @@
 """Optimizers: each step against the formula in NumPy, groups, state, and errors."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tenon as tn
 from tenon import nn, optim
 from tenon.errors import ArgumentError
 from tenon.jit import jit
@@ -188,3 +190,30 @@ def test_small_means_of_gradients_are_kept() -> None:
     opt.step()
     opt.step()
     np.testing.assert_allclose(opt.param_groups[0].slots["momentum_buffer"][0].numpy(), [6e-30, np.nan], rtol=2e-5)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_goes_on_from_its_state_as_if_it_had_not_stopped(search: str | None, tmp_path: Path) -> None:
+    def run(p: Any, opt: Any, steps: int) -> list[float]:
+        def closure() -> Any:
+            opt.zero_grad()
+            loss = (100 * (p[1] - p[0] ** 2) ** 2 + (1 - p[0]) ** 2).sum()
+            loss.backward()
+            return loss
+        return [float(opt.step(closure)) for _ in range(steps)]
+
+    def made() -> Any:
+        p = nn.Parameter(np.array([-1.5, 2.0]))
+        return p, optim.LBFGS([p], lr=0.1, max_iter=3, history_size=4, line_search_fn=search)
+    p, opt = made()
+    run(p, opt, 4)
+    tn.save({"p": p, "opt": opt.state_dict()}, tmp_path / "state")
+    state = tn.load(tmp_path / "state")
+    q, again = made()
+    with tn.no_grad():
+        q.assign(state["p"])
+    again.load_state_dict(state["opt"])
+    assert run(p, opt, 4) == run(q, again, 4)
+    state["opt"]["memory"]["last"] = [tn.zeros(3)]
+    with pytest.raises(ArgumentError, match="its memory was expected"):
+        again.load_state_dict(state["opt"])
