@@ -11,8 +11,8 @@ from tenon.torch.site import Rule, Site, Unmapped, as_type, dtype_of, is_value
 
 
 def _unary(function: Callable[[Any], Any]) -> Rule:
-    """In the element type of the result, which for integers may be floating."""
-    return lambda at, x, **_: function(as_type(x, at.dtype))
+    """In the element type of the result, which for integers may be floating; complex numbers as they are."""
+    return lambda at, x, **_: function(x if x.dtype.kind == "c" else as_type(x, at.dtype))
 
 
 def _asking(function: Callable[[Any], Any]) -> Rule:

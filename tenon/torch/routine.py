@@ -206,7 +206,8 @@ def translated(turn: PlanStep, name: str, notes: Mapping[str, Any], numbers: Map
 def program_step(made: Translated, slot: Mapping[fx.Node, int], known: Known) -> Step:
     """The step that runs a program: tensors in and out by their memory."""
     places = [placed(node, known) for node in made.inputs]
-    inputs = [(slot[node], place.is_plain, place) for node, place in zip(made.inputs, places)]
+    inputs = [(slot[node], place.is_plain and not may_be_conjugate(node), place)
+              for node, place in zip(made.inputs, places)]
     outputs = [(slot[node], placed(node, known), node.meta["val"].dtype, gaps(node, known)) for node in made.outputs]
     run = Addressed(made.program, [tuple(map(int, place.stored)) for place in places]).run
 
@@ -222,6 +223,12 @@ def program_step(made: Translated, slot: Mapping[fx.Node, int], known: Known) ->
             if strides is not None:
                 slots[k] = torch.empty_strided(tensor.shape, strides, dtype=dtype).copy_(tensor)
     return step
+
+
+def may_be_conjugate(node: fx.Node) -> bool:
+    """Whether a tensor may be one whose signs PyTorch has not applied: complex, or an imaginary part in order."""
+    fake = node.meta["val"]
+    return fake.dtype.is_complex or all(n == 1 for n in fake.shape if isinstance(n, int))
 
 
 def gaps(node: fx.Node, known: Known) -> Sequence[int] | None:

@@ -70,8 +70,10 @@ def is_value(x: Any) -> bool:
 
 
 def as_type(x: Any, dtype: DType) -> Any:
-    """A tensor cast to an element type, or a number that such a type holds."""
+    """A tensor cast to an element type, or a number that such a type holds; raises Unmapped for complex as real."""
     if is_value(x):
+        if x.dtype.kind == "c" and dtype.kind not in "cb":
+            raise Unmapped("complex numbers as real ones")
         return x if x.dtype is dtype else tn.cast(x, dtype=dtype)
     if hasattr(x, "terms"):         # a size that is not known yet
         return x

@@ -15,7 +15,8 @@ SHORT_FLOATS = {torch.bfloat16: np.dtype(np.int16)}     # which NumPy does not k
 
 
 def lying_as(tensor: torch.Tensor, place: MemoryOrder) -> torch.Tensor:
-    """The tensor where its elements lie like this, or a copy that does."""
+    """The tensor where its elements lie like this, or a copy that does; signs that PyTorch has not applied yet are."""
+    tensor = tensor.resolve_conj().resolve_neg()
     if place.is_plain:
         return tensor if tensor.is_contiguous() else tensor.contiguous()
     if tensor.stride() == place.strides or _lies_as(tensor, place):

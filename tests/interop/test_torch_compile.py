@@ -156,6 +156,31 @@ def test_attention_whose_keys_serve_several_heads(masked: bool) -> None:
     compare(Function(attend), torch.randn(2, 6, 6, 8), torch.randn(2, 2, 6, 8), torch.randn(2, 2, 6, 8))
 
 
+COMPLEX: dict[str, Any] = {
+    "both axes": lambda x: torch.fft.fftn(torch.fft.fftn(x, dim=-1), dim=-2).real,
+    "there and back": lambda x: torch.fft.irfft2(torch.fft.rfft2(x, norm="ortho") * 2, norm="ortho"),
+    "odd length": lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=1), n=5, dim=1),
+    "size": lambda x: torch.fft.ifft(x, norm="ortho").abs(),
+    "parts": lambda x: torch.view_as_real(torch.fft.fft(x)),
+    "conjugate": lambda x: (torch.fft.fft(x).conj() * torch.complex(x, x + 1)).imag,
+    "turned": lambda x: torch.view_as_real(torch.view_as_complex(x.reshape(3, 5, 3, 2)) * torch.polar(
+        torch.ones(3), torch.arange(3.0))).flatten(-2),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers_and_transforms(name: str) -> None:
+    compare(Function(COMPLEX[name]), torch.randn(3, 5, 6))
+
+
+def test_signs_that_pytorch_has_not_applied_are_applied() -> None:
+    doubled = torch.compile(lambda x: x * 2, backend="tenon")
+    for x in (torch.randn(4, dtype=torch.complex64), torch.randn(1, dtype=torch.complex64)):
+        doubled(x)
+        assert torch.equal(doubled(x.conj()), x.conj() * 2)
+        assert torch.equal(doubled(x.conj().imag), x.conj().imag * 2)
+
+
 # ---------------------------------------------------------------- what a backend has to keep
 
 
