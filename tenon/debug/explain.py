@@ -67,6 +67,22 @@ class Explanation:
                 total[stage] += seconds
         return total
 
+    @property
+    def schedules(self) -> str:
+        """For each kernel that was compiled by now: the ways in which it may be computed, the one that is taken marked
+        by a star, and what the others would cost, or why they are refused.
+
+        >>> @tn.jit
+        ... def product(x, w):
+        ...     return x @ w
+        >>> y = product(tn.ones(64, 100), tn.ones(100, 96))
+        >>> "refused: columns fill vectors" in tn.explain(product).schedules
+        True
+        """
+        programs = [late_program(x.program) for x in self.captures if "program" in vars(x)]
+        units = [unit for program in programs for unit in getattr(program, "kernels", ())]
+        return "\n".join(f"{unit.name}\n{unit.schedules}".rstrip() for unit in units)
+
     def __str__(self) -> str:
         width = max((len(line.text) for line in self.source), default=0)
         rows = [f"  {MARKS[x.mark]} {x.place:>4}  {x.text:<{width}}  {x.operators}".rstrip() for x in self.source]
@@ -100,7 +116,8 @@ class Explanation:
 def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     """What a jitted function does with calls like this one.  Nothing is run or compiled, no effects are made.
 
-    Without arguments, what it did with the calls so far.  `.seconds` is what capturing and compiling took by now.
+    Without arguments, what it did with the calls so far.  `.seconds` is what capturing and compiling took by now,
+    `.schedules` how each kernel is computed, and why not otherwise.
     A function without `@tn.jit` is explained as if it had it, for the call that is given.  Raises ArgumentError for
     one without a call, and for what is no function.
 

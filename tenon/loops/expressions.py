@@ -254,7 +254,7 @@ class Binary(Expr):
 
 @dataclass(eq=False, repr=False)
 class Call(Expr):
-    """A function of tenon.backends.cpu.mathematics, or one of neg, not, isnan, product (which no sum is fused with)."""
+    """A function of the backend's mathematics, or one of neg, not, isnan, product (which no sum is fused with)."""
 
     name: str
     args: tuple[Expr, ...]

@@ -1,7 +1,6 @@
 """A product one of whose factors is read in windows -> by which way its windows slide, if none else is as fast.
 
-The ways are the schedules of tenon.backends.cpu.conv_direct; how the windows lie is what tenon.loops.window_access
-says.
+The ways have the names of the schedules that a backend has for them; how windows lie says tenon.loops.window_access.
 """
 
 from __future__ import annotations
