@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from tenon.errors import ArgumentError
+from tenon.locks import cached_property
 from tenon.records import dataclass
 
 FORWARD, BACKWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = "F", "B", "I", "W"
@@ -54,6 +55,19 @@ class PipelineSchedule:
 
     def device_of(self, stage: int) -> int:
         return stage % self.devices
+
+    @cached_property
+    def steps(self) -> tuple[tuple[int, Action, tuple[tuple[int, int, bool], ...]], ...]:
+        """(device, action, what it needs) in an order in which each has that: its number in this row, its stage, and
+        whether it is done on another device.  Raises ArgumentError where there is no such order."""
+        number: dict[Action, int] = {}
+        found = []
+        for device, action in in_order(self):
+            needed = needs(action, self.stages, self.splits_backward)
+            found.append((device, action, tuple([(number[x], x.stage, self.device_of(x.stage) != device)
+                                                 for x in needed])))
+            number[action] = len(number)
+        return tuple(found)
 
     def __str__(self) -> str:
         return "\n".join(f"device {d}: {' '.join(map(str, row))}" for d, row in enumerate(self.actions))

@@ -18,8 +18,6 @@ from tenon.pipelining.schedules import (
     WEIGHT_GRADIENT,
     Action,
     PipelineSchedule,
-    in_order,
-    needs,
 )
 from tenon.records import dataclass
 
@@ -95,16 +93,29 @@ class Timing(Protocol):
 
 def simulate(schedule: PipelineSchedule, costs: Timing) -> PipelineTimes:
     """When each action begins and ends, if devices do theirs in order and transfers beside them."""
-    free = [0.0] * schedule.devices
-    times: dict[Action, tuple[float, float]] = {}
-    for device, action in in_order(schedule):
+    starts, ends = _run(schedule, costs)
+    return PipelineTimes(schedule, {action: (start, end) for (_, action, _), start, end in
+                                    zip(schedule.steps, starts, ends, strict=True)})
+
+
+def makespan(schedule: PipelineSchedule, costs: Timing) -> float:
+    """When the last action ends."""
+    return max(_run(schedule, costs)[1], default=0.0)
+
+
+def _run(schedule: PipelineSchedule, costs: Timing) -> tuple[list[float], list[float]]:
+    """When the steps of a schedule begin, and when they end."""
+    free, transfer, seconds = [0.0] * schedule.devices, costs.transfer, costs.of
+    starts, ends = [], list[float]()
+    for device, action, needed in schedule.steps:
         start = free[device]
-        for x in needs(action, schedule.stages, schedule.splits_backward):
-            elsewhere = schedule.device_of(x.stage) != device
-            start = max(start, times[x][1] + (_at(costs.transfer, x.stage) if elsewhere else 0.0))
-        free[device] = start + costs.of(action)
-        times[action] = start, free[device]
-    return PipelineTimes(schedule, times)
+        for k, stage, elsewhere in needed:
+            there = ends[k] + _at(transfer, stage) if elsewhere else ends[k]
+            start = max(start, there)
+        starts.append(start)
+        free[device] = start + seconds(action)
+        ends.append(free[device])
+    return starts, ends
 
 
 def theoretical_bubble(name: str, devices: int, micro_batches: int, chunks: int = 1, forward: float = 1.0,

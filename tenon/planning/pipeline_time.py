@@ -1,23 +1,23 @@
 """A pipeline schedule and what each stage costs -> how long it takes, quickly enough to compare many.
 
-The same simulation as `tenon.pipelining.simulate_schedule`, over numbers alone.  Of many micro-batches a few are
-simulated: once the pipeline is full, as many more take as much longer each time.
+Of many micro-batches a few are simulated (`tenon.pipelining.simulate_schedule`): once the pipeline is full, as many
+more take as much longer each time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 from tenon.pipelining.schedules import (
     BACKWARD,
     FORWARD,
     INPUT_GRADIENT,
-    WEIGHT_GRADIENT,
+    Action,
     PipelineSchedule,
     activations_kept,
     pipeline_schedule,
 )
+from tenon.pipelining.simulate_schedule import makespan
 from tenon.records import dataclass
 
 FILLED = 3      # micro-batches for each stage of the pipeline, after which all goes round as before
@@ -41,6 +41,14 @@ class StageSeconds:
     input_gradient: tuple[float, ...]
     weight_gradient: tuple[float, ...]
     transfer: float = 0.0
+
+    def of(self, action: Action) -> float:
+        """Seconds of an action."""
+        kind, stage = action.kind, action.stage
+        if kind == FORWARD:
+            return self.forward[stage]
+        back, weights = self.input_gradient[stage], self.weight_gradient[stage]
+        return back + weights if kind == BACKWARD else back if kind == INPUT_GRADIENT else weights
 
     @property
     def whole(self) -> tuple[float, ...]:
@@ -96,53 +104,3 @@ def micro_batches_kept(sizes: PipelineSizes) -> tuple[int, ...]:
 @lru_cache(maxsize=64)
 def _schedule(name: str, devices: int, micro_batches: int, chunks: int) -> PipelineSchedule:
     return pipeline_schedule(name, devices, micro_batches, chunks)
-
-
-KINDS = {FORWARD: 0, INPUT_GRADIENT: 1, WEIGHT_GRADIENT: 2, BACKWARD: 3}
-
-
-def makespan(schedule: PipelineSchedule, seconds: StageSeconds) -> float:
-    """When the last action ends."""
-    stages, count, transfer = schedule.stages, schedule.micro_batches, seconds.transfer
-    length = (seconds.forward, seconds.input_gradient, seconds.weight_gradient,
-              tuple(a + b for a, b in zip(seconds.input_gradient, seconds.weight_gradient, strict=True)))
-    ahead = [[-1.0] * count for _ in range(stages)]         # when forward actions end; -1 before they have begun
-    back = [[-1.0] * count for _ in range(stages)]
-    late = transfer if schedule.devices > 1 else 0.0
-    free = [0.0] * schedule.devices
-    place = [0] * schedule.devices
-    moved = True
-    while moved:
-        moved = False
-        for device, row in enumerate(schedule.actions):
-            now, k = free[device], place[device]
-            while k < len(row):
-                action = row[k]
-                kind, stage, micro = KINDS[action.kind], action.stage, action.micro
-                needed = _needed(kind, stage, micro, ahead, back, stages, late)
-                if needed < 0.0:
-                    break
-                now = max(now, needed) + length[kind][stage]
-                if kind == 0:
-                    ahead[stage][micro] = now
-                elif kind != 2:
-                    back[stage][micro] = now
-                k += 1
-            if k > place[device]:
-                moved = True
-                free[device], place[device] = now, k
-    return max(free)
-
-
-def _needed(kind: int, stage: int, micro: int, ahead: Sequence[Sequence[float]], back: Sequence[Sequence[float]],
-            stages: int, late: float) -> float:
-    """When what an action reads is there; below 0 where that has not begun."""
-    if kind == 0:
-        if stage == 0:
-            return 0.0
-        end = ahead[stage - 1][micro]
-        return end + late if end >= 0.0 else -1.0
-    if kind == 2 or stage == stages - 1:
-        return back[stage][micro] if kind == 2 else ahead[stage][micro]
-    end = back[stage + 1][micro]
-    return end + late if end >= 0.0 else -1.0
