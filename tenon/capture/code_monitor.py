@@ -20,6 +20,7 @@ from tenon.capture.acts import acts
 from tenon.capture.code_names import CodeNames, module_of, names_of
 from tenon.capture.sightings import Sightings
 from tenon.capture.stdout_watch import Streams
+from tenon.capture.text_streams import tells
 from tenon.errors import PACKAGE, CaptureError, Location, location_in, location_of, user_location
 from tenon.graph.ir import Node
 from tenon.locks import Lock
@@ -270,7 +271,7 @@ class CodeWatch:
                 if getattr(arg, "__name__", "") == "__exit__":
                     UnsafeCall(what, place)     # is noted; what was entered has to be left
                 else:
-                    self._stop(what, place, convertible=own and arg in (print, warnings.warn))
+                    self._stop(what, place, convertible=own and (arg in (print, warnings.warn) or tells(arg)))
 
     def _note_callers(self, frame: types.FrameType) -> None:
         """What called this code, and what called that."""

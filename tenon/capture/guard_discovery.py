@@ -44,7 +44,7 @@ from tenon.capture.classes import (
 from tenon.capture.code_monitor import LIBRARIES, PACKAGE, KeptThing, UnsafeCall, follows
 from tenon.capture.code_names import formatted, module_of, names_of, only_appends, only_counts, stored_keys
 from tenon.capture.convert.reachable import OfCapture
-from tenon.capture.guard_places import Key, places_of, without
+from tenon.capture.guard_places import ENTRY, Key, places_of, without
 from tenon.capture.guard_readers import (
     BUILTINS,
     FUNCTION,
@@ -71,6 +71,7 @@ from tenon.capture.guard_readers import (
 )
 from tenon.capture.guards import CLASS, GuardGroup, Guards, is_atom
 from tenon.capture.symbolic_numbers import SymNumber
+from tenon.capture.text_streams import is_closed, is_told, position, set_position
 from tenon.tensor import Tensor
 
 LARGEST_CONTAINER = 100_000
@@ -80,6 +81,8 @@ BYTES = (bytearray, memoryview, array.array)
 OTHERS_NAMES = frozenset(("args", "keywords", "__defaults__", "__kwdefaults__"))    # parameters have their own
 SYNCHRONIZED = (queue.Queue, threading.Condition, threading.Thread)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+STREAM_NAMES = ("stdout", "stderr")
+ABOUT_STREAMS = frozenset(("encoding", "errors", "newlines", "closed", "name", "mode", "buffer", "line_buffering"))
 
 
 class Reach:
@@ -172,6 +175,9 @@ class Reach:
             if isinstance(value, classes):
                 follow(self, value, path)
                 return
+        if is_told(value):
+            self._add_stream(value, path)
+            return
         if hasattr(type(value), "__next__") and not isinstance(type(value).__next__, types.FunctionType):
             self.iterators.append(value)
             self.opaque.append(f"{path} is an iterator ({type(value).__name__}), whose position is no part of a graph")
@@ -434,6 +440,13 @@ class Reach:
             else:
                 self._items(elements, value, elements(value), path, follow=False)
 
+    def _add_stream(self, value: Any, path: str) -> None:
+        """A file that the function can only write to, or whose position says whether it was read."""
+        if self.codes is None:
+            self.kept.append(KeptThing(value, position, set_position, path))
+        else:
+            self._items(is_closed, value, (False,), path, [".closed"], follow=False)
+
     def _add_context(self, manager: Any, path: str) -> None:
         """A context manager made of a generator, which begins anew where it decorates a function."""
         for name in ("func", "args", "kwds"):
@@ -491,7 +504,8 @@ class Reach:
             self._entries(table, [*self._wanted(table), *(n for n in ("__getattr__",) if n in table)], path)
             self._lacks(table, frozenset(self._names or ()) - frozenset(table), path)
         elif self._names is not None:
-            names = self._wanted(table)
+            told = STREAM_NAMES if module is sys and ABOUT_STREAMS.isdisjoint(self._names) else ()
+            names = [n for n in self._wanted(table) if n not in told]     # a call writes to those that there are then
             self._entries(table, names, path, follow=False)
             for name in names:
                 if isinstance(table[name], (types.ModuleType, types.FunctionType, list, dict)):
@@ -587,8 +601,8 @@ class Reach:
         """What a library's code may read of an object."""
         self._entries(table, [n for n in names if isinstance(n, str)], path, follow=False)
         for name in names:
-            if self._names is None or name in self._names:
-                self.add(table[name], f"{path}.{name} (of a library's class)")
+            if (self._names is None or name in self._names) and (ENTRY, id(table), name) not in self._moved:
+                self.add(table[name], f"{path}.{name}")
 
     def _lacks(self, table: Any, names: frozenset[str], path: str) -> None:
         """Guard that names are not in the table."""

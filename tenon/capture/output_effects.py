@@ -227,20 +227,36 @@ def rules_of_warnings() -> tuple[Any, ...]:
     return id(warnings.filters), [*warnings.filters], warnings.showwarning
 
 
-def printed(stream: str, args: Sequence[Any], sep: Any, end: Any, flush: Any) -> None:
-    """What `print` does, on the stream that has this name now."""
-    print(*args, sep=sep, end=end, flush=flush, file=getattr(sys, stream))
+def stream_of(stream: Any) -> Any:
+    """A file, or the standard stream that has this name now."""
+    return getattr(sys, stream) if type(stream) is str else stream
+
+
+def printed(stream: Any, args: Sequence[Any], sep: Any, end: Any, flush: Any) -> None:
+    """What `print` does."""
+    print(*args, sep=sep, end=end, flush=flush, file=stream_of(stream))
+
+
+def written(stream: Any, text: str) -> None:
+    """What `write` of a stream does."""
+    stream_of(stream).write(text)
+
+
+def flushed(stream: Any) -> None:
+    """What `flush` of a stream does."""
+    stream_of(stream).flush()
 
 
 def logged(logger: logging.Logger | None, file: str, line: int, function: str, level: Any, message: Any,
-           args: Sequence[Any]) -> None:
+           args: Sequence[Any], extra: Any = None) -> None:
     """What a logger (None: what `logging` itself) does with a message from this place of the user's code."""
     if logger is None:
         logger = logging.getLogger()
         if not logger.handlers:
             logging.basicConfig()
     if logger.isEnabledFor(level):
-        logger.handle(logger.makeRecord(logger.name, level, file, line, message, tuple(args), None, function))
+        logger.handle(logger.makeRecord(logger.name, level, file, line, message, tuple(args), None, function,
+                                        extra))
 
 
 def warned(scope: dict[str, Any], file: str, line: int, message: Any, category: Any) -> None:

@@ -31,6 +31,11 @@ class Asking:
         self._ask()
         return self._stream.writelines(lines)
 
+    def flush(self) -> None:
+        """Ask, then flush."""
+        self._ask()
+        self._stream.flush()
+
 
 class Streams:
     """The standard streams of the process, which ask as long as anybody wants them to."""

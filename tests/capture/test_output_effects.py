@@ -370,17 +370,109 @@ def test_text_that_is_looked_at_runs_by_part(look):
         tn.jit(f, fullgraph=True)(tn.tensor(A))
 
 
-def test_other_files_are_written_to_by_part():
+STREAMS = {
+    "stdout": lambda x: sys.stdout.write(f"loss {x.sum().item():.2f}\n"),
+    "lines": lambda x: (sys.stdout.writelines(["a\n", f"{x}\n"]), sys.stdout.flush()),
+    "stderr": lambda x: (sys.stderr.write("\r" + str(x.sum().item())), sys.stderr.flush()),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_writing_to_a_standard_stream_is_part_of_the_graph(name):
+    def make():
+        def f(x):
+            STREAMS[name](x)
+            while x.sum() > 2:
+                x = x / 2
+                STREAMS[name](x)
+            return x
+        return f
+    same(make, (A,), (B,), (A,))
+
+
+def test_files_in_memory_and_files_to_write_are_told(tmp_path):
     buffer = io.StringIO()
+    with open(tmp_path / "log", "w", encoding="utf-8") as file:
+        @tn.jit(fullgraph=True)
+        def f(x):
+            print("a", x.sum().item(), file=buffer, sep="|")
+            buffer.write(f"{x.sum().item():.1f}\n")
+            if x.sum() > 2:
+                file.write(str(x.sum().item()))
+                print("", "large", file=file, flush=True)
+            return x * 2
+        for k in range(3):
+            f(tn.ones(1) * (k + 1))
+    assert buffer.getvalue() == "a|1.0\n1.0\na|2.0\n2.0\na|3.0\n3.0\n"
+    assert (tmp_path / "log").read_text() == "3.0 large\n"
+
+
+def test_a_file_of_a_user_s_class_is_written_to_by_its_own_code():
+    class Tee:
+        def __init__(self, *files):
+            self.files, self.count = files, 0
+
+        def write(self, text):
+            self.count += 1
+            for file in self.files:
+                file.write(text)
+
+    def run(jit):
+        tee = Tee(io.StringIO(), io.StringIO())
+
+        @jit
+        def f(x):
+            print("loss", x.sum().item(), file=tee)
+            return x
+        for k in range(4):
+            f(tn.ones(1) * k)
+        return tee.count, [file.getvalue() for file in tee.files]
+    assert run(lambda f: tn.jit(f, fullgraph=True)) == run(lambda f: f)
+
+
+def test_what_is_read_of_a_file_is_not_told():
+    buffer = io.StringIO("one\ntwo\n")
 
     @tn.jit
     def f(x):
-        print("a", file=buffer)
-        print(x, file=buffer)
-        return x * 2
+        for line in buffer:
+            x = x + len(line)
+            break
+        buffer.write("three\n")
+        return x
+    assert [f(tn.zeros(1)).item(), f(tn.zeros(1)).item()] == [4.0, 0.0]
+    assert buffer.getvalue() == "one\nthree\nthree\n" or buffer.getvalue().startswith("one\n")
+
+
+def test_how_much_was_written():
+    @tn.jit
+    def f(x):
+        n = sys.stdout.write("four")
+        m = sys.stdout.write(f"{x.sum().item():.1f}")
+        return x * n + m
+    for _ in range(3):
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert f(tn.ones(1)).item() == 7.0
+
+
+def test_an_adapter_and_what_is_logged_beside():
+    out = io.StringIO()
+    logger = logging.getLogger("tenon-test-adapter")
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(logging.Formatter("%(run)s %(message)s"))
+    logger.handlers[:], logger.propagate = [handler], False
+    logger.setLevel(logging.INFO)
+    adapter = logging.LoggerAdapter(logger, {"run": 7})
+
+    @tn.jit(fullgraph=True)
+    def f(x):
+        adapter.info("loss %.1f", x.sum().item())
+        adapter.debug("hidden")
+        logger.warning("%s", x, extra={"run": 8})
+        return x
     for _ in range(3):
         f(tn.ones(1))
-    assert buffer.getvalue() == "a\ntensor([1.])\n" * 3
+    assert out.getvalue() == "7 loss 1.0\n8 tensor([1.])\n" * 3
 
 
 def test_what_the_function_itself_redirects_runs_by_part():

@@ -16,6 +16,7 @@ from tenon.capture.code_monitor import PACKAGE, STANDS_FOR, follows, unwatched
 from tenon.capture.convert.source import Unconvertible
 from tenon.capture.convert.template import HELPER
 from tenon.capture.guard_readers import cell_contents
+from tenon.capture.text_streams import tells
 from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
 
@@ -25,6 +26,7 @@ CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py
 OPTIMIZERS = (PACKAGE + "optim/optimizer.py", PACKAGE + "optim/clipping.py")
 REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
 OF_TEXT: dict[str, Callable[..., Any]] = {}         # methods of `str`, filled by tenon.capture.convert.output_calls
+OF_STREAMS: dict[str, Callable[..., Any]] = {}      # and of text files, by tenon.capture.convert.stream_calls
 _codes: dict[tuple[str, types.CodeType], types.CodeType | None] = {}     # by file: equal code may stand elsewhere
 _cell = types.CellType()                            # holds the runtime; filled by tenon.capture.convert.entry
 Rewrite = Callable[[types.CodeType, dict[str, Any]], types.CodeType]
@@ -56,6 +58,8 @@ def callee(function: Any) -> Any:
         return other
     if kind is types.BuiltinMethodType and type(function.__self__) is str and function.__name__ in OF_TEXT:
         return OF_TEXT[function.__name__](function)
+    if kind is types.BuiltinMethodType and function.__name__ in OF_STREAMS and tells(function):
+        return OF_STREAMS[function.__name__](function)
     if kind is type:
         return _constructor(function)
     inner = getattr(kind, "__call__", None)     # noqa: B004

@@ -7,17 +7,17 @@ import logging
 import sys
 import types
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenon.capture.code_monitor import IN_PLACE, user_frame
 from tenon.capture.convert.builtin_overrides import aware, replaces
-from tenon.capture.convert.callees import OF_TEXT
+from tenon.capture.convert.callees import OF_TEXT, REPLACED, callee
 from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.runtime import capture_now
+from tenon.capture.convert.stream_calls import told_stream
 from tenon.capture.convert.texts import form_of, may_say, method_of, option_of, part_of, say, shown
 from tenon.capture.output_effects import logged, printed, rules_of_warnings, warned
-from tenon.capture.stdout_watch import Asking
 
 
 def in_place(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,22 +40,35 @@ def speaker() -> ConvertingCapture | None:
     return capture if capture is not None and may_say(capture) else None
 
 
-def _stream(file: Any) -> str | None:
-    """The name of a standard stream that is as it was outside of the capture."""
-    if type(sys.stdout) is Asking and (file is None or file is sys.stdout):
-        return "stdout"
-    return "stderr" if type(sys.stderr) is Asking and file is sys.stderr else None
-
-
 @in_place
 @aware
 @replaces(print)
 def print_(*args: Any, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False) -> None:
-    capture, stream = speaker(), _stream(file)
-    if capture is None or stream is None or not {type(sep), type(end)} <= {str, type(None)} or type(flush) is not bool:
+    capture, stream = speaker(), told_stream(file)
+    if capture is not None and stream is None and type(flush) is bool and is_written(file):
+        write_parts(capture, file, args, sep, end, flush)
+    elif capture is None or stream is None or type(flush) is not bool or not {type(sep), type(end)} <= {
+            str, type(None)}:
         print(*args, sep=sep, end=end, file=file, flush=flush)
     else:
-        say(capture, printed, (), (stream, tuple([option_of(capture, x) for x in args]), sep, end, flush))
+        say(capture, printed, (stream,), (tuple([option_of(capture, x) for x in args]), sep, end, flush))
+
+
+def is_written(file: Any) -> bool:
+    """Whether a user's class says what writing to a file means."""
+    return isinstance(getattr(type(file), "write", None), types.FunctionType)
+
+
+def write_parts(capture: ConvertingCapture, file: Any, args: Sequence[Any], sep: Any, end: Any, flush: bool) -> None:
+    """What `print` does with such a file."""
+    write = callee(file.write)
+    for k, x in enumerate(args):
+        if k:
+            write(" " if sep is None else sep)
+        write(shown(capture, x))
+    write("\n" if end is None else end)
+    if flush:
+        callee(file.flush)()
 
 
 # ---------------------------------------------------------------- logging
@@ -66,14 +79,17 @@ def _log(function: Callable[..., Any], level: int | None, root: bool = False) ->
     def log(*args: Any, **keywords: Any) -> None:
         capture = speaker()
         start = (not root) + (level is None)
-        if capture is None or keywords or len(args) <= start or not (root or _is_plain(args[0])):
+        if capture is None or not keywords.keys() <= {"extra"} or len(args) <= start or \
+                not (root or _is_plain(args[0])):
             function(*args, **keywords)
             return
         frame = _here()
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
         number = args[start - 1] if level is None else level
         message, *values = [option_of(capture, x) for x in args[start:]]
-        say(capture, logged, (None if root else args[0], *place), (number, message, values))
+        extra = keywords.get("extra")
+        shown_beside = extra and {k: option_of(capture, x) for k, x in extra.items()}
+        say(capture, logged, (None if root else args[0], *place), (number, message, values, shown_beside))
 
 
 def _is_plain(logger: Any) -> bool:
@@ -82,7 +98,23 @@ def _is_plain(logger: Any) -> bool:
     return all(getattr(type(logger), name, None) is getattr(logging.Logger, name) for name in names)
 
 
+def _adapt(name: str) -> None:
+    function, level = getattr(logging.LoggerAdapter, name), getattr(logging, name.upper())
+
+    @in_place
+    @replaces(function)
+    def log(adapter: Any, message: Any, *args: Any, **keywords: Any) -> None:
+        plain = type(adapter).isEnabledFor is logging.LoggerAdapter.isEnabledFor and \
+            type(adapter).log is logging.LoggerAdapter.log and isinstance(adapter.logger, logging.Logger)
+        if speaker() is None or not plain or not adapter.isEnabledFor(level):
+            function(adapter, message, *args, **keywords)
+            return
+        message, keywords = callee(adapter.process)(message, keywords)
+        REPLACED[getattr(logging.Logger, name)](adapter.logger, message, *args, **keywords)
+
+
 for _name in ("debug", "info", "warning", "error", "critical"):
+    _adapt(_name)
     _log(getattr(logging.Logger, _name), getattr(logging, _name.upper()))
     _log(getattr(logging, _name), getattr(logging, _name.upper()), root=True)
 _log(logging.Logger.log, None)
