@@ -37,10 +37,11 @@ from tenon.capture.classes import StandsFor
 from tenon.capture.code_monitor import UnsafeCall, stack_where
 from tenon.capture.fast_call import MISS, Call, make_fast_call, make_ready
 from tenon.capture.graph_breaks import FunctionParts
-from tenon.capture.guard_places import ARGUMENT, NUMBERS, GuardPlace, changed
+from tenon.capture.guard_places import ARGUMENT, NUMBERS, GuardPlace, changed, root_of, stored_at
 from tenon.capture.guards import same_atom
 from tenon.capture.histories import growing_arguments, history_reads, reads_of_growing
 from tenon.capture.leaf_keys import aliases, leaf_key
+from tenon.capture.moving import value_in
 from tenon.capture.pattern import pattern_of, rebound
 from tenon.capture.pytree import Structure, unfold
 from tenon.capture.reasons import is_another_text, warn_of_recompiles, why_anew
@@ -492,7 +493,7 @@ class Jitted(StandsFor):
             seconds: dict[str, float] = {}
             with span("capture", function=self.__name__), timed(seconds, "capture"):
                 captured = self._moving(record, leaves, structure)
-                if not captured.apart.isdisjoint(map(id, containers)):
+                if not captured.apart.isdisjoint(map(id, containers)) or captured.meets(containers):
                     raise UnsafeCall("a container among the arguments is one that the function finds elsewhere too")
                 if captured.chosen and self.part is not None and self.part.whole is None:
                     raise UnsafeCall("a tensor may be another one for what comes behind, as the data decide")
@@ -599,7 +600,7 @@ class Jitted(StandsFor):
             try:
                 return self._converted(record, leaves, structure, places)
             except Unmoved as unmoved:
-                record.unmoved.update(place.name for place in unmoved.places)
+                record.unmoved.update(root_of(place).name for place in unmoved.places)
             except (UnsafeCall, Exception) as error:
                 emit("captured.by_value", function=self.__name__, reason=str(error))
                 self.converting = converting
@@ -705,6 +706,8 @@ def note_changes(record: CaptureRecord, leaves: Sequence[Any]) -> None:
             record.moving.setdefault(place.name, place)
             if isinstance(before, Tensor):
                 record.shapes.setdefault(place.name, before.own.payload.shape)
+        for place in numbers_stored(captured, leaves):
+            record.moving.setdefault(place.name, place)
 
 
 def changes_since(captured: Captured, leaves: Sequence[Any]) -> Iterator[tuple[GuardPlace, Any]]:
@@ -713,6 +716,16 @@ def changes_since(captured: Captured, leaves: Sequence[Any]) -> Iterator[tuple[G
         if type(leaves[k]) in NUMBERS and not same_atom(leaves[k], value):
             yield GuardPlace(ARGUMENT, None, k), value
     yield from changed(captured.guards.groups)
+
+
+def numbers_stored(captured: Captured, leaves: Sequence[Any]) -> Iterator[GuardPlace]:
+    """Where a capture has stored numbers, such as a counter that was not there at first."""
+    for effect, number in captured.effects:
+        own = number is not None and 0 <= -1 - number < len(leaves)
+        holder = leaves[-1 - number] if number is not None and own else effect.holder
+        place = None if holder is None else stored_at(effect, holder)
+        if place is not None and type(value_in(place, leaves)) in NUMBERS:
+            yield place
 
 
 def last_of(record: CaptureRecord) -> list[Captured]:

@@ -78,6 +78,7 @@ class Attempt:
         args, keywords = self.structure.build(moving.leaves)
         containers = unfold((args, keywords))[2]
         before = self._reached_before(containers)
+        moving.refuse_aliases(before.known())
         if before.iterators:
             self._refuse_iterators()
         holders = list(before.holders.values())
@@ -104,13 +105,15 @@ class Attempt:
         moving.settle()
         reach = self._reached(watch.codes, changes, moving.names, watch.library)
         for _, value in moving.fixed:
-            reach.add(value, "an item of a tuple")
+            reach.add(value, "an item of a container")
+        for kind in {form.kind for _, form in moving.nests}:
+            reach.add(kind, kind.__name__)
         reach.add_references()
         reach.groups += world.guards()
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
         if reach.opaque:
             raise UnsafeCall(reach.opaque[0])
-        known = before.known().difference(map(id, moving.made))
+        known = before.known().difference(id(x) for x in moving.made if id(x) not in moving.copies)
         captured = conclude(capture, result, changes, self.types, reach, known, containers, assumptions, moving,
                             watch.sightings)
         captured.callers = watch.callers

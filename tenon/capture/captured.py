@@ -116,7 +116,7 @@ class Captured:
         """The places whose tensors, and what holds some, are read anew in every call."""
         further = self.further
         return frozenset() if further is None else frozenset(
-            place.name for place in [*further.tensors, *(place for place, _ in further.tuples)])
+            place.name for place in [*further.tensors, *(place for place, _ in further.nests)])
 
     @cached_property
     def program(self) -> Executable:
@@ -141,6 +141,11 @@ class Captured:
     def constants_changed(self) -> None:
         """The short way does not hold any more, and a new one is wanted soon."""
         self.calls = 0
+
+    def meets(self, containers: Sequence[Any]) -> bool:
+        """Whether a container among the arguments is one that is read anew from its place, too."""
+        copied = () if self.further is None or not containers else self.further.copied
+        return not {id(place.read()) for place in copied}.isdisjoint(map(id, containers))
 
     def arguments(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
         """The leaves of a call, and what this capture reads anew; None where that does not fit."""

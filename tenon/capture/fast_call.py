@@ -62,6 +62,8 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     further = () if prologue is None else prologue(leaves)
     if further is None:
         return None
+    if captured.further is not None and captured.further.copied and not _is_plain(structure):
+        return None                     # containers from places and among the arguments may be the same
     own, leaves = len(leaves), (*leaves, *further)
     distinct = len(set(map(id, leaves)))
     if len({id(x) for x in leaves if isinstance(x, Tensor)}) < sum(isinstance(x, Tensor) for x in leaves):

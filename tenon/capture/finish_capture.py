@@ -61,7 +61,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     leaves = _Leaves(capture, moving, left, known, arguments)
     output = ResultNest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
     effects = [(change, number) if (number := leaves.numbers.get(id(change.holder))) is not None else
-               on_argument(change, leaves.roots) for change in changes]
+               leaves.on_place(change) or on_argument(change, leaves.roots) for change in changes]
     assigned, gradients = leaves.stores()
     differentiable = any(leaves.carries(x.own) for x in leaves.tracked) or any(carries for _, _, carries in assigned)
     failed = None if capture.failed is False else leaves.index_of(capture.failed)
@@ -89,12 +89,13 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     constants = () if capture.recorded or differentiable or capture.sized or places else _constants(sources, assigned)
     by_data = tuple((k, there[id(source)]) for k, source in enumerate(sources) if id(source) in there)
     wanted = _wanted(capture, graph, sources, flowing)
-    return Captured(graph, sources, [*types, *further.types], reach.guards(leaves.roots), assumptions, output, assigned,
+    guards = reach.guards(leaves.roots)
+    return Captured(graph, sources, [*types, *further.types], guards, assumptions, output, assigned,
                     gradients, effects, _flags(capture), differentiable, wanted, held, same, Inputs(sources),
                     frozenset(outside), _apart(reach, changes, leaves.numbers), frozenset(reach.codes or ()),
                     constants, by_data, output_effects, failed,
                     values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in NUMBERS),
-                    prologue=further.prologue(), further=further,
+                    prologue=further.prologue(guards.groups), further=further,
                     found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed),
                     sightings=sightings, derived=capture.gradients,
                     chosen=any(capture.may_be_another(x) for x in leaves.tracked), raising=_raised(capture))
@@ -124,6 +125,7 @@ class _Leaves:
         self.numbers = {id(x): k for k, x in enumerate(arguments)}
         self.roots = roots_of(moving.leaves)
         self._released: dict[Any, bool] = {}
+        self._containers: dict[int, FromArguments] = {}
         self._gradients = {id(seen.state.grad): seen for seen in capture.seen.values() if seen.state.grad is not None}
 
     def index_of(self, tensor: Tensor) -> int:
@@ -143,6 +145,8 @@ class _Leaves:
             return FromOutside(seen[id(x)].source)
         if id(x) in self.numbers:
             return FromContainers(self.numbers[id(x)])
+        if id(x) in self.moving.copies:
+            return self.container(x)
         if id(x) in self._gradients:
             source = self._gradients[id(x)].source
             assert not isinstance(source, GradientOf)
@@ -168,6 +172,18 @@ class _Leaves:
     def result(self, x: SymNumber) -> FromArguments:
         """A number that is computed before the graph runs."""
         return FromArguments(self.moving.result(x))
+
+    def container(self, x: Any) -> FromArguments:
+        """A container that is another one in every call, as it stands in its place."""
+        if id(x) not in self._containers:
+            self._containers[id(x)] = FromArguments(self.moving.result(self.moving.copies[id(x)]))
+        return self._containers[id(x)]
+
+    def on_place(self, effect: Effect) -> tuple[Effect, int] | None:
+        """An effect on such a container."""
+        if id(effect.holder) not in self.moving.copies:
+            return None
+        return replace(effect, holder=None), -1 - self.container(effect.holder).position
 
     def output_effects(self) -> OutputEffects | None:
         """What the function printed."""

@@ -27,12 +27,13 @@ from tenon.capture.guard_readers import (
     slot_of,
 )
 from tenon.capture.guards import GuardGroup, same_atom
+from tenon.capture.movable import is_movable, is_of_one_form, part_at, part_keys
 from tenon.records import dataclass
 from tenon.tensor import Tensor
 
 ARGUMENT, ENTRY, ITEM, CELL, SLOT, CLASS = "argument", "entry", "item", "cell", "slot", "class"
 LENGTH = "length"       # of a list, which is no place to put something
-PART = "part"           # an item of the tuple in the place that is the holder; neither is this
+PART = "part"           # of the container in the place that is the holder; neither is this
 NUMBERS = (int, float)
 RELIED = {attribute_of: ENTRY, slot_of: SLOT, item_of: ENTRY, cell_of: CELL}
 Key = tuple[str, int, Any]
@@ -59,7 +60,7 @@ class GuardPlace:
         if self.kind == LENGTH:
             return len(self.holder)
         if self.kind == PART:
-            return self.holder.read()[self.key]
+            return part_at(self.holder.read(), self.key)
         if self.kind == SLOT:
             return read_slot(self.holder, self.key)
         return vars(self.holder)[self.key] if self.kind == CLASS else entry_of(self.holder, self.key)
@@ -117,14 +118,26 @@ def changed(groups: Sequence[GuardGroup]) -> Iterator[tuple[GuardPlace, Any]]:
     """
     for group in groups:
         for place, expected in zip(places_of(group), group.expected, strict=False):
-            if type(expected) not in (*NUMBERS, tuple) and not isinstance(expected, Tensor):
+            kind = type(expected)
+            if kind not in NUMBERS and not isinstance(expected, Tensor) and part_keys(expected) is None:
                 continue
             try:
                 value = place.read()
             except Exception:       # which is gone
                 continue
-            if type(value) is type(expected) and not same_atom(value, expected):
+            if type(value) is kind and not same_atom(value, expected) and (
+                    kind is tuple or isinstance(expected, (*NUMBERS, Tensor)) or (
+                        is_movable(value) and is_of_one_form(value, expected))):
                 yield place, expected
+
+
+def stored_at(effect: Effect, holder: Any) -> GuardPlace | None:
+    """The place that an effect on this object sets."""
+    if effect.kind == "attribute":
+        return GuardPlace(CLASS, holder, effect.key) if isinstance(holder, type) else \
+            GuardPlace(ENTRY, vars(holder), effect.key)
+    kind = {"item": ENTRY, "slot": SLOT, "cell": CELL}.get(effect.kind)
+    return None if kind is None else GuardPlace(kind, holder, effect.key)
 
 
 def swapped(groups: Sequence[GuardGroup]) -> Iterator[tuple[GuardPlace, Any]]:

@@ -39,7 +39,7 @@ def history_reads(captures: Sequence[Captured], now: Captured, leaves: Sequence[
     A length alone is an input of the second capture, and looked at behind that.
     """
     *_, before = captures
-    stored = _stored(before, leaves) & _stored(now, leaves)
+    stored = _stored(before, leaves, False) & _stored(now, leaves, True)
     groups = [x for x in map(direct, before.guards.groups) if x.read is not length or len(captures) > 1]
     names = {name: path for group in groups for name, path in _prolonged(group, stored)}
     return [reason for name, path in names.items() for reason in _readers(now, name, path)]
@@ -91,15 +91,17 @@ def _arguments(structure: Structure, names: Sequence[str]) -> Iterator[tuple[str
     yield from zip(named.labels, named.children, strict=True)
 
 
-def _stored(captured: Captured, leaves: Sequence[Any]) -> set[Place]:
-    """Where a capture stores something at every call."""
+def _stored(captured: Captured, leaves: Sequence[Any], new: bool) -> set[Place]:
+    """Where a capture stores something at every call; of items of dictionaries `new` ones alone."""
     found: set[Place] = set()
     for effect, number in captured.effects:
-        holder = effect.holder if number is None or number >= 0 else leaves[-1 - number]
+        holder = effect.holder if number is None or number >= 0 else (*leaves, *[None] * -number)[-1 - number]
+        if holder is None:      # one that stands in another place in every call
+            continue
         if effect.kind == "attribute" and not isinstance(holder, type):
             holder = vars(holder)
         found.add((id(holder), effect.key if effect.kind in ("item", "attribute", "slot") else None))
-        if effect.kind == "item" and effect.value is not MISSING:
+        if effect.kind == "item" and effect.value is not MISSING and (effect.key not in holder or not new):
             found.add((id(holder), None))
     return found
 
@@ -144,7 +146,8 @@ def _last_name(path: str) -> str:
 
 def _readers(captured: Captured, name: str, path: str) -> Iterator[Reason]:
     """The places at which code reads what has this name."""
+    what = f"{path.lstrip('.')} is longer, or another text, at every call"
     for code in captured.codes:
         for line, column in reading_places(code, name) if code in captured.callers else ():
-            yield Reason(f"{path} is longer, or another text, at every call", Location(code.co_filename, line),
+            yield Reason(what, Location(code.co_filename, line),
                          stack=stack_of((code, line, column), captured.callers[code]))

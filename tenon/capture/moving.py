@@ -6,14 +6,16 @@ more argument of the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tenon.capture.classes import has_own
-from tenon.capture.guard_places import ARGUMENT, LENGTH, NUMBERS, PART, GuardPlace, Key
+from tenon.capture.guard_places import ARGUMENT, LENGTH, NUMBERS, PART, GuardPlace, Key, root_of
+from tenon.capture.movable import ContainerForm, is_movable, part_at, part_keys, rebuilt
 from tenon.capture.prologue import Further
-from tenon.capture.symbolic_numbers import Numbers, SymNumber
+from tenon.capture.symbolic_numbers import Numbers, SymNumber, Unmoved
 from tenon.tensor import Tensor
 
 
@@ -24,10 +26,12 @@ class Moving:
         self.numbers, self.leaves = Numbers(), list(leaves)
         self.tensors: list[tuple[GuardPlace, Tensor]] = []
         self.found: list[tuple[GuardPlace, SymNumber]] = []
-        self.results: list[SymNumber] = []
-        self.fixed: list[tuple[GuardPlace, Any]] = []        # what else stands in tuples that change
-        self.tuples: list[tuple[GuardPlace, int]] = []
+        self.results: list[SymNumber | GuardPlace] = []
+        self.fixed: list[tuple[GuardPlace, Any]] = []        # what else stands in containers that change
+        self.nests: list[tuple[GuardPlace, ContainerForm]] = []
         self.made: list[Any] = []                       # that stand in for these
+        self.copied: list[tuple[GuardPlace, Any]] = []      # those that can be changed
+        self.copies: dict[int, GuardPlace] = {}     # identity of what stands in for one of these
         self._put_in: list[tuple[GuardPlace, Any, Any]] = []
         for place in places:
             value = value_in(place, leaves)
@@ -42,10 +46,15 @@ class Moving:
             return self.found[-1][1]
         if is_free(value):
             self.tensors.append((place, value))
-        elif type(value) is tuple:
-            self.tuples.append((place, len(value)))
-            made = tuple([self._stand_in(GuardPlace(PART, place, k), x) for k, x in enumerate(value)])
+        elif type(value) is tuple or (value is not None and is_movable(value)):
+            keys = part_keys(value)
+            self.nests.append((place, ContainerForm(type(value), keys or ())))
+            made = rebuilt(value, [self._stand_in(GuardPlace(PART, place, key), part_at(value, key))
+                                   for key in keys or ()])
             self.made.append(made)
+            if not isinstance(value, tuple):
+                self.copied.append((place, value))
+                self.copies[id(made)] = place
             return made
         elif place.kind == PART:
             self.fixed.append((place, value))
@@ -88,11 +97,19 @@ class Moving:
     def names(self) -> frozenset[Key]:
         """The places that every call reads anew."""
         numbers = [place for place, x in self.found if not self.numbers.is_settled(x)]
-        others = [place for place, _ in [*self.tensors, *self.tuples]]
+        others = [place for place, _ in [*self.tensors, *self.nests]]
         return frozenset(place.name for place in [*numbers, *others] if place.kind != PART)
 
-    def result(self, x: SymNumber) -> int:
-        """Which argument is a number that the call leaves; to be asked for when all that the graph reads is known."""
+    def refuse_aliases(self, known: Container[int]) -> None:
+        """What is copied for the time of the capture must not be found in another way."""
+        counts = Counter(id(value) for _, value in self.copied)
+        found = [root_of(place) for place, value in self.copied if id(value) in known or counts[id(value)] > 1]
+        if found:
+            raise Unmoved(found, "a container that changes from call to call is found elsewhere too")
+
+    def result(self, x: SymNumber | GuardPlace) -> int:
+        """Which argument is a number that the call leaves, or a container from a place; to be asked for when all that
+        the graph reads is known."""
         self.results.append(x)
         return self.base + len(self.numbers.scalars) + len(self.results) - 1
 
@@ -100,7 +117,7 @@ class Moving:
         """What calls read anew."""
         scalars = [(x, dtype) for x, dtype, _ in self.numbers.scalars.values()]
         return Further([place for place, _ in self.tensors], self.found, scalars, self.results, self.numbers,
-                       self.tuples, self.fixed)
+                       self.nests, self.fixed)
 
 
 def value_in(place: GuardPlace, leaves: Sequence[Any]) -> Any:

@@ -30,7 +30,9 @@ class GuardConditions:
 
     def __init__(self, guards: Guards):
         self.native = native.Conditions()
-        self.kept: list[Any] = []           # what they point to, beside what the guards hold
+        # What they point to. The guards themselves take equal objects in the place of these, and let them go: another
+        # text could be at the same address then.
+        self.kept: list[Any] = [group.expected for group in guards.groups]
         self._known: set[tuple[int, int]] = set()
         self._versions: dict[int, int] = {}
         rest = [group for group in guards.groups if not self._add(group)]

@@ -157,7 +157,7 @@ class _Finder:
         self._by_holder: dict[int, list[GuardGroup]] = {}
         further = captured.further
         places = [root_of(place) for place in [
-            *further.tensors, *(place for place, _ in [*further.numbers, *further.tuples])]] if further else []
+            *further.tensors, *(place for place, _ in [*further.numbers, *further.nests])]] if further else []
         self._tables = {id(table) for table, _, _ in captured.guards.absent if type(table) is dict}
         self._tables |= {id(place.holder) for place in places if not isinstance(place.holder, type)}
         for group in groups:
@@ -239,12 +239,12 @@ class _Binding:
         return Guards(weakly([*made, *self.pattern.fixed, *self.more], roots_of(self.leaves)), absent)
 
     def captured(self) -> Captured:
-        pattern, further = self.pattern, self.further()
+        pattern, further, guards = self.pattern, self.further(), self.guards()
         sources = list(map(self.source, pattern.sources))
         output = replace(pattern.base.output, leaves=tuple([
             FromOutside(self.source(x.source)) if type(x) is FromOutside else self.of(x) for x in pattern.leaves]))
         return replace(
-            pattern.base, sources=sources, inputs=Inputs(sources), guards=self.guards(), output=output,
+            pattern.base, sources=sources, inputs=Inputs(sources), guards=guards, output=output,
             assigned=[(self.source(s), k, carries) for s, k, carries in pattern.assigned],
             gradients=[(self.source(s), k) for s, k in pattern.gradients],
             flags=[(self.source(s), flag) for s, flag in pattern.flags],
@@ -252,7 +252,7 @@ class _Binding:
             held=[(self.of(x), *more) for x, *more in pattern.held],
             same=[(k, self.of(x)) for k, x in pattern.same],
             outside=self.ids(pattern.outside), apart=self.ids(pattern.apart), further=further,
-            prologue=further and further.prologue())
+            prologue=further and further.prologue(guards.groups))
 
 
 def pattern_of(captured: Captured, leaves: Sequence[Any]) -> CapturePattern | None:
@@ -295,7 +295,7 @@ def _replaced(further: Further, other: Callable[[Any], Any]) -> Further:
     """What is read anew, with other objects in the place of these."""
     return replace(further, tensors=[_place(p, other) for p in further.tensors],
                    numbers=[(_place(p, other), x) for p, x in further.numbers],
-                   tuples=[(_place(p, other), count) for p, count in further.tuples],
+                   nests=[(_place(p, other), form) for p, form in further.nests],
                    fixed=[(_place(p, other), other(x)) for p, x in further.fixed])
 
 

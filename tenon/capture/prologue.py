@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.argument_roots import direct
 from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT, GuardPlace
 from tenon.capture.guard_readers import entry_of, looks_up_itself
-from tenon.capture.guards import same_atom
+from tenon.capture.guards import GuardGroup, same_atom
+from tenon.capture.movable import ContainerForm
 from tenon.capture.symbolic_numbers import Asked, Computed, Numbers, SymNumber, scalar
 from tenon.graph.build import MAX_FINITE
 from tenon.records import dataclass
@@ -39,28 +41,41 @@ class Further:
     tensors: Sequence[GuardPlace]
     numbers: Sequence[tuple[GuardPlace, SymNumber]]
     scalars: Sequence[tuple[SymNumber, DType]]      # that the graph reads
-    results: Sequence[SymNumber]                    # that the call leaves
+    results: Sequence[SymNumber | GuardPlace]       # that the call leaves, or changes
     program: Numbers                                # how they are computed
-    tuples: Sequence[tuple[GuardPlace, int]]             # that hold some of them, and their lengths
-    fixed: Sequence[tuple[GuardPlace, Any]]              # what else they hold
+    nests: Sequence[tuple[GuardPlace, ContainerForm]]    # that hold some of them, and their forms
+    fixed: Sequence[tuple[GuardPlace, Any]]              # what else these hold
+
+    def form_at(self, place: GuardPlace) -> ContainerForm:
+        """The form of the container in a place."""
+        return next(form for other, form in self.nests if other.name == place.name)
 
     @property
     def types(self) -> list[TensorType]:
         """Of the scalars."""
         return [TensorType(dtype, ()) for _, dtype in self.scalars]
 
-    def prologue(self) -> Prologue | None:
-        """The function of a call's leaves; None where there is nothing to do."""
+    @property
+    def copied(self) -> list[GuardPlace]:
+        """The places of containers that can be changed."""
+        return [place for place, form in self.nests if not issubclass(form.kind, tuple)]
+
+    def prologue(self, guards: Sequence[GuardGroup]) -> Prologue | None:
+        """The function of a call's leaves; None where there is nothing to do.
+
+        A container that can be changed is none of those which the guards are about, which would be told apart from it.
+        """
         moving = [x for _, x in self.numbers if not self.program.is_settled(x)]
-        needed = self.tensors or self.tuples or self.scalars or self.results or moving
-        return _PrologueWriter(self).function() if needed else None
+        needed = self.tensors or self.nests or self.scalars or self.results or moving
+        apart = frozenset(id(direct(group).holder) for group in guards) if self.copied else frozenset()
+        return _PrologueWriter(self, apart).function() if needed else None
 
 
 class _PrologueWriter:
     """Writes the source text of a prologue; `scope` holds what it names."""
 
-    def __init__(self, further: Further):
-        self.further, self.numbers = further, further.program
+    def __init__(self, further: Further, apart: frozenset[int]):
+        self.further, self.numbers, self.apart = further, further.program, apart
         self.scope: dict[str, Any] = {"array": np.array}
         self._names: dict[int, str] = {}
 
@@ -68,14 +83,14 @@ class _PrologueWriter:
         further = self.further
         moving = [(place, x) for place, x in further.numbers if not self.numbers.is_settled(x)]
         asked = [(place, x.value) for place, x in further.numbers if place.kind == PART and self.numbers.is_settled(x)]
-        held = [f"if type({self.read(place)}) is not tuple or len({self.read(place)}) != {count}: return None"
-                for place, count in further.tuples]
+        held = [self.held(place, form) for place, form in further.nests]
         held += [f"if not {self.name(same_atom)}({self.read(place)}, {self.name(value)}): return None"
                  for place, value in [*further.fixed, *asked]]
+        held += self.told_apart()
         reads = [f"n{x.index} = {self.read(place)}" for place, x in moving]
         kinds = [f"if type(n{x.index}) is not {x.kind.__name__}: return None" for _, x in moving]
         results = [*(self.read(place) for place in further.tensors),
-                   *(self.converted(x, dtype) for x, dtype in further.scalars), *map(self.text, further.results)]
+                   *(self.converted(x, dtype) for x, dtype in further.scalars), *map(self.left, further.results)]
         lines = [*held, *reads, *kinds, *self.steps(), f"return ({', '.join(results)}{',' * (len(results) == 1)})"]
         body = "\n".join(f"        {line}" for line in lines)
         source = f"def prologue(leaves):\n    try:\n{body}\n    except Exception:\n        return None\n"
@@ -88,7 +103,8 @@ class _PrologueWriter:
         if place.kind == ARGUMENT:
             return f"leaves[{place.key}]"
         if place.kind == PART:
-            return f"{self.read(place.holder)}[{place.key}]"
+            by_name = self.further.form_at(place.holder).has_attributes
+            return f"{self.read(place.holder)}{'.__dict__' if by_name else ''}[{place.key!r}]"
         holder = self.name(place.holder)
         if place.kind == LENGTH:
             return f"len({holder})"
@@ -101,9 +117,29 @@ class _PrologueWriter:
         key = self.constant(place.key)
         return f"{self.name(entry_of)}({holder}, {key})" if looks_up_itself(place.holder) else f"{holder}[{key}]"
 
+    def told_apart(self) -> list[str]:
+        """The condition that there is one way to each container that can be changed."""
+        read = [f"id({self.read(place)})" for place in self.further.copied]
+        if not read:
+            return []
+        lines = [f"s = {{{', '.join(read)}}}", f"if not {self.name(self.apart)}.isdisjoint(s): return None"]
+        return [*lines, f"if len(s) != {len(read)}: return None"] if len(read) > 1 else lines
+
+    def left(self, x: SymNumber | GuardPlace) -> str:
+        """A number or container that the call leaves."""
+        return self.read(x) if isinstance(x, GuardPlace) else self.text(x)
+
+    def held(self, place: GuardPlace, form: ContainerForm) -> str:
+        """The condition that a container of this form stands in a place."""
+        read = self.read(place)
+        other = f"(*{read}{'.__dict__' if form.has_attributes else ''},) != {self.name(form.keys)}" \
+            if form.kind is dict or form.has_attributes else f"len({read}) != {len(form.keys)}"
+        return f"if type({read}) is not {self.name(form.kind)} or {other}: return None"
+
     def steps(self) -> list[str]:
         """What is computed and asked, as far as somebody needs it."""
-        wanted = {x.index for x in [*self.further.results, *(x for x, _ in self.further.scalars)]}
+        left = [x for x in self.further.results if isinstance(x, SymNumber)]
+        wanted = {x.index for x in [*left, *(x for x, _ in self.further.scalars)]}
         lines: list[str] = []
         for step in reversed(self.numbers.steps):
             moves = [x for x in step.args if type(x) is SymNumber and not self.numbers.is_settled(x)]

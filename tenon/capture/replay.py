@@ -44,7 +44,7 @@ def holds(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) 
             and not any(id(x) in captured.outside for x in tensors)
             and not any(leaves[k].own.node is not None for k in captured.leaves_of_tape)
             and all(leaves[k] is x for k, x in captured.same)
-            and captured.apart.isdisjoint(map(id, containers))
+            and captured.apart.isdisjoint(map(id, containers)) and not captured.meets(containers)
             and captured.guards.hold()
             and (captured.checked is last_change() or held_tensors_hold(captured, leaves)))
 

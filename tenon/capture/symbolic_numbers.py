@@ -50,10 +50,10 @@ class Asked:
 
 
 class Unmoved(UnsafeCall):
-    """The numbers in these places have to be ordinary ones: begin anew with that."""
+    """What stands in these places has to be what it is: begin anew with that."""
 
-    def __init__(self, places: Sequence[Any]):
-        super().__init__("a number that changes is a key", where=user_location())
+    def __init__(self, places: Sequence[Any], what: str = "a number that changes is a key"):
+        super().__init__(what, where=user_location())
         self.places = places
 
 
@@ -100,6 +100,13 @@ class SymNumber:
         """A tensor of this number, new in every call."""
         wanted = dtype or DEFAULT_OF_KIND["i" if self.kind is int else "f"]
         return Tensor(self.numbers.scalar(self, wanted).payload)
+
+    def as_index(self, size: Any) -> Any:
+        """The number as an index into an axis: within the graph, where it is one in this call."""
+        if self.kind is not int or type(size) is not int or not self.numbers.ask(is_index, self, size):
+            return known(self) if self.kind is int else operator.index(self)
+        found = self.numbers.compute(operator.add, self, size) if self.numbers.ask(operator.lt, self, 0) else self
+        return found.in_graph()
 
     def _convert(self, what: str) -> None:
         """A capture that converts has other functions in the place of those that need a number of Python's."""
@@ -175,6 +182,8 @@ class Numbers:
     def compute(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)`, of arguments some of which are such numbers."""
         value = function(*map(value_of, args))
+        if type(value) is bool:     # such as of `math.isinf`
+            return self.ask(function, *args)
         if type(value) not in KINDS:
             return function(*map(known, args))
         roots = frozenset().union(*(x.roots for x in args if type(x) is SymNumber))
@@ -232,6 +241,11 @@ def _undeclared(tensor: Tensor, number: int, type: TensorType) -> None:
 def scalar(value: Any, dtype: DType) -> np.ndarray:
     """A Python number as eager code gives it to an operator."""
     return np.array(literal(value, dtype).value, dtype.numpy)
+
+
+def is_index(x: int, size: int) -> bool:
+    """Whether an axis of this size has such an index."""
+    return -size <= x < size
 
 
 def same_as(value: Any) -> Callable[[Any], bool]:

@@ -95,7 +95,7 @@ def setitem(x: Any, key: Any, value: Any) -> Any:
 # ---------------------------------------------------------------- reading a key
 
 def _read(x: Any, key: Any) -> Selection:
-    items = _items(x, key)
+    items = _with_numbers(x, _items(x, key))
     has_arrays = any(_is_array(item) for item in items)
     selection, axis = Selection(), 0
     for item in items:
@@ -125,6 +125,15 @@ def _read(x: Any, key: Any) -> Selection:
         selection.step.append(step)
         axis += 1
     return selection
+
+
+def _with_numbers(x: Any, items: list[Any]) -> list[Any]:
+    """The items, with numbers that change from call to call in the graph."""
+    if not any(hasattr(type(item), "as_index") for item in items):
+        return items
+    axes = np.cumsum([0, *(item is not None and not (_is_array(item) and item.dtype == np.bool_) for item in items)])
+    return [item.as_index(x.shape[axis]) if hasattr(type(item), "as_index") else item
+            for item, axis in zip(items, axes.tolist(), strict=False)]
 
 
 def _items(x: Any, key: Any) -> list[Any]:
@@ -183,7 +192,7 @@ def _item(item: Any) -> list[Any]:
             return [item]
     elif not isinstance(item, (np.ndarray, np.generic)):
         try:
-            return [item if hasattr(item, "terms") else operator.index(item)]
+            return [item if hasattr(item, "terms") or hasattr(type(item), "as_index") else operator.index(item)]
         except TypeError:
             pass
     raise DTypeError(f"x[key]: an index must be an integer, a slice, None, ... or an array of integers or booleans, "

@@ -1,7 +1,9 @@
 """Python values that are equal, and not the same: whichever comes first, each means what it means in eager code."""
 
+import gc
 from fractions import Fraction
 from itertools import permutations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -60,3 +62,17 @@ def test_keys_that_cannot_be_compared_are_other_keys():
     jitted = tn.jit(lambda x, table: x + len(table))
     for key in (1, np.int64(1), Fraction(1), np.int64(1)):
         assert jitted(tn.tensor([1.0]), {key: None}).tolist() == [2.0]
+
+
+def test_a_text_that_is_gone_is_not_told_apart_by_its_address():
+    holder = SimpleNamespace(mode="".join(["a", "b"]))
+    f = tn.jit(lambda x: x * (1 if holder.mode == "ab" else 2))
+    for _ in range(4):
+        f(tn.ones(1))
+    address, holder.mode = id(holder.mode), "".join(["a", "b"])     # equal, and another object
+    f(tn.ones(1))
+    gc.collect()
+    others = ["".join(["b", "a"]) for _ in range(10_000)]
+    for other in [x for x in others if id(x) == address] or others[:1]:
+        holder.mode = other
+        assert f(tn.ones(1)).item() == 2.0

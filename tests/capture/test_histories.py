@@ -2,6 +2,7 @@
 
 import collections
 import statistics
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -158,6 +159,17 @@ def functions_of_libraries(jit):
     return lambda x, k: step(x)
 
 
+def list_in_a_namespace(jit):
+    state, t = SimpleNamespace(losses=[], seen=[]), Trainer()
+
+    @jit
+    def step(x):
+        state.losses.append(t.train(x).item())
+        state.seen.append(x.shape[0])
+        return sum(state.losses)
+    return lambda x, k: (step(x), state)
+
+
 def dictionary_by_step(jit):
     t, by_step = Trainer(), {}
 
@@ -170,7 +182,7 @@ def dictionary_by_step(jit):
 
 PROGRAMS = (mean_of_a_list, mean_of_a_window, dictionary_of_histories, history_among_the_arguments, text_that_grows,
             list_of_another_function, tensors_that_are_stacked, list_that_is_emptied, functions_of_libraries,
-            dictionary_by_step)
+            list_in_a_namespace, dictionary_by_step)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda x: x.__name__)

@@ -514,3 +514,34 @@ def test_a_rate_that_is_passed_to_a_step_of_one_s_own():
         expected = expected - np.float32(0.1 / (k + 1)) * np.ones(3, np.float32)
         np.testing.assert_array_equal(weight.detach().numpy(), expected)
     assert captures(step) == 2
+
+
+# ---------------------------------------------------------------- as an index
+
+@pytest.mark.parametrize("function", [
+    lambda x, n: x[n], lambda x, n: x[n, :, n - 4], lambda x, n: x[:, n % 3] * 2, lambda x, n: x[..., n % 2, None],
+    lambda x, n: x.at[n].set(7.0) if hasattr(x, "at") else x, lambda x, n: tn.grad(lambda z: (z[n] ** 2).sum())(x),
+], ids=range(6))
+def test_an_index_into_a_tensor_is_part_of_the_graph(function):
+    x = tn.arange(24.0).reshape(4, 3, 2)
+    jitted = tn.jit(function)
+    for n in (2, 3, 0, 1, -1, -4, -2, 3, 1, 4, -5, 2):
+        assert outcome(lambda n=n: jitted(x, n)) == outcome(lambda n=n: function(x, n)), n
+    assert captures(jitted) <= 3 and never_by_part(jitted)
+
+
+def test_a_ring_buffer_is_one_graph():
+    class Ring:
+        def __init__(self):
+            self.rows, self.at = tn.zeros(5, 2), 0
+
+        def add(self, x):
+            self.rows[self.at] = x
+            self.at = (self.at + 1) % 5
+            return self.rows.sum(axis=0)
+    eager, ring = Ring(), Ring()
+    add = tn.jit(ring.add)
+    for k in range(12):
+        x = tn.tensor([float(k), 1.0])
+        assert exact(add(x)) == exact(eager.add(x)) and exact(ring.rows) == exact(eager.rows) and ring.at == eager.at
+    assert captures(add.__func__) <= 2

@@ -1,6 +1,8 @@
 """A tensor from outside is known by where it is found, not by which object it is there."""
 
 import gc
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -176,3 +178,128 @@ def test_tensors_that_stood_in_a_place_are_not_kept():
         f(tn.ones(3))
     gc.collect()
     assert sum(ref() is not None for ref in seen) <= 3
+
+
+# ---------------------------------------------------------------- containers that are replaced
+
+@dataclass
+class State:
+    h: object
+    n: int
+
+
+def replaced_by_the_function(jit):
+    class Cell:
+        def __init__(self):
+            self.listed, self.named, self.state = [tn.zeros(2), 0.5], {"h": tn.zeros(2), "n": 1}, State(tn.zeros(2), 0)
+
+        @jit
+        def step(self, x):
+            h, rate = self.listed
+            self.listed = [h * rate + x, rate * 0.5]
+            self.named = {"h": self.named["h"] + x, "n": self.named["n"] + 1}
+            self.state = State(self.state.h + x * 2, self.state.n + 1)
+            return h / (self.named["n"] + self.state.n)
+    cell = Cell()
+    return lambda x, k: (cell.step(x), vars(cell))
+
+
+def replaced_by_the_caller(jit):
+    holder = State(None, 0)
+
+    @jit
+    def step(x):
+        holder.h[0] = holder.h[0] * 0.5 + x
+        holder.h[1] += 1
+        return holder.h[0] * holder.h[1]
+
+    def call(x, k):
+        holder.h = given = [x * k, k]
+        return step(x), holder.h is given, given
+    return call
+
+
+def kept_beside_the_new_one(jit):
+    holder = State([tn.zeros(2), 1.0], 0)
+
+    @jit
+    def step(x):
+        if x.sum() > 3.5:
+            holder.n, holder.h = holder.h, [x, holder.h[1] + 1]
+        return holder.h[0] * 2
+
+    def call(x, k):
+        before = holder.h
+        return step(x), holder.n is before, holder.h is before, holder.h, holder.n
+    return call
+
+
+@pytest.mark.parametrize("program", [replaced_by_the_function, replaced_by_the_caller, kept_beside_the_new_one])
+def test_a_container_that_is_another_one_at_each_call(program):
+    made = []
+
+    def jit(function):
+        made.append(tn.jit(function))
+        return made[-1]
+    eager, jitted = program(lambda function: function), program(jit)
+    for k in range(12):
+        x = tn.tensor([1.0 + k % 3, 2.0])
+        assert repr(jitted(x, k)) == repr(eager(x, k)), f"call {k}"
+    assert sum(len(record.captures) for record in made[0].records.values()) <= 3
+
+
+def test_two_ways_to_one_container_stay_two_ways_to_one():
+    holder = State([tn.zeros(2), 1.0], 0)
+
+    @tn.jit
+    def step(x):
+        holder.h[1] += 1
+        return x * (2 if holder.h is holder.n else 3) * holder.n[1]
+    for k in range(8):
+        holder.h = holder.n = [tn.zeros(2), float(k)]
+        assert step(tn.ones(2)).tolist() == [2.0 * (k + 1)] * 2
+
+
+def test_a_tensor_in_an_attribute_of_an_argument_needs_no_binding():
+    class Cell:
+        @tn.jit
+        def step(self, x):
+            self.h = self.h * 0.5 + x
+            return self.h
+    cell = Cell()
+    cell.h = tn.zeros(2)
+    for _ in range(6):
+        cell.step(tn.ones(2))
+    (record,) = Cell.step.records.values()
+    assert len(record.captures) == 2 and not record.bound
+
+
+def test_containers_that_become_one_are_one():
+    holder, other = State(None, 0), [tn.zeros(2), 1.0]
+
+    @tn.jit
+    def step(x, given):
+        holder.h[1] += 1
+        given[1] += 10
+        other[1] += 100
+        return x * holder.h[1]
+    for k in range(12):
+        given = [tn.zeros(2), float(k)]
+        holder.h = [given, other, [tn.zeros(2), float(k)]][k % 3 if k > 5 else 2]
+        wanted = holder.h[1] + 1 + 10 * (holder.h is given) + 100 * (holder.h is other)
+        got = step(tn.ones(2), given)
+        assert got.tolist() == [wanted] * 2 and holder.h[1] == wanted, k
+
+
+def test_tensors_in_a_namespace_of_the_library():
+    state = SimpleNamespace(h=tn.zeros(2), c=tn.ones(2), turns=0)
+
+    @tn.jit
+    def step(x):
+        state.h, state.c = state.h * 0.5 + x, state.c + state.h
+        state.turns += 1
+        return state.h * state.turns
+    for k in range(8):
+        before = state.h
+        assert step(tn.ones(2)).tolist() == ((before * 0.5 + 1) * (k + 1)).tolist()
+    assert captures(step) <= 2
