@@ -18,7 +18,7 @@ import numpy as np
 
 from tenon.distributed.graph_agreement import check_same_graph
 from tenon.distributed.mpi_link import MpiLink, link, summary
-from tenon.distributed.pending_sum import STAGES, PendingSum
+from tenon.distributed.pending_sum import SMALL, STAGES, PendingSum
 from tenon.distributed.state_agreement import check_same_state
 from tenon.errors import ArgumentError, CommunicationError
 from tenon.graph.ir import Graph, Value
@@ -26,7 +26,6 @@ from tenon.ops.communicator import Array, Over, Ranks, along, check_part, check_
 from tenon.records import dataclass
 from tenon.types import TensorType, as_dtype, bfloat16
 
-SMALL = 1 << 14         # bytes that everybody sends to everybody
 BFLOAT16 = bfloat16.numpy      # whose memory Python does not know how to show
 PIECE = 1 << 19         # bytes of a large array that one rank adds up at a time
 
@@ -78,7 +77,7 @@ class MpiCommunicator:
         self._mesh, self._link = mesh, through
         self._groups: dict[Over, tuple[int, ...]] = {}
         self._tags: dict[Any, int] = {}
-        self._started = 0                                   # tags of sums that were started
+        self._started: dict[tuple[int, ...], int] = {}      # by group: tags of sums that were started
         self._unpacked: dict[int, Array | None] = {}        # where sums lie that travel together, until they are done
 
     def group(self, over: Over) -> tuple[int, ...]:
@@ -114,8 +113,8 @@ class MpiCommunicator:
         target = outs[0].reshape(-1) if alone else np.empty_like(source)
         self._link.advance()
         told = self._call("all_reduce", source, over, op, shape=xs[0].shape if alone else source.shape)
-        self._started += STAGES
-        tag = (told.tag + self._started) % (self._link.most_tag - STAGES)
+        started = self._started[ranks] = self._started.get(ranks, 0) + STAGES
+        tag = (told.tag + started) % (self._link.most_tag - STAGES)
         step = max(1, PIECE // source.itemsize) * len(ranks)
         pending = PendingSum(self._link, tag, told.text, source, target, ranks, op, step)
         if key in self._link.under_way:         # of a run that failed

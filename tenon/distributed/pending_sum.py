@@ -5,7 +5,8 @@
     pending.finish()            # waits for the end
 
 It is done as the blocking one is (`tenon.distributed.mpi_transport`): each rank adds up a part of every piece in the
-order of the ranks, then all get the parts.  All that can be asked for is asked for at once.
+order of the ranks, then all get the parts; of a small array, everybody adds up all.  What can be asked for is asked for
+at once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tenon.distributed.mpi_link import MpiLink
 from tenon.ops.communicator import Array, combine, part
 from tenon.runtime.buffer_pool import take
 
+SMALL = 1 << 14         # bytes that everybody sends to everybody
 STAGES = 2              # tags that a sum takes: of what is added up, and of what was
 
 
@@ -32,8 +34,21 @@ class PendingSum:
         self.others = [k for k in ranks if k != link.rank]
         self.last: list[Any] = []           # requests of the second stage
         self.first: list[tuple[list[Any], list[Array], Array]] = []     # of each piece: requests, what comes, the sum
+        if source.nbytes <= SMALL:
+            self._begin_small(source, target)
+            return
         for start in range(0, source.size, step):
             self._begin(source[start:start + step], target[start:start + step])
+
+    def _begin_small(self, source: Array, target: Array) -> None:
+        """Ask for all that everybody has: each rank adds it up for itself."""
+        letters = self.link.sums
+        brought = [source if rank == self.link.rank else np.empty_like(source) for rank in self.ranks]
+        requests = [letters.Irecv(_bytes(x), rank, self.tag) for rank, x in zip(self.ranks, brought, strict=True)
+                    if rank != self.link.rank]
+        self.first.append((requests + [letters.Isend(_bytes(source), rank, self.tag) for rank in self.others],
+                           brought, target))
+        self.others = []            # who are told of the sum
 
     def _begin(self, source: Array, target: Array) -> None:
         """Ask for everybody's part of a piece that this rank adds up, and for the sums that others make."""

@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tenon.graph.build import Builder
-from tenon.graph.ir import Graph, Node, Value
-from tenon.graph.op import using
+from tenon.graph.ir import Graph, Literal, Node, Value
+from tenon.graph.op import OPS, using
 from tenon.graph.partition import has_effect
 from tenon.ops.collectives import all_reduce_op, all_reduce_together
+from tenon.ops.shape import reshape_op
 from tenon.records import dataclass, field, replace
 
 BUCKET_BYTES = 1 << 20      # one message: larger ones gain nothing, and keep the first gradients waiting
@@ -44,18 +45,40 @@ def merge_collectives(graph: Graph) -> Graph:
                    results=tuple(values[r] for r in graph.results))
 
 
+Place = tuple[int, int, int]        # the node behind which it comes, how many sums it is made of, its kind
+
+
 def early(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes with each sum right behind what it sums, but never before an effect that is no sum."""
-    places: dict[Node, tuple[int, int]] = {}
-    barrier = -1
+    """The nodes with each sum right behind what it sums, but never before an effect that is no sum.
+
+    Sums come in one order on all ranks, though the graph of some has reshapes and masks that others can do without.
+    """
+    places: dict[Node, Place] = {}
+    barrier: Place = (-1, 0, 0)
     for k, node in enumerate(nodes):
-        places[node] = k, 0
+        made = [places[x.node] for x in node.inputs if isinstance(x, Value) and x.node is not None]
         if is_sum(node):
-            made = [places[x.node][0] for x in node.inputs if isinstance(x, Value) and x.node is not None]
-            places[node] = max([barrier, *made]), 1
-        elif has_effect(node):
-            barrier = k
+            behind, depth, _ = max([barrier, *map(_without_shadows, made)])
+            places[node] = behind, depth + 1, 2
+        elif is_shadow(node):
+            behind, depth, _ = max([(-1, 0, 0), *map(_without_shadows, made)])
+            places[node] = behind, depth, 3 if depth else 1
+        else:
+            places[node] = k, 0, 0
+            barrier = places[node] if has_effect(node) else barrier
     return sorted(nodes, key=places.__getitem__)        # stable: sums of one place stay in order
+
+
+def is_shadow(node: Node) -> bool:
+    """Whether this is one of the nodes that only some ranks have: no work, but for a mask."""
+    if node.op is OPS["where"]:
+        return isinstance(node.inputs[0], Literal) and not isinstance(node.inputs[2], Value)
+    return node.op is reshape_op
+
+
+def _without_shadows(place: Place) -> Place:
+    behind, depth, _ = place
+    return behind, depth, 2 if depth else 0
 
 
 @dataclass(eq=False)

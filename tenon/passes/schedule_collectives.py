@@ -7,7 +7,8 @@
 
 PyTorch's DDP (Li et al. 2020) has gradients summed while others are still made.  What is summed is kept until then, so
 only so many bytes are under way at once.  Starts keep the order that effects have, which is one on all ranks; when a
-rank waits for a sum is its own affair.
+rank waits for a sum is its own affair.  All sums are taken apart, even where one is read at once: another rank, whose
+parts are of other sizes, may have work between.
 """
 
 from __future__ import annotations
@@ -19,14 +20,12 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using
 from tenon.graph.partition import has_effect
 from tenon.ops.collectives import all_reduce_op, all_reduce_together
-from tenon.ops.shape import constant, reshape_op
 from tenon.ops.started_sums import all_reduce_done, all_reduce_start
 from tenon.passes.merge_collectives import bytes_of_sum
 from tenon.records import dataclass, replace
 
 MOST_UNDER_WAY = 16 << 20       # bytes of sums that are started and not waited for
 SUMS = (all_reduce_op, all_reduce_together)
-NO_WORK = (reshape_op, constant)
 
 
 def schedule_collectives(graph: Graph) -> Graph:
@@ -64,13 +63,9 @@ def placed(graph: Graph) -> list[SumStep]:
             continue
         start = max([earliest, *(_known_at(x.node, place, k) for x in node.inputs if isinstance(x, Value))])
         done = min((first[y] for y in node.outputs[:-1] if y in first), default=len(graph.nodes))
-        if any(other.op not in NO_WORK and not other.op.effect for other in graph.nodes[start:done]):
-            behind[start].append(SumStep(node, "start"))
-            behind[done].append(SumStep(node, "done"))
-            earliest = start
-        else:
-            behind[k].append(SumStep(node))
-            earliest = k
+        behind[start].append(SumStep(node, "start"))
+        behind[done].append(SumStep(node, "done"))
+        earliest = start
     return [step for steps in behind for step in steps]
 
 

@@ -161,8 +161,13 @@ class LocalCommunicator:
 
     def start_sum(self, xs: Sequence[Array], outs: Sequence[Array], over: Over, op: str = "sum") -> None:
         """The reductions, at once: threads share the memory, and there is nothing to wait for but each other."""
-        for x, out in zip(xs, outs, strict=True):
-            self.all_reduce(x, over, op, out)
+        if len(xs) == 1:
+            self.all_reduce(xs[0], over, op, outs[0])
+            return
+        total, end = self.all_reduce(np.concatenate([x.reshape(-1) for x in xs]), over, op), 0
+        for out in outs:
+            np.copyto(out, total[end:end + out.size].reshape(out.shape))
+            end += out.size
 
     def finish_sum(self, outs: Sequence[Array]) -> None:
         """They were made when they were started."""

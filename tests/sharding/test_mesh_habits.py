@@ -130,3 +130,31 @@ def test_ranks_whose_parts_are_alike_share_one_program() -> None:
     programs = [getattr(part.program, "program", part.program) for part in made.program.parts.values()]
     assert len({id(program) for program in programs}) == 1
     assert [None if s is None else s.spec for s in made.shardings].count(("data", None)) == 1
+
+
+@pytest.mark.parametrize("places", [2, 3])
+def test_uneven_rows_and_gradients_that_are_added_up_over_calls(places: int) -> None:
+    def run(mesh: Any) -> list[float]:
+        tn.manual_seed(0)
+        net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.BatchNorm1d(8), nn.Linear(8, 3))
+        optimizer = optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        @tn.jit(mesh=mesh)
+        def backward(x: Any, y: Any) -> Any:
+            if mesh is not None:
+                x, y = shard(x, mesh, ("data",)), shard(y, mesh, ("data",))
+            loss = nn.cross_entropy(net(x), y)
+            loss.backward()
+            return loss
+
+        @tn.jit(mesh=mesh)
+        def update() -> None:
+            optimizer.step()
+            optimizer.zero_grad()
+        found = []
+        for rows in (7, 5, 7, 4):
+            found.append(float(backward(tn.rand(rows, 6), tn.randint(0, 3, (rows,)))))
+            if len(found) % 2 == 0:
+                update()
+        return [*found, float(net[0].weight.abs().sum())]
+    np.testing.assert_allclose(run(Mesh({"data": places})), run(None), rtol=2e-5)
