@@ -1,8 +1,8 @@
 """Graph -> the same graph where operators that one kernel can compute together are one `fused` node.
 
-Four steps, all decided by what memory is moved: nodes are merged with those that they read from; cheap values that
-are stored for other kernels are computed again there; sums join the product whose rows they add up; kernels that read
-the same memory are merged.
+Five steps, all decided by what memory is moved: nodes are merged with those that they read from; cheap values that
+are stored for other kernels are computed again there; sums join the product whose rows they add up; products with
+one row take in what their factors are made of; kernels that read the same memory are merged.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tenon.passes.drop_dead import drop_dead
 from tenon.passes.fusion.duplicate_producers import repeat_cheap
 from tenon.passes.fusion.early_kernels import settled_products
 from tenon.passes.fusion.emit_fused_nodes import grouped
+from tenon.passes.fusion.fuse_prologues import take_prologues
 from tenon.passes.fusion.fuse_row_sums import join_row_sums
 from tenon.passes.fusion.fusion_partition import Groups
 from tenon.passes.fusion.horizontal_fusion import merge_siblings
@@ -39,6 +40,7 @@ def fuse(graph: Graph, begin: Callable[[Graph], None] | None = None, target: Tar
             groups.try_merge_linked(producer, node)
     repeat_cheap(groups)
     join_row_sums(groups)
+    take_prologues(groups)
     if begin is not None:
         begin(grouped(groups))
     merge_siblings(groups)

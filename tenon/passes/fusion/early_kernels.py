@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from tenon.graph.ir import DONATED, UPDATES, Graph, Node, Value
 from tenon.ops.call import fused
+from tenon.passes.fusion.fuse_prologues import may_have_prologue
 from tenon.passes.fusion.fusion_groups import FusionGroup
 from tenon.passes.fusion.fusion_partition import Groups
 from tenon.passes.fusion.kernel_bodies import body_of
@@ -27,7 +28,7 @@ def is_settled(group: FusionGroup, groups: Groups) -> bool:
     """Whether the group is a product, and no merge with it will be allowed."""
     if group.kinds == {"attention"}:
         return True
-    return group.kinds == {"contraction"} and len(group.nodes) == 1 and any(
+    return group.kinds == {"contraction"} and len(group.nodes) == 1 and not may_have_prologue(groups, group) and any(
         _stays_out(reader) for x in group.results for reader in groups.readers(x))
 
 
