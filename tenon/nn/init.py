@@ -38,9 +38,9 @@ def fans(t: Tensor) -> tuple[int, int]:
 
 # ---------------------------------------------------------------- constants
 
-def constant_(t: Tensor, value: float) -> Tensor:
-    """Every element is `value`."""
-    return _fill(t, np.full(tuple(map(int, t.shape)), value))
+def constant_(t: Tensor, val: float) -> Tensor:
+    """Every element is `val`."""
+    return _fill(t, np.full(tuple(map(int, t.shape)), val))
 
 
 def zeros_(t: Tensor) -> Tensor:

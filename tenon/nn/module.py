@@ -13,7 +13,7 @@ so `super().__init__()` is not needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tenon.devices import HOST, among
 from tenon.eager.grad_mode import no_grad
@@ -26,6 +26,13 @@ from tenon.types import DType
 
 M = TypeVar("M", bound="Module")
 X = TypeVar("X")
+
+
+class DifferingKeys(NamedTuple):
+    """The names of a module that a state lacks, and those of a state that the module has not."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
 
 
 class Parameter(Tensor):
@@ -213,7 +220,7 @@ class Module:
         """
         return {name: x.detach() for name, x in self._state().items()}
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> tuple[list[str], list[str]]:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> DifferingKeys:
         """Take over values by name; returns the names that were missing and the names that were unexpected.
 
         Raises ArgumentError, and changes nothing, if a value is no tensor of the shape and a kind of numbers that fit
@@ -238,7 +245,7 @@ class Module:
         with no_grad():
             for name, x in values.items():
                 own[name].assign(x)
-        return missing, unexpected
+        return DifferingKeys(missing, unexpected)
 
     # ------------------------------------------------------------ changes
 

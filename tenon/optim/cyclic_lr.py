@@ -65,7 +65,7 @@ class OneCycleLR(MomentumSchedule):
         self.momentum_corners = [[b, a, b, *[b] * three_phase] for a, b in zip(low, high, strict=True)]
         super().__init__(optimizer, cycle_momentum, last_epoch)
 
-    def group_rates(self) -> list[float]:
+    def get_lr(self) -> list[float]:
         if self.last_epoch >= self.total_steps:
             raise ArgumentError(f"OneCycleLR: step {self.last_epoch + 1} of a cycle of {self.total_steps} steps")
         return [self._along(corners) for corners in self.corners]
@@ -116,7 +116,7 @@ class CyclicLR(MomentumSchedule):
         way = along / self.up if along <= self.up else (self.up + self.down - along) / self.down
         return way * self.height(cycle + 1 if self.by_cycle else self.last_epoch)
 
-    def group_rates(self) -> list[float]:
+    def get_lr(self) -> list[float]:
         return [low + (high - low) * self.share for low, high in zip(self.low, self.high, strict=True)]
 
     def momenta(self) -> list[float]:

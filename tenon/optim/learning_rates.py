@@ -19,7 +19,18 @@ from tenon.optim.optimizer import Optimizer
 
 
 class Schedule:
-    """Base of schedules: `rate(base)` is the rate after `last_epoch` steps of a group that began at `base`."""
+    """Base of schedules: `rate(base)` is the rate after `last_epoch` steps of a group that began at `base`.
+
+    A schedule of one's own defines that, or `get_lr()` for all groups, as in PyTorch.
+
+    >>> class Halving(optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [base * 0.5 ** self.last_epoch for base in self.base_lrs]
+    >>> opt = optim.SGD([nn.Parameter([1.0])], lr=0.5)
+    >>> schedule = Halving(opt)
+    >>> schedule.step(); schedule.get_last_lr()
+    [0.25]
+    """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
         if not isinstance(optimizer, Optimizer):
@@ -35,9 +46,9 @@ class Schedule:
     def step(self) -> None:
         """Go on by one and set the learning rates."""
         self.last_epoch += 1
-        self._set(self.group_rates())
+        self._set(self.get_lr())
 
-    def group_rates(self) -> list[float]:
+    def get_lr(self) -> list[float]:
         """The learning rate of each group now."""
         return [self.rate(base) for base in self.base_lrs]
 
@@ -94,6 +105,8 @@ class StepLR(Schedule):
     """Times gamma every `step_size` steps."""
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1):
+        if step_size < 1:
+            raise ArgumentError(f"StepLR: step_size must be at least 1, got {step_size}")
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 

@@ -10,7 +10,7 @@ changes (`update`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -39,9 +39,10 @@ class ParameterGroup(dict[str, Any]):
 
     def __init__(self, options: Mapping[str, Any], slots: Iterable[str]):
         params = list(options["params"])
-        lr = tensor(float(options["lr"]), dtype=float64, device=HOST)
-        step = tensor(0, dtype=int64, device=HOST)
-        super().__init__(options, params=params, lr=lr, step=step)
+        super().__init__(options, params=params)
+        if "lr" in options:         # which an optimizer of a user's may do without
+            super().__setitem__("lr", tensor(float(options["lr"]), dtype=float64, device=HOST))
+        super().__setitem__("step", tensor(0, dtype=int64, device=HOST))
         self.slots: dict[str, list[Tensor]] = {}
         self.make_slots(slots)
 
@@ -81,10 +82,25 @@ def _as_it_is(value: Any) -> Any:
     return value.detach() if isinstance(value, Tensor) else value
 
 
+class ParameterStates(dict[Tensor, dict[str, Any]]):
+    """What is kept of each parameter, by name: the slots and the step count, and what a subclass puts there."""
+
+    def __init__(self, groups: Sequence[ParameterGroup]):
+        self.groups = groups
+
+    def __missing__(self, p: Tensor) -> dict[str, Any]:
+        places = ((group, k) for group in self.groups for k, x in enumerate(group["params"]) if x is p)
+        group, k = next(places, (None, 0))
+        slots = {} if group is None else {name: kept[k] for name, kept in group.slots.items()}
+        self[p] = {"step": group.held("step"), **slots} if group is not None and slots else {}
+        return self[p]
+
+
 class Optimizer:
     """Base of all optimizers.
 
-    `params` are parameters, or dicts with "params" and options of their own.  Threads that make steps of one optimizer
+    `params` are parameters, or dicts with "params" and options of their own; a subclass gives its options by name, or
+    in a dictionary as in PyTorch.  `state[p]` is what is kept of a parameter.  Threads that make steps of one optimizer
     at once lose updates, as in PyTorch: a lock around the step is the user's.
 
     >>> w = nn.Parameter([1.0, 2.0])
@@ -101,7 +117,7 @@ class Optimizer:
         if "__init__" in vars(cls):
             _without_ways(cls)
 
-    def __init__(self, params: Iterable[Any], **options: Any):
+    def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any] | None = None, **options: Any):
         if isinstance(params, Tensor):
             raise ArgumentError(f"{type(self).__name__}: a list of parameters was expected, not one tensor "
                                 f"{params.type}", hint="give [x]")
@@ -113,8 +129,9 @@ class Optimizer:
             raise ArgumentError(f"{type(self).__name__}: no parameters were given",
                                 hint="model.parameters() is used up by the first that reads it; call it again")
         groups = given if isinstance(given[0], Mapping) else [{"params": given}]
-        self.defaults = options
+        self.defaults = {**(defaults or {}), **options}
         self.param_groups: list[ParameterGroup] = []
+        self.state = ParameterStates(self.param_groups)
         for group in groups:
             self.add_param_group(group)
 
@@ -221,7 +238,15 @@ class Optimizer:
             "options": {key: value.detach() if isinstance(value, Tensor) else value
                         for key, value in group.items() if key != "params"},
             "slots": {name: [x.detach() for x in slot] for name, slot in group.slots.items()},
+            **self._put_by_users(group),
         } for group in self.param_groups]}
+
+    def _put_by_users(self, group: ParameterGroup) -> dict[str, Any]:
+        """What a subclass has put into `state` beside the slots, parameter by parameter."""
+        known = {*group.slots, "step"} if group.slots else {}
+        own = [{name: _as_it_is(value) for name, value in self.state.get(p, {}).items() if name not in known}
+               for p in group["params"]]
+        return {"state": own} if any(own) else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state; the optimizer must have groups of as many parameters of the same shapes.
@@ -241,6 +266,18 @@ class Optimizer:
                     x.assign(value)
                 for key, value in options.items():
                     group[key] = value
+            for group, saved in zip(self.param_groups, groups, strict=True):
+                for p, own in zip(group["params"], saved.get("state", ()), strict=False):
+                    self._put_back(self.state[p], own)
+
+    def _put_back(self, kept: dict[str, Any], own: Mapping[str, Any]) -> None:
+        """What a subclass keeps of a parameter: tensors stay the objects that they are."""
+        for name, value in own.items():
+            held, value = kept.get(name), value.clone() if isinstance(value, Tensor) else value
+            if isinstance(held, Tensor) and isinstance(value, Tensor) and held.type == value.type:
+                held.assign(value)
+            else:
+                kept[name] = value
 
     def _fitting(self, group: ParameterGroup, saved: Any) -> tuple[list[tuple[Tensor, Tensor]], dict[str, Any]]:
         """(the tensors of a group with their new values, the options) of a saved group; raises ArgumentError for what
@@ -248,7 +285,10 @@ class Optimizer:
         name = type(self).__name__
         if not isinstance(saved, Mapping) or not all(isinstance(saved.get(k), Mapping) for k in ("slots", "options")):
             raise ArgumentError(f"{name}.load_state_dict: a group is {_shown(saved)}, without slots and options")
-        slots, options = saved["slots"], saved["options"]
+        slots, options, own = saved["slots"], saved["options"], saved.get("state", ())
+        if not isinstance(own, (list, tuple)) or not all(isinstance(x, Mapping) for x in own):
+            raise ArgumentError(f"{name}.load_state_dict: what is kept of each parameter is {_shown(own)}, no list of "
+                                "dictionaries")
         if slots.keys() != group.slots.keys():
             raise ArgumentError(f"{name} keeps {sorted(group.slots)} here, the state has {sorted(map(str, slots))}")
         pairs: list[tuple[Tensor, Tensor]] = []
@@ -289,7 +329,8 @@ class Optimizer:
         for group in self.param_groups:
             count = sum(int(p.size) for p in group["params"])
             options = {key: value for key, value in group.items() if key not in ("params", "step", "lr")}
-            shown = ", ".join([f"lr={group['lr'].item():g}", *(f"{key}={value!r}" for key, value in options.items())])
+            rate = [f"lr={group['lr'].item():g}"] if "lr" in group else []
+            shown = ", ".join([*rate, *(f"{key}={value!r}" for key, value in options.items())])
             rows.append(f"{shown}: {len(group['params'])} parameters, {count:,} elements")
         return f"{type(self).__name__}({'; '.join(rows)})"
 

@@ -9,6 +9,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
+from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError
 from tenon.jit import jit
 from tenon.ops.creation import zeros
@@ -217,3 +218,82 @@ def test_lbfgs_goes_on_from_its_state_as_if_it_had_not_stopped(search: str | Non
     state["opt"]["memory"]["last"] = [tn.zeros(3)]
     with pytest.raises(ArgumentError, match="its memory was expected"):
         again.load_state_dict(state["opt"])
+
+
+class Trusting(optim.Optimizer):
+    """An optimizer as one writes it for PyTorch: options in a dictionary, state by parameter."""
+
+    def __init__(self, params: Any, lr: float = 0.1, momentum: float = 0.5) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum})
+
+    def step(self) -> None:
+        with no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is None:
+                        continue
+                    state = self.state[p]
+                    if not state:
+                        state["mean"], state["count"] = zeros(p.shape), 0
+                    state["count"] += 1
+                    state["mean"].mul_(group["momentum"]).add_(p.grad)
+                    p.sub_(state["mean"] * (group["lr"] / state["count"]))
+
+
+@pytest.mark.parametrize("wrap", [jit, lambda f: f])
+def test_an_optimizer_with_a_state_of_its_own(wrap: Callable[..., Any]) -> None:
+    w = nn.Parameter([1.0, 2.0])
+    opt = Trusting([w], lr=0.25)
+
+    @wrap
+    def step() -> Any:
+        loss = (w * w).sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        return loss
+    expected, mean, found = np.array([1.0, 2.0], np.float32), np.zeros(2, np.float32), []
+    for k in range(1, 5):
+        mean = 0.5 * mean + 2 * expected
+        found.append(expected @ expected)
+        expected = expected - mean * 0.25 / k
+        assert float(step()) == pytest.approx(found[-1], rel=1e-5)
+    np.testing.assert_allclose(w.detach().numpy(), expected, rtol=1e-5)
+    assert opt.state[w]["count"] == 4
+    saved, before = opt.state_dict(), w.detach()
+    later = [float(step()) for _ in range(3)]
+    w.data.copy_(before)
+    opt.load_state_dict(saved)
+    assert [float(step()) for _ in range(3)] == later
+    assert repr(opt).startswith("Trusting(lr=0.25, momentum=0.5")
+
+
+def test_the_state_of_a_parameter() -> None:
+    w = nn.Parameter([1.0, 2.0])
+    opt = optim.Adam([w], lr=0.1)
+    (w * w).sum().backward()
+    opt.step()
+    state = opt.state[w]
+    assert list(state) == ["step", "exp_avg", "exp_avg_sq"] and int(state["step"]) == 1
+    opt.step()
+    assert int(state["step"]) == 2 and state["exp_avg"].tolist() == opt.param_groups[0].slots["exp_avg"][0].tolist()
+    with pytest.raises(ArgumentError, match="no list of dictionaries"):
+        opt.load_state_dict({"groups": [{**opt.state_dict()["groups"][0], "state": 3}]})
+
+
+def test_schedules_have_pytorch_s_places() -> None:
+    from tenon.optim import lr_scheduler
+    names = ("OneCycleLR", "CyclicLR", "CosineAnnealingWarmRestarts", "MultiplicativeLR", "StepLR", "LRScheduler")
+    assert all(issubclass(getattr(lr_scheduler, name), optim.Schedule) for name in names)
+    with pytest.raises(ArgumentError, match="step_size must be at least 1"):
+        optim.StepLR(optim.SGD([nn.Parameter([1.0])], lr=0.1), 0)
+
+
+def test_a_schedule_by_get_lr() -> None:
+    class Halving(optim.lr_scheduler.LRScheduler):
+        def get_lr(self) -> list[float]:
+            return [base * 0.5 ** self.last_epoch for base in self.base_lrs]
+    opt = optim.SGD([nn.Parameter([1.0])], lr=0.5)
+    schedule = Halving(opt)
+    schedule.step()
+    assert schedule.get_last_lr() == [0.25] and float(opt.lr) == 0.25
