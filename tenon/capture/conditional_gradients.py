@@ -93,6 +93,12 @@ def together(leaves: Sequence[Tensor]) -> list[list[int]]:
     return [list(run) for there, run in groupby(range(len(leaves)), presence) if there is not False]
 
 
+def is_by_data(leaf: Tensor) -> bool:
+    """Whether the data of a capture decide if a leaf has a gradient."""
+    grad: Any = leaf.grad
+    return type(grad) is UnionValue
+
+
 def _structured(tape: Sequence[TapeNode]) -> bool:
     return any(node.op in STRUCTURED for node in tape)
 

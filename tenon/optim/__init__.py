@@ -27,7 +27,7 @@ from tenon.optim.learning_rates import SequentialLR as SequentialLR
 from tenon.optim.learning_rates import StepLR as StepLR
 from tenon.optim.learning_rates import WarmupCosineLR as WarmupCosineLR
 from tenon.optim.optimizer import Optimizer as Optimizer
-from tenon.optim.optimizer import ParameterGroup as Group
+from tenon.optim.parameter_group import ParameterGroup as Group
 from tenon.optim.scaled import Adadelta as Adadelta
 from tenon.optim.scaled import Adagrad as Adagrad
 from tenon.optim.scaled import Lion as Lion

@@ -10,7 +10,8 @@ from tenon.ops.comparison import maximum, where
 from tenon.ops.define import remembering
 from tenon.ops.exponential import sqrt
 from tenon.ops.shape import cast
-from tenon.optim.optimizer import Optimizer, ParameterGroup, like, running
+from tenon.optim.optimizer import Optimizer, like, running
+from tenon.optim.parameter_group import ParameterGroup
 from tenon.tensor import Tensor, tensor
 from tenon.types import float64
 

@@ -17,83 +17,17 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.code_monitor import unwatched_calls
-from tenon.capture.conditional_gradients import together
+from tenon.capture.conditional_gradients import is_by_data, together
 from tenon.devices import HOST, Device
 from tenon.eager.grad_mode import no_grad
-from tenon.eager.on_mesh import OnMesh
 from tenon.errors import ArgumentError
 from tenon.nn import module
-from tenon.tensor import Tensor, tensor
-from tenon.types import float64, int64
+from tenon.optim.parameter_group import ParameterGroup, ParameterStates, as_it_is, there_of
+from tenon.tensor import Tensor
+from tenon.types import float64
 
 KINDS: dict[str, Any] = {"name": str, "initial_lr": (int, float)}
 NOT_ALWAYS = KINDS.keys()       # options that a group may have: the user's name for it, what a schedule notes
-
-
-class ParameterGroup(dict[str, Any]):
-    """The options of some parameters.
-
-    Setting a number where a tensor is held changes that tensor's value.  Reading gives what it is now, as a tensor that
-    stays so: rates that are noted down at every epoch differ.
-    """
-
-    def __init__(self, options: Mapping[str, Any], slots: Iterable[str]):
-        params = list(options["params"])
-        super().__init__(options, params=params)
-        if "lr" in options:         # which an optimizer of a user's may do without
-            super().__setitem__("lr", tensor(float(options["lr"]), dtype=float64, device=HOST))
-        super().__setitem__("step", tensor(0, dtype=int64, device=HOST))
-        self.slots: dict[str, list[Tensor]] = {}
-        self.make_slots(slots)
-
-    def make_slots(self, slots: Iterable[str]) -> None:
-        """Zeros for each parameter under these names, where there are none yet."""
-        for name in slots:
-            if name not in self.slots:
-                self.slots[name] = list(map(_zeros_beside, self["params"]))
-
-    def held(self, name: str) -> Any:
-        """An option as it is held: a tensor whose value changes."""
-        return super().__getitem__(name)
-
-    def __getitem__(self, name: str) -> Any:
-        return _as_it_is(super().__getitem__(name))
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """An option as it is now, or the default where there is none."""
-        return _as_it_is(super().get(name, default))
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        held = super().get(name)
-        if isinstance(held, Tensor):
-            held.assign(value)
-            return
-        super().__setitem__(name, value)
-
-    def on(self, device: Device) -> ParameterGroup:
-        """The group as parameters on a device need it: its scalars are there."""
-        there = ParameterGroup.__new__(ParameterGroup)
-        dict.update(there, {name: _there(value, device) if name != "params" else value for name, value in self.items()})
-        there.slots = self.slots
-        return there
-
-
-def _as_it_is(value: Any) -> Any:
-    return value.detach() if isinstance(value, Tensor) else value
-
-
-class ParameterStates(dict[Tensor, dict[str, Any]]):
-    """What is kept of each parameter, by name: the slots and the step count, and what a subclass puts there."""
-
-    def __init__(self, groups: Sequence[ParameterGroup]):
-        self.groups = groups
-
-    def __missing__(self, p: Tensor) -> dict[str, Any]:
-        places = ((group, k) for group in self.groups for k, x in enumerate(group["params"]) if x is p)
-        group, k = next(places, (None, 0))
-        slots = {} if group is None else {name: kept[k] for name, kept in group.slots.items()}
-        self[p] = {"step": group.held("step"), **slots} if group is not None and slots else {}
-        return self[p]
 
 
 class Optimizer:
@@ -201,20 +135,36 @@ class Optimizer:
         """
         with no_grad():
             for group in self.param_groups:
-                home = _home(group)
-                group.held("step").assign(group["step"] + 1)
-                shared = self.prepare(group)
-                params, places = group["params"], {home: (group, shared)}
-                for run in together(params):
+                home, params = _home(group), group["params"]
+                runs = together(params)
+                by_data = [run for run in runs if is_by_data(params[run[0]])]
+                groups = group.tick([k for run in runs for k in run], by_data)
+                of = group.clock_of or (0,) * len(params)
+                if group.clock_of:
+                    self.state.count_by(group)
+                used = {of[k] for run in runs if run not in by_data for k in run}
+                known = {(home, c): (groups[c], self.prepare(groups[c])) for c in sorted(used)}
+                for run in runs:
                     if params[run[0]].grad is not None:
+                        places = known
+                        if run in by_data:
+                            places = self._counted(groups, sorted({of[k] for k in run}), home)
                         with unwatched_calls(self.update, [params[k] for k in run]):
                             for k in run:
                                 gradient = -params[k].grad if group.get("maximize") else params[k].grad
                                 slots = {name: slot[k] for name, slot in group.slots.items()}
                                 where = _settled(params[k], slots)
-                                if where not in places:
-                                    places[where] = group.on(where), _there(shared, where)
-                                self.update(params[k], gradient, slots, *places[where])
+                                if (where, of[k]) not in places:
+                                    counted, shared = places[home, of[k]]
+                                    places[where, of[k]] = counted.on(where), there_of(shared, where)
+                                self.update(params[k], gradient, slots, *places[where, of[k]])
+
+    def _counted(self, groups: Sequence[ParameterGroup], clocks: Iterable[int],
+                 home: Device) -> dict[tuple[Device, int], tuple[ParameterGroup, Any]]:
+        """Count a step of these clocks, whose parameters have a gradient after all."""
+        for c in clocks:
+            groups[c].count()
+        return {(home, c): (groups[c], self.prepare(groups[c])) for c in clocks}
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""
@@ -239,12 +189,13 @@ class Optimizer:
                         for key, value in group.items() if key != "params"},
             "slots": {name: [x.detach() for x in slot] for name, slot in group.slots.items()},
             **self._put_by_users(group),
+            **({"clocks": group.clocks_apart()} if group.clock_of else {}),
         } for group in self.param_groups]}
 
     def _put_by_users(self, group: ParameterGroup) -> dict[str, Any]:
         """What a subclass has put into `state` beside the slots, parameter by parameter."""
         known = {*group.slots, "step"} if group.slots else {}
-        own = [{name: _as_it_is(value) for name, value in self.state.get(p, {}).items() if name not in known}
+        own = [{name: as_it_is(value) for name, value in self.state.get(p, {}).items() if name not in known}
                for p in group["params"]]
         return {"state": own} if any(own) else {}
 
@@ -267,6 +218,7 @@ class Optimizer:
                 for key, value in options.items():
                     group[key] = value
             for group, saved in zip(self.param_groups, groups, strict=True):
+                group.set_clocks(saved.get("clocks"))
                 for p, own in zip(group["params"], saved.get("state", ()), strict=False):
                     self._put_back(self.state[p], own)
 
@@ -286,6 +238,8 @@ class Optimizer:
         if not isinstance(saved, Mapping) or not all(isinstance(saved.get(k), Mapping) for k in ("slots", "options")):
             raise ArgumentError(f"{name}.load_state_dict: a group is {_shown(saved)}, without slots and options")
         slots, options, own = saved["slots"], saved["options"], saved.get("state", ())
+        if saved.get("clocks") is not None and not group.are_clocks(saved["clocks"]):
+            raise ArgumentError(f"{name}.load_state_dict: the counts of steps do not fit: {_shown(saved['clocks'])}")
         if not isinstance(own, (list, tuple)) or not all(isinstance(x, Mapping) for x in own):
             raise ArgumentError(f"{name}.load_state_dict: what is kept of each parameter is {_shown(own)}, no list of "
                                 "dictionaries")
@@ -367,13 +321,6 @@ def _is_like(value: Any, held: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _zeros_beside(p: Tensor) -> Tensor:
-    """Zeros of the shape of a parameter, on its device, in parts where it is."""
-    if isinstance(p.own.payload, OnMesh):
-        return Tensor(OnMesh(p.own.payload.parts.zeros()))
-    return tensor(np.zeros(p.shape, p.dtype.numpy), device=p.device)
-
-
 def _home(group: ParameterGroup) -> Device:
     """Where the scalars of a group are: beside its parameters, where these are all on one device."""
     if all(type(x.own.payload) is np.ndarray for x in (group.held("step"), *group["params"])):
@@ -384,13 +331,6 @@ def _home(group: ParameterGroup) -> Device:
         if isinstance(x, Tensor) and x.device is not home:
             x._rebind(x.to_device(home))
     return home
-
-
-def _there(value: Any, device: Device) -> Any:
-    """The tensors of what parameters share, on a device."""
-    if isinstance(value, (tuple, list)):
-        return type(value)(_there(x, device) for x in value)
-    return value.to_device(device) if isinstance(value, Tensor) else value
 
 
 def _settled(p: Tensor, slots: Mapping[str, Tensor]) -> Device:

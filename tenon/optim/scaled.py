@@ -9,7 +9,8 @@ from tenon.eager.grad_mode import no_grad
 from tenon.ops.arithmetic import sign
 from tenon.ops.creation import full_like
 from tenon.ops.exponential import sqrt
-from tenon.optim.optimizer import Optimizer, ParameterGroup, like, running
+from tenon.optim.optimizer import Optimizer, like, running
+from tenon.optim.parameter_group import ParameterGroup
 from tenon.tensor import Tensor
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from tenon.errors import ArgumentError
 from tenon.ops.define import remembering
-from tenon.optim.optimizer import Optimizer, ParameterGroup, like, running
+from tenon.optim.optimizer import Optimizer, like, running
+from tenon.optim.parameter_group import ParameterGroup
 from tenon.tensor import Tensor
 
 

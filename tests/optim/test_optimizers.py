@@ -297,3 +297,39 @@ def test_a_schedule_by_get_lr() -> None:
     schedule = Halving(opt)
     schedule.step()
     assert schedule.get_last_lr() == [0.25] and float(opt.lr) == 0.25
+
+
+@pytest.mark.parametrize("wrap", [jit, lambda f: f])
+def test_a_parameter_that_stands_still_makes_no_step(wrap: Callable[..., Any]) -> None:
+    """What Adam corrects by the number of steps is that of each parameter, as in PyTorch."""
+    a, b = nn.Parameter([1.0, 2.0]), nn.Parameter([1.0, -1.0])
+    opt = optim.Adam([a, b], lr=0.1)
+
+    @wrap
+    def step(both: bool) -> None:
+        loss = (a * a).sum() + (b * b).sum() if both else (a * a).sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+
+    def adam(x: Any, mean: Any, square: Any, count: int) -> Any:
+        gradient = 2 * x
+        mean, square = 0.9 * mean + 0.1 * gradient, 0.999 * square + 0.001 * gradient ** 2
+        return x - 0.1 * mean / (1 - 0.9 ** count) / (np.sqrt(square / (1 - 0.999 ** count)) + 1e-8), mean, square
+    states = [(np.array(p.tolist()), np.zeros(2), np.zeros(2)) for p in (a, b)]
+    counts = [0, 0]
+    for both in (True, False, False, True, False, True):
+        step(both)
+        for k in range(2 if both else 1):
+            counts[k] += 1
+            states[k] = adam(*states[k], counts[k])
+    for p, (x, _, _) in zip((a, b), states, strict=True):
+        np.testing.assert_allclose(p.detach().numpy(), x, rtol=1e-5)
+    assert [int(opt.state[p]["step"]) for p in (a, b)] == counts == [6, 3]
+    other = optim.Adam([a, b], lr=0.1)
+    other.load_state_dict(opt.state_dict())
+    assert [int(other.state[p]["step"]) for p in (a, b)] == counts
+    bad = opt.state_dict()
+    bad["groups"][0]["clocks"]["of"] = [0, 7]
+    with pytest.raises(ArgumentError, match="counts of steps"):
+        other.load_state_dict(bad)
