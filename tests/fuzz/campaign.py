@@ -29,7 +29,7 @@ from tenon.llvm.host_target import available
 
 ROOT = Path(__file__).parent.parent.parent
 FOUND = Path(__file__).parent / "found"
-BATCH = 200             # programs of a worker
+BATCH = 600             # programs of a worker: its start, PyTorch's above all, takes as long as ten of them
 PATIENCE = 60.0         # seconds of the processor for one program
 ASLEEP = 900.0          # seconds in which it may do nothing, for others do
 NEEDS = {"512": "avx512f", "256": "avx2", "128": "sse4.2"}

@@ -11,6 +11,7 @@ compiled.  Nothing else of a program is looked at, so that one written by hand i
 from __future__ import annotations
 
 import linecache
+import re
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ import tenon as tn
 from tenon.types import BY_SHORT
 
 HEADER = "import ml_dtypes\nimport numpy as np\n\nimport tenon as tn\n"
-OF_OPS = "from tenon.graph.op import OPS\n"    # where it is used only: a capture looks at all that globals reach
+OF_OPS = re.compile(r'OPS\["(\w+)"\]')
 BUDGET = "BUDGET = 0\n"
 INDENT = "    "
 Shape = tuple[int, ...]
@@ -110,8 +111,8 @@ class Program:
         written = "".join(f"{INDENT}[{f',{chr(10)}{INDENT} '.join(self.batched(x).text for x in call)}],\n"
                           for call in calls)
         functions = chr(10).join(self.functions())
-        header = HEADER + OF_OPS * ("OPS[" in functions)
-        return f"{header}\n\n{functions}\n\n\nCALLS = [\n{written}]\n{BUDGET * self.again}"
+        header = HEADER + named_operators(functions)
+        return f"{header}\n\n{OF_OPS.sub(own_name, functions)}\n\n\nCALLS = [\n{written}]\n{BUDGET * self.again}"
 
     def batched(self, x: Input) -> Input:
         return replace(x, shape=(self.batch, *x.shape)) if self.batch else x
@@ -146,6 +147,17 @@ TRANSFORMS = {
     "vmap": "def program({names}):\n    return tn.vmap(inner)({names})",
     "vmap_grad": "def program({names}):\n    return tn.vmap(tn.grad(inner, argnums={places}))({names})",
 }
+
+
+def own_name(match: re.Match[str]) -> str:
+    return f"op_{match[1]}"
+
+
+def named_operators(functions: str) -> str:
+    """Names for the operators that are not public; a capture looks at all that globals reach, so at these alone."""
+    names = sorted(set(OF_OPS.findall(functions)))
+    lines = [f'op_{name} = OPS["{name}"]\n' for name in names]
+    return "".join(["from tenon.graph.op import OPS\n\n", *lines, "del OPS\n"]) if names else ""
 
 
 def used(steps: Sequence[Step], outputs: Sequence[str]) -> tuple[list[Step], set[str]]:

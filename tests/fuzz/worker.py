@@ -5,6 +5,7 @@ Each program is announced in the journal before it runs, so that one that ends t
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from typing import Any
@@ -15,6 +16,7 @@ from fuzz.judge import judge
 
 
 def judge_seeds(first: int, count: int, journal: str) -> None:
+    gc.freeze()     # what was loaded stays: a twentieth of the time
     with open(journal, "a", encoding="utf-8", buffering=1) as file:
         for seed in range(first, first + count):
             file.write(json.dumps({"begun": seed}) + "\n")
