@@ -765,3 +765,47 @@ def test_two_switches_on_one_index_with_other_numbers_of_branches():
     x = tn.tensor([0.5, 1.0])
     for i in (0, 1, 2, 5):
         np.testing.assert_allclose(tn.jit(f)(tn.tensor(i), x).numpy(), f(tn.tensor(i), x).numpy(), rtol=1e-6)
+
+
+def detaching_while(x: Any) -> Any:
+    while x.sum() < 9:
+        x = x.detach() * 2
+    return x
+
+
+def detaching_arm(x: Any) -> Any:
+    while x.sum() < 9:
+        x = x.detach() * 2 if x.sum() < 5 else x * 2
+    return x * x
+
+
+def detaching_swap(x: Any) -> Any:
+    y = x * 1
+    while y.sum() < 9:
+        x, y = y.detach() * 2, x * 2
+    return x * y
+
+
+def detaching_in_place(x: Any) -> Any:
+    y = x * 1
+    while y.sum() < 9:
+        y *= 0
+        y += x.detach() * 5
+    return y
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: tn.cond(x.sum() > 0, lambda y: y.detach(), lambda y: y * y, x),
+    lambda x: sum(tn.cond(x.sum() > 0, lambda y: (y.detach(), y * 2), lambda y: (y * 1, y * y), x)),
+    lambda x: tn.switch((x.sum() > 0).astype("int64"), [lambda y: y * y, lambda y: y.detach() * 3], x),
+    lambda x: tn.vmap(lambda a: tn.cond(a > 0, lambda y: y.detach(), lambda y: y * y, a))(x),
+    lambda x: tn.fori_loop(0, 2, lambda k, y: y.detach() * 2, x),
+    lambda x: tn.while_loop(lambda y: y.sum() < 9, lambda y: y.detach() * 2, x),
+    lambda x: tn.scan(lambda c, r: (c.detach(), r.detach() * 2), x, x)[1],
+    detaching_while, detaching_arm, detaching_swap, detaching_in_place,
+], ids=["cond", "two_results", "switch", "vmap", "fori", "while_loop", "scan", "while", "arm", "swap", "in_place"])
+def test_what_a_body_detaches_passes_no_gradient_on(f: Any) -> None:
+    """A detached parameter is the same edge of the graph as the parameter."""
+    slope = tn.grad(lambda x: (f(x) * 3).sum() + x.sum())
+    x = tn.tensor([1.0, 2.0])
+    np.testing.assert_array_equal(tn.jit(slope)(x).numpy(), slope(x).numpy())

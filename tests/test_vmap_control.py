@@ -479,3 +479,24 @@ def test_examples_that_a_graph_does_not_hold_are_called_one_by_one(monkeypatch: 
     found = tn.vmap(factorial)(tn.tensor([3.0, 25.0]))      # 25! needs more than 64 bits
     np.testing.assert_allclose(found.numpy(), [18, 25 * 1.5511210043330986e25], rtol=1e-6)
     assert asked == [1]
+
+
+@pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
+def test_examples_that_choose_give_the_tape_their_gradients(jitted: bool) -> None:
+    """Of tensors that require them, by `backward`; what a branch detaches gets none."""
+    def chosen(x: Any) -> Any:
+        return tn.cond(x.sum() > 0, lambda y: (y.detach(), y * 2), lambda y: (y * 1, y * y), x)
+
+    def slope(x: Any) -> Any:
+        first, second = tn.vmap(chosen)(x)
+        assert first.requires_grad and second.requires_grad
+        (first.sum() + second.sum()).backward()
+        return x.grad
+    x = tn.tensor(SMALL, dtype="float64").requires_grad_()
+    np.testing.assert_array_equal((tn.jit(slope) if jitted else slope)(x).numpy(), [[2, 2], [-1, -3], [2, 2]])
+
+
+def test_what_no_branch_gives_a_gradient_needs_none() -> None:
+    x = tn.tensor(SMALL).requires_grad_()
+    nested = tn.vmap(tn.vmap(lambda a: tn.switch((a > 0).astype("int64"), [lambda b: (b.detach(), b), lambda b: (b.detach() * 2, b * b)], a)))
+    assert [y.requires_grad for y in nested(x)] == [False, True]

@@ -28,6 +28,7 @@ from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode
 from tenon.errors import CaptureError
 from tenon.graph.ir import NUMBERS, Graph, Value
+from tenon.ops.barrier import stop_gradient
 from tenon.tensor import Tensor
 from tenon.tensor_state import Examples, Payload, TensorState, recorder
 from tenon.types import TensorType
@@ -73,8 +74,14 @@ class Branch(ConvertingCapture):
         return isinstance(payload, Value) and payload.number > self.first
 
     def outside(self, tensor: Tensor) -> TensorState:
-        """The state of a tensor from outside, as the program around the branch sees it."""
-        return tensor.own if self.around is None else self.around.state_of(tensor)
+        """The state of a tensor from outside, as the program around the branch sees it.
+
+        Examples require a gradient where the tensor that holds them does.
+        """
+        own = tensor.own if self.around is None else self.around.state_of(tensor)
+        if isinstance(own.payload, Examples) and not own.requires_grad and self.outside(own.payload.inner).requires_grad:
+            return TensorState(own.payload, True, own.grad, TapeNode(ENTRY, (), {}, (own.payload,)))
+        return own
 
     def _see(self, tensor: Tensor, own: TensorState, source: Any, type: TensorType, name: str) -> Seen:
         seen = super()._see(tensor, own, source, type, name)
@@ -115,9 +122,11 @@ class Branch(ConvertingCapture):
         return CaptureError(unsafe.what, where=unsafe.where, hint=unsafe.hint)
 
     def value(self, tensor: Tensor) -> Value:
-        """The edge that holds a tensor's elements, to be a result of the graph."""
+        """The edge that holds a tensor's elements, to be a result of the graph: its gradient is that of the tensor."""
         with capturing(self):
             payload = tensor.payload
+            if payload in self.flows and not tensor.requires_grad:      # as `x.detach()` is, the same edge as `x`
+                payload = stop_gradient(tensor).payload
         assert isinstance(payload, Value)
         self.returned.append(payload)
         return payload

@@ -168,6 +168,8 @@ class WhileCapture:
         if type(entry) is RuntimeNumber:
             tensor = RuntimeNumber(Tensor(value), one_kind(entry).weak)
         elif leaf in self.carries or entry.requires_grad:
+            assert self.capture is not None
+            self.capture.flows.add(value)
             tensor = linked(value, TapeNode(EARLIER, (), {}, (value,)), 0)
         else:
             tensor = Tensor(value)
