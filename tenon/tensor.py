@@ -322,7 +322,9 @@ class Tensor(TensorViews):
         old, state = (self.own, new.own) if capture is None else (self.state, new.state)
         if (noted := journal.get()) is not None:
             noted.append((weakref.ref(self), (old.payload, old.node, old.index)))
-        requires_grad = old.requires_grad or state.requires_grad
+        # What was computed, and is replaced whole by what needs no gradient, is no leaf for that.
+        stays = old.requires_grad and (old.node is None or not is_grad_enabled())
+        requires_grad = stays or state.requires_grad
         held = TensorState(state.payload, requires_grad, old.grad, state.node, state.index)
         if capture is None:
             self.own = held

@@ -227,3 +227,15 @@ def test_an_assignment_that_nobody_would_see_is_refused() -> None:
     assert net.weight[0].tolist() == [6, 6]
     net.weight.data[0] = 5.0
     assert net.weight.tolist() == [[5, 5], [7, 7]] and not x.any()
+
+
+@pytest.mark.parametrize("jitted", [False, True], ids=["eager", "jit"])
+def test_what_was_computed_and_is_written_over_whole_is_no_leaf(jitted: bool) -> None:
+    """It may be changed in place again, and passes no gradient on."""
+    def f(x: Any) -> Any:
+        y = x * 2
+        y[:] = 0.5
+        y *= 3
+        return (y * y).sum() + x.sum()
+    slope = tn.jit(tn.grad(f)) if jitted else tn.grad(f)
+    np.testing.assert_array_equal(slope(tn.ones(1)).numpy(), [1])
