@@ -12,6 +12,8 @@ from math import gcd
 
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Atom, Dim, Maximum, Quotient, SymbolicDim, product, symbol
 
+MOST_DIVISIONS = 8      # of terms of a size by a product of symbols
+
 
 def never_negative(x: Dim) -> bool:
     """Whether x >= 0 for all sizes.
@@ -32,6 +34,8 @@ def follows(x: Dim, given: Sequence[Dim]) -> bool:
     >>> B, C = symbol("B"), symbol("C")
     >>> follows(B * B - 9, [B - 3]), follows(C * C - B * C + C - B, [C - B]), follows(B - 4, [B - 3])
     (True, True, False)
+    >>> follows(4 * B * C - 67, [4 * B * C - 68]), follows(B * C - B - 16, [B * C - B - C - 16]), follows(B * C - 9, [B * C - 8])
+    (True, True, False)
     """
     if never_negative(x):
         return True
@@ -44,10 +48,13 @@ def follows(x: Dim, given: Sequence[Dim]) -> bool:
 
 
 def _quotients(x: Dim, f: Dim) -> Iterator[tuple[Dim, Dim]]:
-    """(q, rest) with x = q * f + rest: for each atom that f has once, alone and as it is, which the rest has not."""
+    """(q, rest) with x = q * f + rest: for each atom that f has once, alone and as it is, which the rest has not, and
+    for each product of atoms that f has as it is, which divides no term of the rest."""
     if isinstance(f, int):
         return
     for monomial, sign in f.terms:
+        if len(monomial) > 1 and abs(sign) == 1 and (found := _by_product(x, f, monomial, sign)) is not None:
+            yield found
         if len(monomial) == 1 and abs(sign) == 1 and sum(monomial[0] in others for others, _ in f.terms) == 1:
             (atom,) = monomial
             root = (f - SymbolicDim(((monomial, sign),))) * -sign
@@ -58,6 +65,29 @@ def _quotients(x: Dim, f: Dim) -> Iterator[tuple[Dim, Dim]]:
                 rest = coefficient + root * rest
             if not isinstance(quotient, int) or quotient:
                 yield quotient * sign, rest
+
+
+def _by_product(x: Dim, f: SymbolicDim, monomial: tuple[Atom, ...], sign: int) -> tuple[Dim, Dim] | None:
+    """(q, rest), by division of terms; None where x has none for it, or there is no end of them."""
+    quotient: Dim = 0
+    for _ in range(MOST_DIVISIONS):
+        terms = () if isinstance(x, int) else x.terms
+        left = next(((found, c) for others, c in terms if (found := _without(others, monomial)) is not None), None)
+        if left is None:
+            return None if isinstance(quotient, int) and not quotient else (quotient, x)
+        part = SymbolicDim(((left[0], left[1] * sign),)) if left[0] else left[1] * sign
+        quotient, x = quotient + part, x - part * f
+    return None
+
+
+def _without(monomial: tuple[Atom, ...], factors: tuple[Atom, ...]) -> tuple[Atom, ...] | None:
+    """A product of atoms over another; None where that does not divide it."""
+    left = list(monomial)
+    for atom in factors:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
 
 
 def _powers(x: Dim, atom: Atom) -> list[Dim]:

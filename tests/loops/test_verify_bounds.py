@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenon as tn
@@ -155,6 +155,32 @@ def test_positions_in_what_is_smaller_than_its_input_are_proved(name):
     for count in (6, 9, 17, 7):          # a symbol from the second call on
         x = tn.randn(2, 2, count)
         np.testing.assert_allclose(compiled(x).numpy(), function(x).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: tn.avg_pool2d(x, 2, 2).reshape(-1)[:68].sum(),
+    lambda x: tn.avg_pool2d(x, 2, 1).reshape(x.shape[0], -1)[:, :68] * 2,
+    lambda x: tn.softmax(tn.avg_pool2d(x, 3, 1, 1).reshape(-1)[:68], 0),
+    lambda x: tn.avg_pool2d(x, 2, 2).reshape(-1)[3:68].reshape(5, 13).sum(0),
+], ids=["sum", "rows", "softmax", "columns"])
+def test_positions_in_a_slice_of_a_product_of_sizes_are_proved(function):
+    """That N * M - 68 is not negative is what the slice asks; no symbol stands alone in it."""
+    compiled = tn.jit(function, fullgraph=True)
+    for sizes in ((12, 13), (14, 15), (17, 18)):
+        x = tn.randn(2, 2, *sizes)
+        np.testing.assert_allclose(compiled(x).numpy(), function(x).numpy(), rtol=1e-4, atol=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(-3, 3), min_size=4, max_size=4), st.integers(0, 3), st.integers(-2, 2))
+def test_what_follows_from_a_product_of_sizes_holds_for_all_of_them(factors, times, more):
+    b, c = symbol("B"), symbol("C")
+    f = sum((factor * term for factor, term in zip(factors, (b * c, b, c, 1), strict=True)), 0)
+    x = times * f + more * b * c + more
+    if follows(x, [f]):
+        for sizes in itertools.product(range(2, 9), repeat=2):
+            values = dict(zip("BC", sizes, strict=True))
+            assert evaluate(f, values) < 0 or evaluate(x, values) >= 0
 
 
 def test_nothing_follows_from_a_loop_outside_of_it():
