@@ -201,3 +201,11 @@ def test_random_programs_compute_what_the_reference_computes(graph: Graph) -> No
             program.run(arrays)
         return
     assert_close(list(program.run(arrays)), expected)
+
+
+@pytest.mark.parametrize("shape,axis", [((1,), None), ((1, 3), 0), ((3, 1), 1), ((1, 1), None), ((2, 3), 1)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_sum_of_negative_zeros_is_zero_however_few_they_are(shape: tuple[int, ...], axis: int | None, dtype: str) -> None:
+    x = tn.full(shape, -0.0, dtype=dtype)
+    found = tn.jit(lambda x: (x.sum(axis), tn.mean(x, axis, True)), fullgraph=True)(x)
+    assert not any(np.signbit(np.asarray(y.numpy(), np.float64)).any() for y in (*found, x.sum(axis)))
