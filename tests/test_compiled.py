@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 
+import tenon as tn
 from graphs import arrays_for, assert_close, mixed_graphs
 from operator_examples import (
     TOLERANCE,

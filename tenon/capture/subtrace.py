@@ -79,9 +79,10 @@ class Branch(ConvertingCapture):
         Examples require a gradient where the tensor that holds them does.
         """
         own = tensor.own if self.around is None else self.around.state_of(tensor)
-        if isinstance(own.payload, Examples) and not own.requires_grad and self.outside(own.payload.inner).requires_grad:
-            return TensorState(own.payload, True, own.grad, TapeNode(ENTRY, (), {}, (own.payload,)))
-        return own
+        payload = own.payload
+        if own.requires_grad or not (isinstance(payload, Examples) and self.outside(payload.inner).requires_grad):
+            return own
+        return TensorState(payload, True, own.grad, TapeNode(ENTRY, (), {}, (payload,)))
 
     def _see(self, tensor: Tensor, own: TensorState, source: Any, type: TensorType, name: str) -> Seen:
         seen = super()._see(tensor, own, source, type, name)
