@@ -22,9 +22,9 @@ from hypothesis import HealthCheck, settings
 from tenon import pipeline
 from tenon.backends.cpu import lower_kernel
 from tenon.cpython import object_layout
-from tenon.eager import backward_arrays, call_cache, native_fast_path, recipes, vjp_cache
+from tenon.eager import backward_arrays, native_fast_path, recipes
 from tenon.eager.call_cache import ready_calls
-from tenon.eager.dispatch import eager
+from tenon.eager.call_table import cached_calls
 from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 from tenon.graph.op import Op
 from tenon.loops import loop_pipeline
@@ -60,8 +60,7 @@ def pytest_runtest_setup():
     for bits, state in begins:
         bits.state = state
     manual_seed(0)
-    for table in (call_cache._calls, vjp_cache._recipes, eager._plans):
-        table.clear()
+    cached_calls.clear()
 
 
 @pytest.fixture(autouse=True)

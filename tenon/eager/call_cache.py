@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
-
 from tenon.autocast import autocasting
 from tenon.eager.cached_call_node import CachedRule, CallNode
+from tenon.eager.call_table import CALL, MOST_CALLS, cached_calls, describe
 from tenon.eager.errstate import quiet
 from tenon.eager.grad_mode import recording
 from tenon.eager.record_call import Remembered, remember
@@ -27,14 +26,9 @@ from tenon.graph.kernels import KERNELS
 from tenon.graph.op import Full, Op, using
 from tenon.tensor import Tensor, fresh
 from tenon.tensor_state import Elsewhere, TensorState
-from tenon.types import DType
 
 _new: Callable[[type[Tensor]], Tensor] = object.__new__
-PLAIN = frozenset((bool, int, str, type(None), DType, type(Ellipsis)))      # equal where they compare so
-MOST_CALLS = 8192
 TIMES = {True: 3, False: 2}     # the call that is recorded: of an operator, which functions call; of others
-
-_calls: dict[tuple[Any, ...], Remembered | int] = {}      # how often it was seen; 0: has to be made in full
 
 
 class ReadyCall:
@@ -56,7 +50,7 @@ class ReadyCalls:
     """The calls that machine code makes (`native_fast_path.py`), by what it knows them by."""
 
     def __init__(self) -> None:
-        self.known: dict[bytes, ReadyCall] = {}
+        self.known: dict[bytes, ReadyCall] = cached_calls.native
         self.key: Callable[[Any, Any, Any], bytes | None] | None = None     # where there is machine code
         self.count: Callable[[], None] | None = None            # where somebody counts the calls in Python
 
@@ -66,7 +60,7 @@ class ReadyCalls:
         if self.count is not None:
             self.count()
         usual = known.simple or (known.rule is None and all(k is None for k in known.given))
-        if self.key is not None and usual and (key := self.key(call[0], args, keywords)) is not None:
+        if self.key is not None and usual and (key := self.key(call[1], args, keywords)) is not None:
             if len(self.known) >= MOST_CALLS:
                 self.known.clear()
             self.known[key] = ReadyCall(known, call, tensors)
@@ -81,17 +75,20 @@ def remembered_call(target: Any, full: Full, args: tuple[Any, ...], keywords: Ma
         return full(args, keywords)
     tensors: list[Tensor] = []
     arrays: list[Any] = []
-    key: list[Any] = [target, recording(), len(args)]       # a pair is no argument with its name
-    if not (_describe(args, key, tensors, arrays)
-            and (not keywords or _describe(keywords.items(), key, tensors, arrays))):
+    key: list[Any] = [CALL, target, recording(), len(args)]       # a pair is no argument with its name
+    if not (describe(args, key, tensors, arrays)
+            and (not keywords or describe(keywords.items(), key, tensors, arrays))):
         away = _away((args, tuple(keywords.values())))
         if away is None:
             return full(args, keywords)
         with using(away.interpreter):       # a function's own constants lie beside its tensors
             return full(args, keywords)
-    known = _calls.get(call := tuple(key))
+    known = cached_calls.get(call := tuple(key))
     if type(known) is not Remembered:
-        return _seen(call, known, target, full, args, keywords, tensors)
+        result = full(args, keywords)
+        cached_calls.note(call, TIMES[type(target) is Op],
+                          lambda: remember(target, full, args, keywords, tensors, result))
+        return result
     ready_calls.add(known, call, args, keywords, len(tensors))
     try:
         out = known.recipe.call(*arrays) if known.function is None else quiet.run(known.function, *arrays)
@@ -127,20 +124,6 @@ def _recorded(known: Remembered, rule: CachedRule, row: tuple[Any, ...], tensors
     return [next(made) if k is None else tensors[k] for k in known.given]
 
 
-def _seen(call: tuple[Any, ...], times: Any, target: Any, full: Full, args: tuple[Any, ...],
-          keywords: Mapping[str, Any], tensors: list[Tensor]) -> Any:
-    """The call in full; it is recorded when it has been seen often enough."""
-    result = full(args, keywords)
-    if times is None and len(_calls) >= MOST_CALLS:
-        _calls.clear()
-        ready_calls.known.clear()
-    if times != 0:
-        now = 1 + (times or 0)
-        _calls[call] = now if now < TIMES[type(target) is Op] else \
-            remember(target, full, args, keywords, tensors, result) or 0
-    return result
-
-
 def _away(x: Any) -> Elsewhere | None:
     """The payload of the first tensor among arguments that has no array, and lies elsewhere."""
     if isinstance(x, Tensor):
@@ -149,32 +132,3 @@ def _away(x: Any) -> Elsewhere | None:
     if isinstance(x, (tuple, list)):
         return next((found for y in x if (found := _away(y)) is not None), None)
     return None
-
-
-def _describe(row: Any, key: list[Any], tensors: list[Tensor], arrays: list[Any]) -> bool:
-    """Add to the key of a call what its arguments are, and its tensors to the lists; False where there is no key."""
-    for x in row:
-        kind = type(x)
-        if isinstance(x, Tensor):
-            state = x.own
-            array: Any = state.payload
-            if type(array) is not np.ndarray:
-                return False
-            key += array.dtype, array.shape, state.requires_grad
-            tensors.append(x)
-            arrays.append(array)
-        elif kind in PLAIN:
-            key += kind, x
-        elif kind is tuple or kind is list:
-            key += kind, len(x)
-            if not _describe(x, key, tensors, arrays):
-                return False
-        elif kind is float:
-            key += kind, x or repr(x)               # 0.0 == -0.0
-        elif kind is slice:
-            key.append(kind)
-            if not _describe((x.start, x.stop, x.step), key, tensors, arrays):
-                return False
-        else:
-            return False
-    return True

@@ -11,8 +11,8 @@ import numpy as np
 from tenon.autocast import autocasting, holds_recast, recast
 from tenon.autodiff import call
 from tenon.dims import SymbolicDim
-from tenon.eager.cache_keys import add_attrs
 from tenon.eager.call_cache import remembered_call
+from tenon.eager.call_table import PLAN, cached_calls, describe_attrs
 from tenon.eager.compiled_ops import heavy_program, run_whole
 from tenon.eager.errstate import quiet
 from tenon.eager.grad_mode import is_grad_enabled
@@ -108,7 +108,6 @@ class CallPlan:
     dtype: np.dtype[Any]                    # of the first output
 
 
-MOST_PLANS = 4096
 NUMBERS = frozenset((bool, int, float, complex, type(None)))
 ARRAYS = (np.ndarray, type(None))
 
@@ -120,24 +119,20 @@ class Eager(TensorInterpreter):
     raises, or where there is no plan, the call is made in full, which says what is wrong.
     """
 
-    def __init__(self) -> None:
-        self._plans: dict[tuple[Any, ...] | None, CallPlan | None] = {}
-
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The output tensors of `op`."""
         arrays: list[Any] = []
         special = KERNELS or recorder.get() is not None \
             or ((op.autocast or op.expand is not None) and autocasting() is not None)
         key = None if special else _key(op, inputs, attrs, arrays)
-        plan = self._plans.get(key)
-        if plan is None or key is None:
+        plan = None if key is None else cached_calls.get(key)
+        if key is None or type(plan) is not CallPlan:
             if key is None and (away := elsewhere(inputs)) is not None:
                 return away.interpreter.apply(op, inputs, attrs)
             result = super().apply(op, inputs, attrs)       # before the plan is made, since it may raise
-            if key is not None and key not in self._plans:
-                if len(self._plans) >= MOST_PLANS:
-                    self._plans.clear()
-                self._plans[key] = _plan(op, arrays, attrs, key[-1])
+            if key is not None:
+                recorded = key[-1]
+                cached_calls.note(key, 1, lambda: _plan(op, arrays, attrs, recorded))
             return result
         agreed = inputs
         try:
@@ -216,7 +211,7 @@ def _key(op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], arrays: list
     Fills `arrays` with the inputs, tensors as arrays.
     """
     record, recording = False, is_grad_enabled()
-    key: list[Any] = [op]
+    key: list[Any] = [PLAN, op]
     for x in inputs:
         if isinstance(x, Tensor):
             state = x.own
@@ -232,7 +227,7 @@ def _key(op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], arrays: list
                 return None
             key.append(x.type.dtype if kind is Literal else kind)
             arrays.append(x)
-    if attrs and not add_attrs(key, attrs):
+    if not describe_attrs(attrs, key):
         return None
     key.append(record)
     return tuple(key)

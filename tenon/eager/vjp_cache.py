@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenon.autodiff import pullback
-from tenon.eager.cache_keys import add_attrs
+from tenon.eager.call_table import GRADIENT, cached_calls, describe_attrs
 from tenon.eager.recipes import Recipe, recipe_of
 from tenon.errors import OF_NUMPY, Location, TenonError
 from tenon.graph.build import Builder
@@ -26,6 +26,7 @@ from tenon.types import TensorType, as_dtype
 
 Array = np.ndarray
 MOST_RULES = 4096
+TIMES = 2       # the call of a rule that is recorded
 SHAPE = (7,)                                    # stands for any shape while an elementwise rule is recorded
 
 
@@ -138,8 +139,6 @@ class RecordedCall:
     loc: Location | None = None
 
 
-_recipes: dict[tuple[Any, ...], Recipe | bool] = {}     # True: seen once; False: the rule itself has to be called
-
 
 def pulled(node: Any, seeds: Sequence[Array | None]) -> list[tuple[Tensor, Array]] | None:
     """(an input, its gradient) for all that want one, given those of the outputs; None where there is no recipe."""
@@ -147,12 +146,9 @@ def pulled(node: Any, seeds: Sequence[Array | None]) -> list[tuple[Tensor, Array
     call = _key(node, seeds, arrays)
     if call is None:
         return None
-    recipe = _recipes.get(call)
+    recipe = cached_calls.get(call)
     if type(recipe) is not Recipe:
-        if recipe is None and len(_recipes) >= MOST_RULES:
-            _recipes.clear()
-        if recipe is not False:
-            _recipes[call] = True if recipe is None else _recipe(node, seeds) or False
+        cached_calls.note(call, TIMES, lambda: _recipe(node, seeds))
         return None
     try:
         found = recipe.run(arrays)
@@ -170,7 +166,7 @@ def _key(node: Any, seeds: Sequence[Array | None], arrays: list[Array]) -> tuple
 
     Fills `arrays` with the gradients, outputs and inputs.
     """
-    key: list[Any] = [node.op]
+    key: list[Any] = [GRADIENT, node.op]
     for array in (*seeds, *node.payloads):
         if array is None:
             key.append(None)
@@ -187,7 +183,7 @@ def _key(node: Any, seeds: Sequence[Array | None], arrays: list[Array]) -> tuple
             arrays.append(payload)
         else:
             key.append(x)
-    return tuple(key) if add_attrs(key, node.attrs) else None
+    return tuple(key) if describe_attrs(node.attrs, key) else None
 
 
 def _recipe(node: Any, seeds: Sequence[Array | None]) -> Recipe | None:

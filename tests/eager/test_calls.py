@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager import call_cache, compiled_ops, tier_up, vjp_cache
+from tenon.eager import compiled_ops, tier_up
+from tenon.eager.call_table import cached_calls
 from tenon.errors import TenonError
 from tenon.graph.interpret import interpret
 from tenon.graph.kernels import KERNELS
@@ -144,9 +145,7 @@ def without_machine_code(monkeypatch):
     """References from now on, also where what is remembered would take machine code sooner or later."""
     for module in (compiled_ops, tier_up):
         monkeypatch.setattr(module, "config", lambda: SimpleNamespace(backend="reference"))
-    for holder, table in ((tn.eager.dispatch.eager, "_plans"), (call_cache, "_calls"), (vjp_cache, "_recipes")):
-        monkeypatch.setattr(holder, table, {})
-    call_cache.ready_calls.known.clear()
+    cached_calls.clear()
 
 
 @pytest.mark.parametrize("name", LARGE)

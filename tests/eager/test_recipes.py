@@ -6,6 +6,7 @@ import pytest
 import tenon as tn
 from operator_examples import arguments, first_examples
 from tenon.eager import call_cache
+from tenon.eager.call_table import cached_calls
 from tenon.eager.recipes import recipe_of
 from tenon.graph.build import Builder, trace
 from tenon.graph.interpret import interpret
@@ -159,6 +160,6 @@ def test_large_constants_are_not_kept():
         for _ in range(5):
             made = make()
         assert made.shape == (300, 300)
-        recipes = [known.recipe for known in call_cache._calls.values() if type(known) is call_cache.Remembered]
+        recipes = [known.recipe for known in cached_calls.values() if type(known) is call_cache.Remembered]
         kept = [x for recipe in recipes for x in recipe.function.__globals__.values() if isinstance(x, np.ndarray)]
         assert max(x.size for x in kept) < 4096

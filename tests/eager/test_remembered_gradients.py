@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager import call_cache
+from tenon.eager import call_cache, call_table
 from tenon.eager.cached_call_node import CallNode
+from tenon.eager.call_table import cached_calls
 from tenon.eager.tape import TapeNode
 
 SEED = np.random.default_rng(0)
@@ -37,14 +38,14 @@ CASES = {
 
 def by_operator(function):
     """What a function gives where nothing is remembered."""
-    held, times = dict(call_cache._calls), call_cache.TIMES
-    call_cache._calls.clear()
+    held, times = dict(cached_calls), call_cache.TIMES
+    cached_calls.clear()
     try:
         call_cache.TIMES = {True: 10 ** 9, False: 10 ** 9}
         return function()
     finally:
         call_cache.TIMES = times
-        call_cache._calls.update(held)
+        cached_calls.update(held)
 
 
 def gradients(f, array, dtype, create_graph=False):
@@ -195,12 +196,12 @@ def test_threads_remember_together():
 
 
 def test_no_more_is_remembered_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(call_cache, "MOST_CALLS", 10)
+    monkeypatch.setattr(call_table, "MOST_CALLS", 10)
     for n in range(1, 30):
         x = tn.ones(n, requires_grad=True)
         for _ in range(3):
             tn.softmax(x, axis=0).sum().backward()
-    assert len(call_cache._calls) <= 10
+    assert len(cached_calls) <= 10
 
 
 def test_rules_of_users_are_called():

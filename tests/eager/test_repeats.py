@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager import call_cache, vjp_cache
+from tenon.eager.call_table import cached_calls
 from tenon.nn import functional as F
 
 CASES = {
@@ -25,9 +25,7 @@ CASES = {
 @pytest.mark.parametrize("shape", [(8, 16, 3), (9, 5), (90, 70), (40, 30, 20)], ids=str)
 @pytest.mark.parametrize("case", CASES)
 def test_the_first_call_and_later_ones(case, shape):
-    call_cache._calls.clear()
-    call_cache.ready_calls.known.clear()
-    vjp_cache._recipes.clear()
+    cached_calls.clear()
     numbers = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
     def run():
@@ -50,7 +48,6 @@ def test_large_results_lie_where_a_first_call_lays_them():
 def test_what_is_broadcast_is_added_up_in_the_same_order():
     numbers = np.random.default_rng(0).standard_normal((1, 3, 5))
     x = tn.broadcast_to(tn.tensor(numbers), (2, 3, 5))
-    call_cache._calls.clear()
-    call_cache.ready_calls.known.clear()
+    cached_calls.clear()
     first, *later = [tn.var(x, axis=(0, 1)).numpy().tobytes() for _ in range(4)]
     assert all(found == first for found in later)
