@@ -19,10 +19,11 @@ from tenon.loops.compute_at import ComputeAt, LoopScope
 from tenon.loops.cost import count, known
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Cast, Expr, Index, Load, Reduce, identity, size
 from tenon.loops.loop_ir import Loop, Nest, Stmt, Store
+from tenon.loops.rfactor import accumulated
 from tenon.loops.simplify_expressions import Substitution, simplify, substitute
 from tenon.loops.store_target import StoreTarget, grain_of
 from tenon.loops.traversal import parts, replace, walk
-from tenon.types import TensorType, float32
+from tenon.types import TensorType
 
 TILE = 256
 LINES = 4           # that are added at once
@@ -126,7 +127,7 @@ class _ColumnTile:
 
     def add_up(self, x: Reduce, body: LoopScope) -> None:
         """The loops that make the row of sums."""
-        wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
+        wide = accumulated(x.dtype)
         buffer = Buffer(f"r{len(self.buffers)}", TensorType(wide, (self.width,)), "local")
         self.buffers.append(buffer)
         so_far = Load(buffer, self.lane, None)

@@ -23,12 +23,13 @@ from tenon.loops.cost import known
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
 from tenon.loops.loop_context import LoopContext, Temporary
+from tenon.loops.rfactor import accumulated, whole_turns
 from tenon.loops.simplify_expressions import Substitution, simplify, substitute
 from tenon.loops.store_target import StoreTarget, levels
 from tenon.loops.traversal import parts, replace
 from tenon.records import dataclass
 from tenon.records import replace as changed
-from tenon.types import DType, TensorType, float32
+from tenon.types import TensorType
 
 CHUNKS = 64         # of rows, where there are enough
 MIN_CHUNK_ROWS = 16  # rows of a chunk
@@ -101,7 +102,7 @@ def _space(target: StoreTarget) -> Space | None:
         return None
     if len({x.indices for x in sums}) > 1 or not all(lies_across(x, target.indices[-1]) for x in sums):
         return None
-    if any(x.extents != tuple(size(k.extent) for k in x.indices) for x in sums):
+    if any(x.extents != whole_turns(x.indices) for x in sums):
         return None
     space = (*(k.extent for k in sums[0].indices), *_shape(target))
     rows = known(product(k.extent for k in sums[0].indices))
@@ -144,21 +145,18 @@ def _together(along: Along, temporary: Temporary) -> list[StoreTarget]:
 
     parts: dict[tuple[StoreTarget, Expr], Buffer] = {}
     for (t, x), p in zip(sums, partial, strict=True):
-        parts[t, x] = temporary(TensorType(_wide(x), (chunk.extent, *_shape(t))))
+        parts[t, x] = temporary(TensorType(accumulated(x.dtype), (chunk.extent, *_shape(t))))
         place = chunk * size(product(_shape(t))) + p.offset
         rows.append(changed(p, buffer=parts[t, x], offset=simplify(place)))
     return [*map(cut, rows), *(_summed(t, chunk, parts) for t in along.sums)]
-
-
-def _wide(x: Expr) -> DType:
-    return float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
 
 
 def _in_loops(target: StoreTarget, x: Reduce, loops: tuple[Index, ...]) -> StoreTarget:
     """What x sums up, combined in these loops; the offset is that of the result."""
     values: dict[Index, Expr] = dict(zip((*x.indices, *target.indices), loops, strict=True))
     position = offset(_shape(target), loops[len(x.indices):])
-    return StoreTarget(target.buffer, loops, position, simplify(Cast(substitute(x.body, values), _wide(x))), x.kind)
+    value = simplify(Cast(substitute(x.body, values), accumulated(x.dtype)))
+    return StoreTarget(target.buffer, loops, position, value, x.kind)
 
 
 def _summed(target: StoreTarget, chunk: Index, parts: dict[tuple[StoreTarget, Expr], Buffer]) -> StoreTarget:

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 
 from tenon.dims import product
 from tenon.loops.expression_builder import offset
-from tenon.loops.expressions import Binary, Expr, Index, Load, Reduce, size
+from tenon.loops.expressions import Binary, Index, Load, Reduce, size
 from tenon.loops.loop_context import LoopContext
 from tenon.loops.match_contraction import MatchedProduct, as_product
+from tenon.loops.rfactor import Factoring, reduced, rfactor
 from tenon.loops.select_conv_schedule import Sliding, sliding
-from tenon.loops.simplify_expressions import simplify, substitute
+from tenon.loops.simplify_expressions import simplify
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import replace
 from tenon.loops.window_access import count
@@ -39,22 +40,19 @@ def with_parted_depth(target: StoreTarget, context: LoopContext) -> list[StoreTa
     if found is None or along is None:
         return [target]
     assert isinstance(along.extent, int)
-    total, length = found.sum, _length(along.extent, parts)
-    results = target.indices
+    total, length, results = found.sum, _length(along.extent, parts), target.indices
     part, within = Index("part", parts), Index(along.name, length)
-    partial = _sum_of(total, along, within, part * size(length) + within)
-    product_of_part = as_product(partial, (part, *results))
+    plan = Factoring((part,), _with(total, along, within), (part, *results), {along: part * size(length) + within})
+    product_of_part = as_product(reduced(total, plan.inner, plan.position), plan.places)
     if _slides(found, context.target) and not (product_of_part and _slides(product_of_part, context.target)):
         return [target]
-    buffer = context.temporary(TensorType(total.dtype, (parts, *(index.extent for index in results))))
-    before = [StoreTarget(buffer, (part, *results), offset(buffer.type.shape, (part, *results)), partial)]
-    again = Index("part", parts)
-    value: Expr = Reduce("add", (again,), Load(buffer, offset(buffer.type.shape, (again, *results)), None),
-                         (size(parts),))
-    if left := along.extent - parts * length:
-        rest, within = context.temporary(TensorType(total.dtype, buffer.type.shape[1:])), Index(along.name, left)
-        place = offset(rest.type.shape, results)
-        before.append(StoreTarget(rest, results, place, _sum_of(total, along, within, size(parts * length) + within)))
+    partial, value = rfactor(total, plan, context.temporary)
+    before = [partial]
+    if left := along.extent - parts * length:       # a product of its own
+        within = Index(along.name, left)
+        rest = context.temporary(TensorType(total.dtype, partial.buffer.type.shape[1:]))
+        place, position = offset(rest.type.shape, results), {along: size(parts * length) + within}
+        before.append(StoreTarget(rest, results, place, reduced(total, _with(total, along, within), position)))
         value = Binary("+", value, Load(rest, place, None))
     return [*before, StoreTarget(target.buffer, target.indices, target.offset,
                             simplify(replace(target.value, {total: value})))]
@@ -99,8 +97,6 @@ def _length(extent: int, parts: int) -> int:
     return length if extent % parts == 0 else length // LANES * LANES or length
 
 
-def _sum_of(total: Reduce, along: Index, within: Index, position: Expr) -> Reduce:
-    """The sum in which an index of the depth runs from a position on."""
-    indices = tuple(within if index is along else index for index in total.indices)
-    return Reduce("add", indices, simplify(substitute(total.body, {along: position})),
-                  tuple(size(index.extent) for index in indices))
+def _with(total: Reduce, along: Index, within: Index) -> tuple[Index, ...]:
+    """The loops of a sum, one of them shorter."""
+    return tuple(within if index is along else index for index in total.indices)

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 
 from tenon.dims import Dim
 from tenon.loops.affine import is_same
-from tenon.loops.expressions import Index, Reduce, size
-from tenon.loops.traversal import parts
 from tenon.records import dataclass
 
 
@@ -38,14 +36,3 @@ def is_partition(extent: Dim, pieces: Sequence[Strips]) -> bool:
         at = piece.start + piece.strips * piece.length
     last = pieces[-1]
     return is_same(at, extent) or is_same(last.strips, (extent - last.start + (last.length - 1)) // last.length)
-
-
-def may_be_factored(x: Reduce, indices: Sequence[Index]) -> bool:
-    """Whether x may be reduced in parts, and their results combined (`rfactor`; Suriana, Adams and Kamil 2017).
-
-    All kinds of reductions are associative and commutative, up to roundings, and have an identity.  So any partition of
-    what is reduced is legal, where that is the same for all results: loops that run to their ends, whatever the others
-    do.  The results are one for each turn of the loops around, and nothing that is reduced waits for another reduction.
-    """
-    whole = x.extents == tuple(size(index.extent) for index in x.indices)
-    return whole and x.free.issubset(indices) and not parts(x.body, Reduce)

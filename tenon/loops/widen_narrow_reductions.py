@@ -12,21 +12,16 @@ from collections.abc import Sequence
 
 from tenon.loops.affine import affine, is_same
 from tenon.loops.column_reductions import MIN_ROW_RESULTS, TILE
-from tenon.loops.expression_builder import offset
-from tenon.loops.expressions import OPERATION, Binary, Cast, Expr, Index, Load, Reduce, size
-from tenon.loops.loop_context import Temporary
-from tenon.loops.simplify_expressions import simplify, substitute
-from tenon.loops.store_target import StoreTarget
+from tenon.loops.expressions import Index, Load, Reduce, size
+from tenon.loops.rfactor import Factoring
 from tenon.loops.strip_mining import Strips, is_partition
 from tenon.loops.traversal import parts
-from tenon.types import TensorType, float32
 
 FEWEST = 8      # lines of the folded columns: of fewer the last ones, which do not fill one, are too many
 
 
-def folded(x: Reduce, indices: Sequence[Index],
-           temporary: Temporary) -> tuple[StoreTarget, Expr] | None:
-    """(the target of the folded columns, what x is in terms of them), or None if x is no reduction of a few columns."""
+def folded(x: Reduce, indices: Sequence[Index]) -> Factoring | None:
+    """Partial results of folded columns; None if x is no reduction of a few columns."""
     results = tuple(index for index in indices if index in x.free)
     if len(x.indices) != 1 or not results or not _lie_dense(x, x.indices[0], results[-1]):
         return None
@@ -38,19 +33,8 @@ def folded(x: Reduce, indices: Sequence[Index],
     turns, left = divmod(line.extent, together)
     assert is_partition(line.extent, [Strips(0, turns, together), Strips(turns * together, left, 1)])
     turn, one, rest = Index(line.name, turns), Index("fold", together), Index(f"{line.name}_left", left)
-    wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
-
-    def over(index: Index, body: Expr) -> Expr:
-        return Reduce(x.kind, (index,), simplify(Cast(body, wide)), (size(index.extent),))
-    places = (*results[:-1], one, results[-1])
-    buffer = temporary(TensorType(wide, tuple(index.extent for index in places)))
-    place = offset(buffer.type.shape, places)
-    target = StoreTarget(buffer, places, place, over(turn, substitute(x.body, {line: turn * size(together) + one})))
-    total = over(one, Load(buffer, place, None))
-    if left:
-        last = over(rest, substitute(x.body, {line: rest + size(turns * together)}))
-        total = Binary(OPERATION[x.kind], total, last)
-    return target, simplify(Cast(total, x.dtype))
+    return Factoring((one,), (turn,), (*results[:-1], one, results[-1]), {line: turn * size(together) + one},
+                     left=(rest, {line: rest + size(turns * together)}) if left else None)
 
 
 def _lie_dense(x: Reduce, line: Index, column: Index) -> bool:

@@ -10,9 +10,10 @@ from tenon.loops import split_reductions, widen_narrow_reductions
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
 from tenon.loops.loop_context import LoopContext
+from tenon.loops.rfactor import may_be_factored
 from tenon.loops.split_reductions import in_parts
 from tenon.loops.store_target import StoreTarget
-from tenon.loops.strip_mining import Strips, is_partition, may_be_factored
+from tenon.loops.strip_mining import Strips, is_partition
 from tenon.types import TensorType, int64
 
 N = symbol("N")
