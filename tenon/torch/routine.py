@@ -155,6 +155,8 @@ def sizes_known(given: Mapping[fx.Node, Any]) -> Known:
     """What PyTorch's symbols are in a call."""
     known: dict[Any, Any] = {}
     for node, value in given.items():
+        if value is None:       # what keeps effects in order has no sizes
+            continue
         fake = node.meta["val"]
         pairs: Any = zip(fake.shape, value.shape, strict=True) if isinstance(fake, torch.Tensor) else [(fake, value)]
         for symbolic, size in pairs:

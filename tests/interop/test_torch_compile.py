@@ -200,6 +200,15 @@ def test_what_tenon_has_no_rule_for_is_run_by_pytorch_and_counted() -> None:
     assert "linalg_matrix_exp" in str(report)
 
 
+def test_what_checks_its_results_is_run_by_pytorch_in_order() -> None:
+    def solved(x: torch.Tensor) -> Any:
+        matrix = x @ x.mT + 3 * torch.eye(4)
+        return torch.linalg.inv(matrix) * 2, torch.linalg.cholesky(matrix) + 1, torch.linalg.solve(matrix, x)
+    compare(Function(solved), torch.randn(4, 4), mapped=False)
+    with pytest.raises(RuntimeError, match="singular"):
+        torch.compile(lambda x: torch.linalg.inv(x) * 2, backend="tenon")(torch.zeros(3, 3))
+
+
 def test_results_lie_in_memory_as_pytorch_promises() -> None:
     compare(Function(lambda x: (x.permute(2, 0, 1) * 2, x.sum(0).expand(3, 4, 5), (x + 1).mT.contiguous())),
             torch.randn(3, 4, 5))
