@@ -17,8 +17,8 @@ from tenon.loops.traversal import walk
 from tenon.types import TensorType, float32, int64
 
 
-def lowered(graph, name="k"):
-    return peeling.peeled(lower(graph, name))
+def lowered(graph, name="k", *given):
+    return peeling.peeled(lower(graph, name, *given))
 
 
 def check(graph, *arrays):
