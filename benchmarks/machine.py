@@ -33,6 +33,8 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     zero,
 )
 from tenon.backends.cpu.contraction.run_spec import load
+from tenon.llvm.host_target import host
+from tenon.llvm.target_module import TargetModule
 
 Run = Callable[[], object]
 ELEMENTS: dict[str, tuple[ir.Type, Any]] = {"f32": (F32, c_float), "f64": (F64, c_double)}
@@ -71,12 +73,12 @@ def bandwidth(kind: str, size: int, threads: int = 1, seconds: float = 0.3) -> f
 def fma_run(name: str = "f32") -> tuple[Run, int]:
     """A call that does nothing but multiply-adds, and how many operations (two each) it does."""
     call = _peak(name)
-    return lambda: call(TURNS, 1e-3), TURNS * CHAINS * 2 * choose_tile(ELEMENTS[name][0]).lanes
+    return lambda: call(TURNS, 1e-3), TURNS * CHAINS * 2 * choose_tile(ELEMENTS[name][0], host()).lanes
 
 
 def bandwidth_run(kind: str, size: int) -> tuple[Run, int]:
     """A call that reads or copies an array of `size` bytes, and how many bytes it moves."""
-    step = STREAMS * choose_tile(F32).lanes
+    step = STREAMS * choose_tile(F32, host()).lanes
     count = size // 4 // step * step
     source, target = np.ones(count, np.float32), np.ones(count if kind == "copy" else 1, np.float32)
     call, kept = _stream(kind), (source, target)
@@ -114,7 +116,7 @@ def fastest_of(runs: list[Run], seconds: float) -> float:
 def _peak(name: str) -> Any:
     """number peak(i64 turns, number factor): as many chains of vector FMAs as keep every unit busy."""
     element, number = ELEMENTS[name]
-    module, lanes = ir.Module("peak"), choose_tile(element).lanes
+    module, lanes = TargetModule(host(), "peak"), choose_tile(element, host()).lanes
     function = ir.Function(module, ir.FunctionType(element, [I64, element]), "peak")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     factor = splat(b, function.args[1], lanes)
@@ -127,7 +129,7 @@ def _peak(name: str) -> Any:
 @cache
 def _stream(kind: str) -> Any:
     """float stream(i64 count, ptr source, ptr target): the sum of the source, or nothing and a copy."""
-    module, lanes = ir.Module(kind), choose_tile(F32).lanes
+    module, lanes = TargetModule(host(), kind), choose_tile(F32, host()).lanes
     function = ir.Function(module, ir.FunctionType(F32, [I64, POINTER, POINTER]), kind)
     count, source, target = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))

@@ -9,13 +9,15 @@ from tenon.backends.cpu.contraction.example_specs import F32, matmul
 from tenon.backends.cpu.contraction.ir_helpers import ZERO, loop, splat, store_vector
 from tenon.backends.cpu.contraction.run_spec import Native
 from tenon.llvm import machine_code
+from tenon.llvm.host_target import host
 from tenon.llvm.optimization_level import HEAD, cut, gains, headed, is_driver, join, text_of
 from tenon.llvm.outline_loops import innermost, natural_loops
+from tenon.llvm.target_module import TargetModule
 from tenon.records import replace
 
 
 def product(bias_relu: bool = False, **changes) -> ir.Module:
-    module = ir.Module()
+    module = TargetModule(host())
     emit_contraction(module, "product", replace(matmul(F32, bias_relu=bias_relu), **changes))
     return module
 
@@ -29,7 +31,7 @@ def test_a_tile_is_plain_and_what_makes_masks_in_a_loop_is_not():
 
 def one_loop(fill, short=False) -> ir.Function:
     """A function with one loop, whose body `fill` writes: given the builder, the index and the number of turns."""
-    function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), [ir.IntType(64), ir.PointerType()]), "f")
+    function = ir.Function(TargetModule(host()), ir.FunctionType(ir.VoidType(), [ir.IntType(64), ir.PointerType()]), "f")
     b = ir.IRBuilder(function.append_basic_block())
     count, where = function.args
     with loop(b, ZERO, count, short=short) as (i, _):
@@ -103,7 +105,7 @@ def test_a_driver_is_not_optimised_and_the_tile_is():
 
 
 def test_a_short_module_is_left_whole():
-    module = ir.Module()
+    module = TargetModule(host())
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "nothing")
     ir.IRBuilder(function.append_basic_block()).ret_void()
     assert cut(text_of(module)) is None
@@ -143,7 +145,7 @@ def test_a_function_that_is_part_of_plain_ones_alone_stands_in_their_part_alone(
 
 
 def test_loops_are_the_innermost_ones():
-    function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), [ir.IntType(64)]), "f")
+    function = ir.Function(TargetModule(host()), ir.FunctionType(ir.VoidType(), [ir.IntType(64)]), "f")
     b = ir.IRBuilder(function.append_basic_block())
     inner = []
     with loop(b, ZERO, function.args[0]), loop(b, ZERO, function.args[0]):
