@@ -79,9 +79,13 @@ def _check_classes(name: str, x: Any, target: Any, weight: Any) -> int:
 def _safe(target: Any, classes: Any, ignore_index: int) -> tuple[Any, Any]:
     """Indices without the ignored ones, the other negatives out of range; and where they count."""
     counts = not_equal(target, ignore_index)
+    return where(counts, no_negatives(target, classes), 0), counts
+
+
+def no_negatives(target: Any, classes: Any) -> Any:
+    """Class indices, of which negative ones count from no end, but are out of range."""
     signed = isinstance(classes, int) and target.dtype.kind == "i"
-    inside = where(less(target, 0), classes, target) if signed else target
-    return where(counts, inside, 0), counts
+    return where(less(target, 0), classes, target) if signed else target
 
 
 def _averaged(loss: Any, weights: Any, reduction: str) -> Any:

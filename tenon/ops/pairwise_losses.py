@@ -14,7 +14,7 @@ from tenon.ops.creation import iota
 from tenon.ops.define import composite, layer_function
 from tenon.ops.exponential import exp, log, xlogy
 from tenon.ops.indexing import take, take_along_axis
-from tenon.ops.losses import reduced, with_axis
+from tenon.ops.losses import no_negatives, reduced, with_axis
 from tenon.ops.reduction import norm
 
 TARGET = ((-2.0, 2.0), (0.1, 0.9), (0.5, 2.0), (0.5, 2.0))      # test data: scores, then probabilities, then weights
@@ -227,7 +227,8 @@ def multi_margin_loss(x: Any, target: Any, weight: Any = None, *, p: int = 1, ma
     """The mean over the other classes of max(0, margin - x[target] + x[class]) ** p."""
     if p not in (1, 2):
         raise ArgumentError(f"multi_margin_loss: p must be 1 or 2, got {p}")
-    classes, column = x.shape[-1], with_axis(target, target.ndim)
+    classes = x.shape[-1]
+    column = with_axis(no_negatives(target, classes), target.ndim)
     gap = maximum(margin - take_along_axis(x, column, axis=-1) + x, 0)
     gap = gap * gap if p == 2 else gap
     gap = gap if weight is None else gap * take(weight, column, axis=0)

@@ -69,3 +69,15 @@ def test_an_index_out_of_range_is_an_error_where_rows_have_no_elements(name: str
     for run in (program, compiled):
         with pytest.raises(IndexError, match="index 6 is out of range"):
             run(x, OUTSIDE)
+
+
+@pytest.mark.parametrize("wrap", [tn.jit, lambda f: f])
+@pytest.mark.parametrize("loss", ["cross_entropy", "nll_loss", "multi_margin_loss"])
+def test_a_negative_class_is_none(loss: str, wrap: Callable[..., Any]) -> None:
+    """-1, with which labels are often padded, is not the last class."""
+    scores = tn.tensor([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]])
+    function = getattr(tn.nn.functional, loss)
+    f = wrap(lambda x, y: function(x, y))
+    assert f(scores, tn.tensor([0, 2])).shape == ()
+    with pytest.raises(IndexError, match="out of range"):
+        f(scores, tn.tensor([0, -1]))
