@@ -13,7 +13,7 @@ from render import contents, fence, markdown, signature
 
 from tenon import ops
 from tenon.graph.op import OPS, Op
-from tenon.ops.methods import COMPARISONS, PROPERTIES, PYTHON_OPERATORS, UNARY, first_parameter
+from tenon.ops.methods import COMPARISONS, PROPERTIES, PYTHON_OPERATORS, UNARY, is_method
 
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
          "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "lt": "<", "le": "<=", "gt": ">",
@@ -103,7 +103,7 @@ def operator(op: Op, title: str, call: str, ways: str = "") -> str:
 
 def also(name: str, one: Callable[..., Any]) -> str:
     """Other ways to write a call."""
-    method = first_parameter(one) == "x"
+    method = is_method(one)
     ways = [f"`x.{name}`" if name in PROPERTIES else f"`x.{name}(...)`"] if method else []
     if name in WRITTEN:
         sign = WRITTEN[name]
