@@ -43,6 +43,7 @@ from tenon.array_api import finfo as finfo
 from tenon.capture.while_scan import fori_loop as fori_loop
 from tenon.tensor import from_dlpack as from_dlpack
 from tenon.pytorch_names import from_numpy as from_numpy
+from tenon import func as func
 from tenon.autocast import get_autocast_dtype as get_autocast_dtype
 from tenon.pytorch_names import get_default_dtype as get_default_dtype
 from tenon.runtime.thread_pool import get_num_threads as get_num_threads

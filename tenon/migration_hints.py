@@ -43,7 +43,6 @@ TENON = {
     "shape": "x.shape", "ndim": "x.ndim", "t": "x.T", "transpose_copy": "x.swapaxes(0, 1)", "detach": "x.detach()",
     "inverse": "tn.linalg.inv(x)", "pinverse": "tn.linalg.pinv(x)", "ger": "tn.outer(x[0], y[0])",
     "range": "tn.arange(n)", "msort": "tn.sort(x, axis=0)", "trapz": "tn.trapezoid(x)",
-    "func": "tn.grad, tn.vmap, tn.vjp",
     "set_default_dtype": "pass dtype= where tensors are made", "bool_": "tn.bool",
 }
 NN = {

@@ -13,7 +13,11 @@ from tenon.errors import ArgumentError, GradientError, ShapeError
 from tenon.ops.creation import ones_like
 from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
+from tenon.transforms.autograd_function import AutogradFunction as Function
+from tenon.transforms.autograd_function import FunctionContext
 from tenon.transforms.differentiate import depending
+
+__all__ = ["Function", "FunctionContext", "grad"]
 
 SMALL_ARRAY_ELEMENTS = 4096  # elements of an array, which NumPy goes through while Python calls an operator
 
