@@ -1,6 +1,7 @@
 """Optimizers, schedules of the learning rate, and limits on gradients."""
 
 from tenon.optim import lr_scheduler as lr_scheduler
+from tenon.optim import swa_utils as swa_utils
 from tenon.optim.adam import Adam as Adam
 from tenon.optim.adam import Adamax as Adamax
 from tenon.optim.adam import AdamW as AdamW
