@@ -147,11 +147,16 @@ class MultiplicativeLR(Schedule):
     """The learning rate before times `lr_lambda(steps)`."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float], last_epoch: int = -1):
-        self.lr_lambda = lr_lambda
+        self.lr_lambda, self.factor, self.counted = lr_lambda, 1.0, 0       # of so many steps
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float) -> float:
-        return base * math.prod(self.lr_lambda(k) for k in range(1, self.last_epoch + 1))
+        if self.last_epoch == self.counted + 1:
+            self.factor = self.factor * self.lr_lambda(self.last_epoch)
+        elif self.last_epoch != self.counted:
+            self.factor = math.prod(self.lr_lambda(k) for k in range(1, self.last_epoch + 1))
+        self.counted = self.last_epoch
+        return base * self.factor
 
 
 def for_groups(optimizer: Optimizer, name: str, value: Any) -> list[float]:

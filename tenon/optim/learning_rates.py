@@ -9,7 +9,6 @@ steps; it sets a tensor, so a captured training step is not captured again.
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -212,11 +211,23 @@ class SequentialLR(Schedule):
     def step(self) -> None:
         """Go on by one in the schedule whose turn it is."""
         self.last_epoch += 1
-        turn = bisect.bisect_right(self.milestones, self.last_epoch)
+        turn = self.turn
         schedule = self.schedulers[turn]
         schedule.last_epoch = self.last_epoch - (self.milestones[turn - 1] if turn else 0) - 1
         schedule.step()
-        self.rates = schedule.rates
+
+    @property
+    def turn(self) -> int:
+        """Which schedule sets the rates now."""
+        turn = 0
+        for milestone in self.milestones:
+            if self.last_epoch >= milestone:
+                turn += 1
+        return turn
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rate of each group as the schedule whose turn it is set it."""
+        return self.schedulers[self.turn].get_last_lr()
 
 
 class ChainedScheduler(Schedule):
