@@ -44,7 +44,7 @@ from tenon.capture.classes import (
 from tenon.capture.code_monitor import LIBRARIES, PACKAGE, KeptThing, UnsafeCall, follows
 from tenon.capture.code_names import formatted, module_of, names_of, only_appends, only_counts, stored_keys
 from tenon.capture.convert.reachable import OfCapture
-from tenon.capture.guard_places import ENTRY, Key, places_of, without
+from tenon.capture.guard_places import ENTRY, OF_A_LIBRARY, Key, places_of, without
 from tenon.capture.guard_readers import (
     BUILTINS,
     FUNCTION,
@@ -602,7 +602,7 @@ class Reach:
         self._entries(table, [n for n in names if isinstance(n, str)], path, follow=False)
         for name in names:
             if (self._names is None or name in self._names) and (ENTRY, id(table), name) not in self._moved:
-                self.add(table[name], f"{path}.{name}")
+                self.add(table[name], f"{path}.{name}{OF_A_LIBRARY}")     # code of others reads it, by this name
 
     def _lacks(self, table: Any, names: frozenset[str], path: str) -> None:
         """Guard that names are not in the table."""

@@ -33,6 +33,7 @@ from tenon.tensor import Tensor
 
 ARGUMENT, ENTRY, ITEM, CELL, SLOT, CLASS = "argument", "entry", "item", "cell", "slot", "class"
 LENGTH = "length"       # of a list, which is no place to put something
+OF_A_LIBRARY = " (of a library's class)"        # behind the path of what code that is not the user's reads
 PART = "part"           # of the container in the place that is the holder; neither is this
 NUMBERS = (int, float)
 RELIED = {attribute_of: ENTRY, slot_of: SLOT, item_of: ENTRY, cell_of: CELL}

@@ -20,7 +20,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.code_monitor import stack_of
 from tenon.capture.code_names import reading_places
 from tenon.capture.effects import MISSING
-from tenon.capture.guard_places import GuardPlace, places_of
+from tenon.capture.guard_places import OF_A_LIBRARY, GuardPlace, places_of
 from tenon.capture.guard_readers import length
 from tenon.capture.guards import GuardGroup
 from tenon.capture.pytree import Structure
@@ -139,6 +139,7 @@ def _is_prolonged(place: GuardPlace, expected: Any) -> bool:
 
 def _last_name(path: str) -> str:
     """The name by which code finds what stands at the end of a path: `losses` of `self.losses['train'][0]`."""
+    path = path.removesuffix(OF_A_LIBRARY)
     while path.endswith("]") and "[" in path:
         path = path[:path.rindex("[")]
     return path.rpartition(".")[2].strip("<>")

@@ -131,7 +131,7 @@ def over_windows(s: Any, q: Sequence[Any], kernel: Sequence[Dim], counts: Sequen
     if not beside:
         return s.reduce("add", (*extents, *met), one)
     alone = (0,) * len(axes)
-    return s.reduce("add", extents, lambda k: one((*k, *alone))) if extents else one(alone)
+    return s.reduce("add", extents, lambda k: one((*k, *alone))) if extents else one(alone) + s.const(0, dtype)
 
 
 def _positive(size: Dim) -> bool:
@@ -170,7 +170,7 @@ def sum_windows(columns: Any, sizes: Sequence[int], kernel: Sequence[int], strid
         out = _with_padding(columns, columns.shape[:first], sizes, padding)
         lead_steps, steps = out.strides[:first], out.strides[first:]
         beside = _strided(out, columns.shape, (*lead_steps, *(a * b for a, b in zip(steps, stride)), *steps))
-        beside[...] = columns
+        np.add(columns, beside, out=beside)     # as where they overlap: -0 is 0
         return pad_or_cut(out, tuple((-low, -high) for low, high in padding), 0)
     flat = columns.reshape(*columns.shape[:-count], product(kernel))     # -1 would be unknown for nothing
     return sum_taps(lambda k: flat[..., k], flat[..., 0], sizes, kernel, stride, padding, dilation)

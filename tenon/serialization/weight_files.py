@@ -41,7 +41,7 @@ def load_weights(path: Any, *, names: Names | None = None, dtype: Any = None) ->
     >>> tn.save({"fc.weight": tn.ones(2, 3)}, path)
     >>> net = nn.Linear(3, 2)
     >>> net.load_state_dict(tn.load_weights(path, names=lambda name: name.removeprefix("fc.")), strict=False)
-    (['bias'], [])
+    DifferingKeys(missing_keys=['bias'], unexpected_keys=[])
     """
     if not isinstance(path, (str, os.PathLike)):
         raise ArgumentError(f"load_weights: a path was expected, not {type(path).__name__}")
