@@ -121,7 +121,7 @@ class MultiStepLR(Schedule):
         super().__init__(optimizer, last_epoch)
 
     def rate(self, base: float) -> float:
-        return float(base * self.gamma ** bisect.bisect_right(self.milestones, self.last_epoch))
+        return float(base * self.gamma ** passed(self.milestones, self.last_epoch))
 
 
 class ExponentialLR(Schedule):
@@ -144,6 +144,15 @@ class ConstantLR(Schedule):
 
     def rate(self, base: float) -> float:
         return base * self.factor if self.last_epoch < self.total_iters else base
+
+
+def passed(milestones: Sequence[int], steps: int) -> int:
+    """How many milestones this number of steps has reached; a captured loop goes through them."""
+    count = 0
+    for milestone in milestones:
+        if steps >= milestone:
+            count += 1
+    return count
 
 
 class LinearLR(Schedule):
@@ -219,11 +228,7 @@ class SequentialLR(Schedule):
     @property
     def turn(self) -> int:
         """Which schedule sets the rates now."""
-        turn = 0
-        for milestone in self.milestones:
-            if self.last_epoch >= milestone:
-                turn += 1
-        return turn
+        return passed(self.milestones, self.last_epoch)
 
     def get_last_lr(self) -> list[float]:
         """The learning rate of each group as the schedule whose turn it is set it."""

@@ -17,6 +17,10 @@ SCHEDULES = {
                                                           optim.LinearLR(o, total_iters=5)]),
     "CosineAnnealingLR": lambda o: optim.CosineAnnealingLR(o, 10),
     "LambdaLR": lambda o: optim.LambdaLR(o, lambda step: 0.9 ** step),
+    "MultiStepLR": lambda o: optim.MultiStepLR(o, [3, 9, 10]),
+    "WarmupCosineLR": lambda o: optim.WarmupCosineLR(o, 5, 40),
+    "PolynomialLR": lambda o: optim.PolynomialLR(o, 12, power=2.0),
+    "ExponentialLR": lambda o: optim.ExponentialLR(o, 0.9),
     "StepLR": lambda o: optim.StepLR(o, 4),
 }
 

@@ -21,8 +21,8 @@ from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
 
 # Code of Tenon's that is rewritten as users' is: what calls users' modules, what goes through users' containers.
-CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py", "optim/learning_rates.py", "optim/cyclic_lr.py",
-                                                 "capture/convert/builtins_in_python.py"))
+CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py", "optim/learning_rates.py",
+                                                 "optim/cyclic_lr.py", "capture/convert/builtins_in_python.py"))
 OPTIMIZERS = (PACKAGE + "optim/optimizer.py", PACKAGE + "optim/clipping.py")
 REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
 OF_TEXT: dict[str, Callable[..., Any]] = {}         # methods of `str`, filled by tenon.capture.convert.output_calls
