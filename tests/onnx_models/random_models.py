@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 import onnx
-import torch
+import pytest
 from onnx import helper
 
 import tenon as tn
 from onnx_models.random_nodes import CODES, FAMILIES, Making, Skip
+
+torch = pytest.importorskip("torch")
 
 OPSET = 23
 
