@@ -116,6 +116,8 @@ def check(function: Any, nan: bool = True, inf: bool = True, range: tuple[float,
         try:
             return run(captured, leaves, containers)
         except BadNumber as error:
+            if captured.mesh is not None:       # its arguments are in parts, which other processes may hold
+                raise
             raise error.made_in(module_path(jitted, captured, leaves, error, checker.wanted.bad)) from None
     with looked_at(jitted, lookers, around, devices=True):
         yield

@@ -16,6 +16,7 @@ class FunctionContext:
 
     saved_tensors: tuple[Any, ...] = ()
     needs_input_grad: tuple[bool, ...] = ()
+    materialize_grads: bool = True
 
     def save_for_backward(self, *tensors: Any) -> None:
         """Keep tensors, or None, as `saved_tensors`."""
@@ -92,7 +93,7 @@ class AutogradFunction:
             ctx = FunctionContext()
             vars(ctx).update(kept[0])
             grads = list(g) if isinstance(g, (tuple, list)) else [g]
-            if getattr(ctx, "materialize_grads", True):
+            if ctx.materialize_grads:
                 grads = _with_zeros(grads, kept[1])
             found = cls.backward(ctx, *grads)
             found = tuple(found) if isinstance(found, (tuple, list)) else (found,)

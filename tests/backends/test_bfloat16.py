@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.lower_kernel import ir_of
+from backends.kernel_text import ir_of
 from tenon.graph.build import trace
 from tenon.llvm.host_target import host
 from tenon.loops.lower import lower

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.lower_kernel import ir_of, kernel_of
+from backends.kernel_text import ir_of
+from tenon.backends.cpu.lower_kernel import kernel_of
 from tenon.backends.cpu.write_prefetch import FEWEST
 from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.lower_kernel import ir_of, kernel_of
+from backends.kernel_text import ir_of
+from tenon.backends.cpu.lower_kernel import kernel_of
 from tenon.graph.text import parse_graph
 from tenon.llvm.host_target import host
 from tenon.llvm.machine_code import optimised

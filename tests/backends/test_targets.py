@@ -6,8 +6,9 @@ import re
 
 import pytest
 
+from backends.kernel_text import ir_of
 from tenon import cli
-from tenon.backends.cpu.lower_kernel import ir_of, kernel_of, learn
+from tenon.backends.cpu.lower_kernel import kernel_of, learn
 from tenon.errors import ArgumentError
 from tenon.graph.text import parse_graph
 from tenon.llvm import machine_code

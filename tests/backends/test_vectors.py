@@ -9,8 +9,9 @@ import pytest
 from llvmlite import ir
 
 import tenon as tn
+from backends.kernel_text import ir_of
 from tenon.backends.cpu.expression_codegen import Values
-from tenon.backends.cpu.lower_kernel import ir_of, kernel_of
+from tenon.backends.cpu.lower_kernel import kernel_of
 from tenon.backends.cpu.scalar_codegen import I64
 from tenon.backends.cpu.vectorization import in_flight, masked_lanes
 from tenon.graph.text import parse_graph

@@ -12,7 +12,6 @@ from tenon.dims import symbols
 from tenon.errors import ACCESSES, READS
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of
-from tenon.llvm.shared_functions import text_of
 from tenon.llvm.target_module import TargetModule
 from tenon.loops.check_bounds import with_checks
 from tenon.loops.expressions import CheckedIndex, Load
@@ -86,11 +85,6 @@ def all_symbols(body: Graph) -> tuple[str, ...]:
         for n in (n for x in node.outputs for n in x.shape):
             found.update(dict.fromkeys(sorted(symbols(n))))
     return tuple(found)
-
-
-def ir_of(kernel: Kernel, target: Target, shared: Shared = ()) -> str:
-    """The text of a module that defines the kernel's functions."""
-    return text_of(module_of(kernel, target, shared))
 
 
 def module_of(kernel: Kernel, target: Target, shared: Shared = ()) -> TargetModule:
