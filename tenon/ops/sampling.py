@@ -18,7 +18,7 @@ from tenon.ops.matrix_products import matmul, mT
 from tenon.ops.shape import broadcast_to, cast, reshape_op
 from tenon.types import int64
 
-MODES = "bilinear", "nearest"
+MODES = "bilinear", "nearest", "bicubic"
 PADDINGS = "zeros", "border", "reflection"
 
 
@@ -49,8 +49,8 @@ def grid_sample(x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "
                 align_corners: bool = False) -> Any:
     """Images x [N, C, H, W] read at the places of `grid` [N, ..., 2]: x before y, from -1 to 1; volumes likewise.
 
-    Between elements they are interpolated ("bilinear"), or the nearest is taken.  Beyond the edge there are zeros, the
-    outermost elements ("border"), or the image again, mirrored ("reflection").
+    Between elements they are interpolated ("bilinear", "bicubic"), or the nearest is taken.  Beyond the edge there are
+    zeros, the outermost elements ("border"), or the image again, mirrored ("reflection").
 
     >>> tn.grid_sample(tn.tensor([[[[1.0, 3.0]]]]), tn.tensor([[[[0.0, 0.0]]]]))
     tensor([[[[2.]]]])
@@ -87,14 +87,29 @@ def _weighted(x: Any, ways: Sequence[Sequence[tuple[Any, Any, Any]]]) -> Any:
 def _taps(place: Any, n: int, mode: str, padding: str, align: bool) -> list[tuple[Any, Any, Any]]:
     """The indices around places along an axis of n elements, their weights, and whether there is an element."""
     place = (place + 1) * ((n - 1) / 2) if align else ((place + 1) * n - 1) / 2
-    if padding == "reflection":
-        place = _mirrored(place, 0, n - 1) if align else _mirrored(place, -0.5, n - 0.5)
-    if padding != "zeros":
-        place = place.clip(0, n - 1)
+    if mode == "bicubic":       # each tap is sent back by itself
+        low = place.floor()
+        return [_tap(_sent_back(low + k, n, padding, align), n, _keys((place - low - k).abs(), k in (0, 1)))
+                for k in (-1, 0, 1, 2)]
+    place = _sent_back(place, n, padding, align)
     if mode == "nearest":
         return [_tap(place.round(), n, place * 0 + 1)]
     low = place.floor()
     return [_tap(low, n, 1 - (place - low)), _tap(low + 1, n, place - low)]
+
+
+def _keys(far: Any, is_near: bool) -> Any:
+    """The weight of an element so far away (Keys 1981, a = -0.75)."""
+    if is_near:
+        return (1.25 * far - 2.25) * far * far + 1
+    return ((-0.75 * far + 3.75) * far - 6) * far + 3
+
+
+def _sent_back(place: Any, n: int, padding: str, align: bool) -> Any:
+    """Places beyond the edge, as the padding says."""
+    if padding == "reflection":
+        place = _mirrored(place, 0, n - 1) if align else _mirrored(place, -0.5, n - 0.5)
+    return place if padding == "zeros" else place.clip(0, n - 1)
 
 
 def _tap(at: Any, n: int, weight: Any) -> tuple[Any, Any, Any]:

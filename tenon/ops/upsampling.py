@@ -23,10 +23,11 @@ AXES = {"nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "linear": (1,), "bilin
 
 @layer_function
 def interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool = False,
-                recompute_scale_factor: bool = False) -> Any:
+                recompute_scale_factor: bool = False, antialias: bool = False) -> Any:
     """x [N, C, *sizes] resampled to other sizes: "nearest", "linear", "bilinear", "trilinear", "bicubic" or "area".
 
-    Give `size`, or `scale_factor`, each one number or one an axis.
+    Give `size`, or `scale_factor`, each one number or one an axis.  With `antialias`, "bilinear" and "bicubic" weigh
+    all elements that a smaller one stands for.
 
     >>> tn.interpolate(tn.tensor([[[1.0, 3.0]]]), scale_factor=2)
     tensor([[[1., 1., 3., 3.]]])
@@ -38,13 +39,15 @@ def interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = 
         raise ShapeError(f"interpolate: mode {mode!r} takes x with {AXES[mode]} axes of sizes, it is {x.type}")
     if (size is None) == (scale_factor is None):
         raise ArgumentError("interpolate: give either size or scale_factor")
+    if antialias and mode not in _SMOOTH:
+        raise ArgumentError(f"interpolate: no antialias for mode {mode!r}", hint=f"one of {', '.join(_SMOOTH)}")
     given = scale_factor if size is None else size
     listed = tuple(given) if isinstance(given, (tuple, list)) else (given,) * count
     old = tuple(map(int, x.shape[2:]))
     new = tuple(listed) if size is not None else tuple(math.floor(n * s) for n, s in zip(old, listed))
     if mode == "area":
         return adaptive_avg_pool(x, new)
-    taps: Callable[..., Taps] = _TAPS.get(mode, _linear)
+    taps: Callable[..., Taps] = _SMOOTH[mode] if antialias else _TAPS.get(mode, _linear)
     for axis in reversed(range(2, x.ndim)):         # whole rows are weighed once that what lies in them is
         n, m = old[axis - 2], new[axis - 2]
         scale = n / m if size is not None or recompute_scale_factor else 1 / listed[axis - 2]
@@ -86,14 +89,32 @@ def _linear(n: int, j: np.ndarray, scale: float, align: bool) -> Taps:
 def _cubic(n: int, j: np.ndarray, scale: float, align: bool) -> Taps:
     place = j * scale if align else (j + 0.5) * scale - 0.5
     low = np.floor(place)
-    far = np.abs(place[:, None] - (low[:, None] + np.arange(-1, 3)))       # Keys 1981, with the usual a = -0.75
-    a = -0.75
+    return low[:, None] + np.arange(-1, 3), _keys(np.abs(place[:, None] - (low[:, None] + np.arange(-1, 3))), -0.75)
+
+
+def _keys(far: np.ndarray, a: float) -> np.ndarray:
+    """The weight of an element so far away (Keys 1981)."""
     near = ((a + 2) * far - (a + 3)) * far * far + 1
     rest = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
-    return low[:, None] + np.arange(-1, 3), np.where(far <= 1, near, rest)
+    return np.where(far <= 1, near, np.where(far < 2, rest, 0))
+
+
+def _smooth(reach: int, weigh: Callable[[np.ndarray], np.ndarray]) -> Callable[..., Taps]:
+    """All elements within a reach that grows with the scale, by weights whose sum is 1."""
+    def taps(n: int, j: np.ndarray, scale: float, align: bool) -> Taps:
+        stretch = max(scale, 1.0)
+        centre = (j + 0.5) * scale
+        first = np.maximum(np.trunc(centre - reach * stretch + 0.5), 0)
+        past = np.minimum(np.trunc(centre + reach * stretch + 0.5), n)
+        at = first[:, None] + np.arange(int((past - first).max()))
+        weight = np.where(at < past[:, None], weigh(np.abs(at + 0.5 - centre[:, None]) / stretch), 0)
+        return at, weight / weight.sum(1, keepdims=True)
+    return taps
 
 
 _TAPS: dict[str, Callable[..., Taps]] = {"nearest": _nearest, "nearest-exact": _nearest_exact, "bicubic": _cubic}
+_SMOOTH: dict[str, Callable[..., Taps]] = {"bilinear": _smooth(1, lambda far: np.maximum(1 - far, 0)),
+                                           "bicubic": _smooth(2, lambda far: _keys(far, -0.5))}
 
 
 @layer_function

@@ -9,7 +9,9 @@ from typing import Any
 
 import torch
 
+from tenon.torch.aten_gradients import GRADIENTS
 from tenon.torch.aten_reductions import REDUCTIONS
+from tenon.torch.aten_resampling import RESAMPLING
 from tenon.torch.contractions import CONTRACTIONS
 from tenon.torch.embedding_bags import BAGS
 from tenon.torch.fourier_transforms import FOURIER
@@ -20,7 +22,7 @@ from tenon.torch.site import Rule
 from tenon.torch.views import VIEWS
 
 TABLE: dict[str, Rule] = {**POINTWISE, **VIEWS, **REDUCTIONS, **CONTRACTIONS, **NORMS, **GATHERING, **BAGS,
-                         **FOURIER}
+                         **FOURIER, **GRADIENTS, **RESAMPLING}
 
 
 def name_of(target: Any) -> str:

@@ -101,7 +101,13 @@ def _log_softmax_slope(at: Site, g: Any, y: Any, dim: int, dtype: Any) -> Any:
 
 
 def _norm(at: Site, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+    if x.dtype.kind == "c":
+        x = tn.abs(x)
     return tn.vector_norm(as_type(x, at.dtype), ord=float(ord), axis=_axes(x, dim), keepdims=keepdim)
+
+
+def _dist(at: Site, x: Any, y: Any, p: Any = 2) -> Any:
+    return _norm(at, tn.subtract(x, y), p)
 
 
 def _sort(at: Site, x: Any, *args: Any, dim: int | None = None, descending: bool = False, stable: Any = None) -> Any:
@@ -146,5 +152,6 @@ REDUCTIONS: dict[str, Rule] = {
     "logcumsumexp": lambda at, x, dim: tn.logcumsumexp(x, dim),
     "_softmax": _softmax(tn.softmax), "_log_softmax": _softmax(tn.log_softmax), "softmax": _softmax(tn.softmax),
     "log_softmax": _softmax(tn.log_softmax), "_softmax_backward_data": _softmax_slope,
-    "_log_softmax_backward_data": _log_softmax_slope, "linalg_vector_norm": _norm, "sort": _sort, "topk": _topk,
+    "_log_softmax_backward_data": _log_softmax_slope, "linalg_vector_norm": _norm, "dist": _dist,
+    "sort": _sort, "topk": _topk,
 }

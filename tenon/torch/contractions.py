@@ -130,9 +130,25 @@ def _flash_backward(at: Site, g: Any, q: Any, k: Any, v: Any, out: Any, totals: 
     return to_q, _of_all_heads(to_k, k, q), _of_all_heads(to_v, v, q)
 
 
+def _addbmm(at: Site, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return tn.addbmm(x, a, b, beta, alpha)
+
+
+def _trilinear(at: Site, x: Any, y: Any, z: Any, expand1: Any, expand2: Any, expand3: Any, sumdim: Any,
+               unroll_dim: int = 1) -> Any:
+    """The sum over axes of a product of three, each with axes of one element where it is told."""
+    found: Any = None
+    for factor, axes in ((x, expand1), (y, expand2), (z, expand3)):
+        for axis in sorted(axes):
+            factor = tn.expand_dims(factor, axis)
+        found = factor if found is None else tn.multiply(found, factor)
+    return tn.sum(found, axis=tuple(sumdim)) if sumdim else found
+
+
 CONTRACTIONS: dict[str, Rule] = {
     "mm": _matmul, "bmm": _matmul, "mv": _matmul, "dot": _matmul, "matmul": _matmul, "addmm": _added,
-    "baddbmm": _added, "addmv": _added, "linear": _linear, "convolution": _convolution,
+    "baddbmm": _added, "addmv": _added, "linear": _linear, "addbmm": _addbmm, "_trilinear": _trilinear,
+    "_cdist_forward": lambda at, x, y, p=2.0, *_: tn.cdist(x, y, float(p)), "convolution": _convolution,
     "convolution_backward": _convolution_backward,
     "_scaled_dot_product_flash_attention_for_cpu": _flash,
     "_scaled_dot_product_flash_attention_for_cpu_backward": _flash_backward,

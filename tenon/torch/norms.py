@@ -1,4 +1,4 @@
-"""ATen's normalisations, pooling and resampling, with what their gradients need."""
+"""ATen's normalisations and pooling, with what their gradients need."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 import tenon as tn
 from tenon.dims import product
+from tenon.ops.indexing import scatter_op
 from tenon.ops.pooling import max_pool_grad
 from tenon.ops.windows import add_windows
 from tenon.torch.site import Rule, Site, Unmapped, as_type, axis_of, filled
@@ -205,13 +206,50 @@ def _adaptive(count: int) -> Rule:
     return lambda at, x, size: tn.adaptive_avg_pool(x, tuple(size), count)
 
 
-def _adaptive_backward(at: Site, g: Any, x: Any) -> Any:
-    sizes, counts = tuple(x.shape[-2:]), tuple(g.shape[-2:])
-    if not all(isinstance(n, int) for n in (*sizes, *counts)):
-        raise Unmapped("the gradient of pooling over a size that is not known yet")
-    for axis, (n, m) in zip((-2, -1), zip(sizes, counts, strict=True), strict=True):
-        g = _shared(g, axis_of(axis, g.ndim), n, m)
-    return g
+def _adaptive_backward(count: int) -> Rule:
+    def rule(at: Site, g: Any, x: Any) -> Any:
+        sizes, counts = tuple(x.shape[-count:]), tuple(g.shape[-count:])
+        if not all(isinstance(n, int) for n in (*sizes, *counts)):
+            raise Unmapped("the gradient of pooling over a size that is not known yet")
+        for axis, (n, m) in enumerate(zip(sizes, counts, strict=True)):
+            g = _shared(g, g.ndim - count + axis, n, m)
+        return g
+    return rule
+
+
+def _adaptive_max(count: int) -> Rule:
+    """The maxima of windows that divide the sizes evenly, and their places in the plane."""
+    def rule(at: Site, x: Any, size: Sequence[Any]) -> Any:
+        sizes, lead = tuple(x.shape[-count:]), x.shape[:-count]
+        if not all(isinstance(n, int) for n in (*sizes, *size)):
+            raise Unmapped("adaptive pooling over a size that is not known yet")
+        lines = [_windows(n, m) for n, m in zip(sizes, size, strict=True)]
+        split = tuple(n for line in lines for n in line.shape)
+        order = (*range(0, 2 * count, 2), *range(1, 2 * count, 2))
+        flat = np.ravel_multi_index(np.meshgrid(*(line.ravel() for line in lines), indexing="ij"), sizes)
+        places = flat.reshape(split).transpose(order).reshape(*size, -1)
+        read = tn.take(tn.reshape(x, (*lead, product(sizes))), places.ravel(), axis=-1)
+        read = tn.reshape(read, (*lead, *places.shape))
+        won = tn.expand_dims(tn.argmax(read, axis=-1), -1)
+        listed = tn.broadcast_to(places, shape=read.shape)
+        return tuple(tn.reshape(tn.gather(y, won, axis=read.ndim - 1), at.shape) for y in (read, listed))
+    return rule
+
+
+def _windows(n: int, m: int) -> np.ndarray:
+    """The elements of each of m windows over n, all as many: the last ones again where there are fewer."""
+    first, past = np.arange(m) * n // m, -(-(np.arange(m) + 1) * n // m)
+    return np.minimum(first[:, None] + np.arange((past - first).max()), past[:, None] - 1)
+
+
+def _to_places(count: int) -> Rule:
+    """Gradients added to the elements whose places in the plane are told."""
+    def rule(at: Site, g: Any, x: Any, places: Any) -> Any:
+        lead = g.shape[:-count]
+        flat, g = (tn.reshape(y, (*lead, product(y.shape[-count:]))) for y in (places, g))
+        zeros = filled((*lead, product(x.shape[-count:])), 0, at.dtype)
+        return tn.reshape(scatter_op(zeros, flat, g, axis=zeros.ndim - 1, reduce="add"), at.shape)
+    return rule
 
 
 def _shared(g: Any, axis: int, n: int, m: int) -> Any:
@@ -225,30 +263,6 @@ def _shared(g: Any, axis: int, n: int, m: int) -> Any:
     return tn.moveaxis(tn.matmul(tn.moveaxis(g, axis, -1), share), -1, axis)
 
 
-# ---------------------------------------------------------------- resampling
-
-def _resize(mode: str, align: bool) -> Rule:
-    def rule(at: Site, x: Any, *args: Any) -> Any:
-        corners = bool(args[1]) if align and len(args) > 1 else False
-        factors = _factors(args, x.ndim - 2)
-        size = tuple(at.shape[2:])
-        if not all(isinstance(n, int) for n in (*size, *x.shape[2:])):
-            raise Unmapped("resampling to a size that is not known yet")
-        if factors is not None and not corners and tuple(int(n * f) for n, f in zip(x.shape[2:], factors)) == size:
-            return tn.interpolate(x, scale_factor=factors, mode=mode, align_corners=corners)
-        return tn.interpolate(x, size=size, mode=mode, align_corners=corners)
-    return rule
-
-
-def _factors(args: Sequence[Any], count: int) -> tuple[float, ...] | None:
-    """The factors that the caller gave: a list of them, or one an axis."""
-    last = args[-1] if args else None
-    if isinstance(last, (list, tuple)) and len(last) == count and all(isinstance(f, float) for f in last):
-        return tuple(last)
-    given = args[-count:] if len(args) > count else ()
-    return tuple(given) if given and all(isinstance(f, float) for f in given) else None
-
-
 NORMS: dict[str, Rule] = {
     "native_layer_norm": _layer_norm, "native_group_norm": _group_norm,
     "_native_batch_norm_legit_functional": _batch_norm_functional, "_native_batch_norm_legit": _batch_norm_no_stats,
@@ -259,8 +273,7 @@ NORMS: dict[str, Rule] = {
     **{f"avg_pool{n}d": _avg_pool(n) for n in (1, 2, 3)},
     **{f"avg_pool{n}d_backward": _avg_pool_backward(n) for n in (2, 3)},
     **{f"_adaptive_avg_pool{n}d": _adaptive(n) for n in (2, 3)}, "adaptive_avg_pool1d": _adaptive(1),
-    "_adaptive_avg_pool2d_backward": _adaptive_backward,
-    **{f"upsample_nearest{n}d": _resize("nearest", False) for n in (1, 2, 3)},
-    "upsample_linear1d": _resize("linear", True), "upsample_bilinear2d": _resize("bilinear", True),
-    "upsample_trilinear3d": _resize("trilinear", True), "upsample_bicubic2d": _resize("bicubic", True),
+    **{f"_adaptive_avg_pool{n}d_backward": _adaptive_backward(n) for n in (2, 3)},
+    **{f"adaptive_max_pool{n}d": _adaptive_max(n) for n in (2, 3)},
+    **{f"adaptive_max_pool{n}d_backward": _to_places(n) for n in (2, 3)},
 }

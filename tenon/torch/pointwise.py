@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon as tn
-from tenon.torch.site import Rule, Site, Unmapped, as_type, dtype_of, is_value
+from tenon.torch.site import Rule, Site, as_type, dtype_of, is_value
 
 
 def _unary(function: Callable[[Any], Any]) -> Rule:
@@ -107,13 +107,17 @@ def _elu(at: Site, x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: 
 
 
 def _to_copy(at: Site, x: Any, dtype: Any = None, **_: Any) -> Any:
+    if x.dtype.kind == "c" and at.dtype.kind not in "cb":
+        x = tn.real(x)
     return x if dtype is None else as_type(x, dtype_of(dtype))
 
 
 def _round(at: Site, x: Any, decimals: int = 0) -> Any:
-    if decimals:
-        raise Unmapped("round to decimals")
-    return tn.round(x)
+    if not decimals:
+        return tn.round(x)
+    power = as_type(10.0 ** abs(decimals), at.dtype)        # as PyTorch does it
+    return tn.divide(tn.round(tn.multiply(x, power)), power) if decimals > 0 else \
+        tn.multiply(tn.round(tn.divide(x, power)), power)
 
 
 def _sign(x: Any) -> Any:
@@ -132,7 +136,12 @@ POINTWISE: dict[str, Rule] = {
         "ceil", "trunc", "abs", "reciprocal", "relu", "lgamma", "digamma", "silu", "mish", "hardsigmoid", "hardswish",
         "square", "frac", "sinc", "relu6", "selu", "positive", "i0", "deg2rad", "rad2deg")},
     "neg": _unary(tn.negative), "sign": _unary(_sign), "sgn": _unary(tn.sign), "special_erfcx": _unary(tn.erfcx),
-    "special_ndtri": _unary(tn.ndtri), "special_i1": _unary(tn.i1), "log_sigmoid": _unary(tn.logsigmoid),
+    "special_ndtri": _unary(tn.ndtri),
+    **{f"special_{name}": _unary(getattr(tn, name)) for name in ("i0e", "i1", "i1e", "log_ndtr", "entr")},
+    "polygamma": lambda at, n, x: tn.polygamma(n, as_type(x, at.dtype)), "lcm": _binary(tn.lcm),
+    "igamma": _binary(tn.gammainc), "igammac": _binary(tn.gammaincc),
+    "heaviside": _binary(tn.heaviside), "ldexp": _binary(tn.ldexp),
+    "log_sigmoid": _unary(tn.logsigmoid),
     "round": _round, "logit": _logit, "gelu": _gelu, "elu": _elu,
     **{name: _asking(getattr(tn, name)) for name in ("isnan", "isinf", "isfinite", "signbit")},
     "logical_not": lambda at, x: tn.logical_not(_true(x)), "bitwise_not": _asking(tn.bitwise_not),

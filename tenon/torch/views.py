@@ -51,6 +51,11 @@ def _slice(at: Site, x: Any, dim: int = 0, start: Any = None, end: Any = None, s
     return x[(slice(None),) * dim + (slice(low, high, step),)]
 
 
+def _narrow(at: Site, x: Any, dim: int, start: Any, length: Any) -> Any:
+    start = start + x.shape[axis_of(dim, x.ndim)] if start < 0 else start
+    return _slice(at, x, dim, start, start + length)
+
+
 def _select(at: Site, x: Any, dim: int, index: Any) -> Any:
     dim = axis_of(dim, x.ndim)
     return x[(slice(None),) * dim + (index,)]
@@ -219,22 +224,26 @@ def _scalar_tensor(at: Site, value: Any, **_: Any) -> Any:
 
 
 
-VIEWS: dict[str, Rule] = {
-    **dict.fromkeys(("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "view_copy", "unsqueeze_copy",
-                     "squeeze_copy", "_reshape_alias", "flatten"), _reshape),
+_PLAIN: dict[str, Rule] = {
+    **dict.fromkeys(("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "_reshape_alias", "flatten"), _reshape),
     "permute": _permute, "transpose": _transpose, "t": lambda at, x: _transpose(at, x, 0, 1) if x.ndim == 2 else x,
     "expand": _expand, "slice": _slice, "select": _select, "flip": _flip, "roll": _roll, "repeat": _repeat,
     "unfold": _unfold, "diagonal": _diagonal, "as_strided": _as_strided, "as_strided_scatter": _as_strided_scatter,
-    "cat": _cat, "split": _split, "split_with_sizes": _split, "split_copy": _split,
-    "unbind": _unbind, "constant_pad_nd": _pad, "slice_scatter": _slice_scatter,
-    "select_scatter": _select_scatter, "tril": _triangle(True), "triu": _triangle(False),
+    "cat": _cat, "split": _split, "split_with_sizes": _split, "unbind": _unbind, "constant_pad_nd": _pad,
+    "slice_scatter": _slice_scatter, "select_scatter": _select_scatter, "tril": _triangle(True),
+    "triu": _triangle(False),
     "stack": lambda at, tensors, dim=0: tn.stack([as_type(x, at.dtype) for x in tensors], axis=dim),
     "diagonal_scatter": lambda at, x, source, *where: tn.diagonal_scatter(x, as_type(source, at.dtype), *where),
     "full": _full, "full_like": _full_like, "new_full": lambda at, x, size, value, **_: _full(at, size, value),
-    "scalar_tensor": _scalar_tensor,
+    "scalar_tensor": _scalar_tensor, "_efficientzerotensor": _new(0),
     **dict.fromkeys(("empty", "zeros", "empty_like", "zeros_like", "new_zeros", "new_empty", "empty_permuted",
                      "empty_strided", "new_empty_strided"), _new(0)),
     **dict.fromkeys(("ones", "ones_like", "new_ones"), _new(1)),
     "arange": _arange, "prims.iota": _iota, "eye": _eye,
     "tril_indices": _triangle_places(tn.tril_indices), "triu_indices": _triangle_places(tn.triu_indices),
 }
+
+# What PyTorch calls a copy of a view is, of values, the view.
+VIEWS: dict[str, Rule] = {**_PLAIN, "narrow_copy": _narrow, **{f"{name}_copy": _PLAIN[name] for name in (
+    "view", "unsqueeze", "squeeze", "permute", "transpose", "t", "expand", "slice", "select", "unfold", "diagonal",
+    "as_strided", "split", "split_with_sizes", "unbind")}}

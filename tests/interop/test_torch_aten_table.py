@@ -85,3 +85,38 @@ def nothing(e: Any) -> Any:
     ids=lambda x: getattr(x, "__name__", ""))
 def test_rules_give_what_pytorch_gives(rules: Any, inputs: Any) -> None:
     compare(Function(rules), *inputs, train=False)
+
+
+def resampled(x: Any) -> Any:
+    return [F.interpolate(x, size=(3, 4), mode="bilinear", antialias=True),
+            F.interpolate(x, size=(11, 5), mode="bicubic", antialias=True),
+            F.interpolate(x, size=(9, 5), mode="nearest-exact"), torch.ops.aten.upsample_bilinear2d(x, [9, 5], False),
+            F.adaptive_max_pool2d(x, (3, 5), return_indices=True), F.pad(x, (1, 2, 0, 3), mode="replicate")]
+
+
+def read_between(x: Any, places: Any) -> Any:
+    return [F.grid_sample(x, places, mode, padding, align) for mode in ("bilinear", "nearest", "bicubic")
+            for padding in ("zeros", "border", "reflection") for align in (True, False)]
+
+
+def of_volumes(x: Any) -> Any:
+    return [F.adaptive_avg_pool3d(x, (2, 3, 4)), F.adaptive_max_pool3d(x, (2, 3, 4))]
+
+
+def of_rows(m: Any, y: Any) -> Any:
+    rows, classes = torch.tensor([2, 0, 2]), torch.tensor([2, 0, 2, 1])
+    return [torch.cdist(m, y), torch.cdist(m, y, p=1.0), m.masked_scatter(m > 0, m * 2), F.softshrink(m, 0.3),
+            F.hardshrink(m, 0.3), F.multi_margin_loss(m, classes), torch.round(m * 10, decimals=1),
+            torch.polygamma(1, m.abs() + 1), torch.special.i0e(m), m.index_reduce(0, rows, y, "amax"),
+            torch.put(m, torch.tensor([1, -2]), torch.tensor([1.0, 2.0])), torch.narrow_copy(m, 1, 1, 2),
+            torch.dist(m[:3], y), F.bilinear(m, m[:, :4], torch.ones(5, 6, 4)),
+            torch.linalg.vector_norm(torch.complex(m, m))]
+
+
+@pytest.mark.filterwarnings("ignore:index_reduce.. is in beta")
+@pytest.mark.parametrize(("rules", "shapes"), [
+    (resampled, [(2, 3, 7, 8)]), (read_between, [(2, 3, 5, 6), (2, 4, 3, 2)]), (of_volumes, [(2, 2, 5, 6, 4)]),
+    (of_rows, [(4, 6), (3, 6)])], ids=lambda x: getattr(x, "__name__", ""))
+def test_rules_and_their_gradients(rules: Any, shapes: Any) -> None:
+    torch.manual_seed(0)
+    compare(Function(rules), *(torch.randn(shape) for shape in shapes))

@@ -98,6 +98,14 @@ def test_interpolation(mode: str, target: dict[str, Any]) -> None:
         agree(partial(tn.interpolate, **arguments), partial(F.interpolate, **arguments), x, tolerance=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_interpolation_against_aliasing(mode: str) -> None:
+    for size, align in (((3, 11), False), ((2, 3), True)):
+        agree(partial(tn.interpolate, size=size, mode=mode, antialias=True, align_corners=align),
+              partial(F.interpolate, size=size, mode=mode, antialias=True, align_corners=align), normal(2, 3, 5, 7),
+              tolerance=1e-6)
+
+
 @pytest.mark.parametrize("reduce", ["set", "add", "mul", "max", "min"])
 def test_scatter(reduce: str) -> None:
     x, at, u = normal(4, 5), np.stack([RNG.permutation(4)[:3] for _ in range(5)], 1), normal(3, 5)

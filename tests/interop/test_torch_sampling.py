@@ -30,7 +30,7 @@ def both(call: Any, arrays: list[np.ndarray], compiled: bool = False) -> None:
 
 @pytest.mark.parametrize("align_corners", [False, True])
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
-@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 def test_images_are_read_at_places(mode: str, padding_mode: str, align_corners: bool) -> None:
     random = np.random.default_rng(0)
     images, grid = random.normal(size=(2, 3, 5, 4)), random.uniform(-2.5, 2.5, (2, 3, 7, 2))
