@@ -137,10 +137,14 @@ class SymbolicDim:
     __radd__, __rmul__ = __add__, __mul__
 
     def __floordiv__(self, other: Dim) -> Dim:
+        if other == 0:
+            raise ZeroDivisionError("integer division or modulo by zero")
         exact = _divide_exactly(self, other)
         return _collect([((Quotient(self, other),), 1)]) if exact is None else exact
 
     def __rfloordiv__(self, other: Dim) -> Dim:
+        if self == 0:
+            raise ZeroDivisionError("integer division or modulo by zero")
         return _collect([((Quotient(other, self),), 1)]) if other != 0 else 0
 
     def __mod__(self, other: Dim) -> Dim:
@@ -207,7 +211,7 @@ def _on_number(name: str) -> Callable[..., Any]:
     return method
 
 
-for _name in ("add", "sub", "rsub", "mul", "floordiv", "rfloordiv", "mod", "radd", "rmul"):
+for _name in ("add", "sub", "rsub", "mul", "floordiv", "rfloordiv", "mod", "radd", "rmul", "lt", "le", "gt", "ge"):
     setattr(SymbolicDim, f"__{_name}__", _polynomial(getattr(SymbolicDim, f"__{_name}__")))
 for _name in ("truediv", "rtruediv", "pow", "rpow", "rmod", "divmod", "rdivmod", "float", "complex", "round", "trunc",
               "floor", "ceil", "pos", "abs", "invert", "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or",

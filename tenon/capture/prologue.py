@@ -20,7 +20,7 @@ from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT
 from tenon.capture.guard_readers import entry_of, looks_up_itself
 from tenon.capture.guards import GuardGroup, same_atom
 from tenon.capture.movable import ContainerForm
-from tenon.capture.symbolic_numbers import Asked, Computed, Numbers, SymNumber, scalar
+from tenon.capture.symbolic_numbers import NEVER_RAISES, Asked, Computed, Numbers, SymNumber, scalar
 from tenon.graph.build import MAX_FINITE
 from tenon.records import dataclass
 from tenon.types import DType, TensorType, float64
@@ -137,7 +137,7 @@ class _PrologueWriter:
         return f"if type({read}) is not {self.name(form.kind)} or {other}: return None"
 
     def steps(self) -> list[str]:
-        """What is computed and asked, as far as somebody needs it."""
+        """What is computed and asked, as far as somebody needs it, or would notice that it raises."""
         left = [x for x in self.further.results if isinstance(x, SymNumber)]
         wanted = {x.index for x in [*left, *(x for x, _ in self.further.scalars)]}
         lines: list[str] = []
@@ -147,7 +147,7 @@ class _PrologueWriter:
                 needed = bool(moves) or any(type(x) is SymNumber and x.index in self.numbers.settled and
                                             x.roots != {x.index} for x in step.args)
             else:
-                needed = step.index in wanted
+                needed = step.index in wanted or (bool(moves) and step.function not in NEVER_RAISES)
             if not needed:
                 continue
             wanted.update(x.index for x in step.args if type(x) is SymNumber)

@@ -10,14 +10,17 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tenon.capture.code_monitor import UnsafeCall
-from tenon.capture.symbolic_numbers import SymNumber
-from tenon.errors import DTypeError, user_location
+from tenon.capture.symbolic_numbers import SymNumber, value_of
+from tenon.dims import SymbolicDim
+from tenon.errors import user_location
 from tenon.graph.build import literal
 from tenon.ops.arithmetic import divide, floor_divide, negative, remainder, subtract
-from tenon.ops.comparison import isfinite, isnan, less, logical_and, logical_not, logical_or, not_equal, where
+from tenon.ops.comparison import equal, isfinite, isnan, less, logical_and, logical_not, logical_or, not_equal, where
 from tenon.ops.creation import full
-from tenon.ops.shape import cast
+from tenon.ops.shape import cast, dimension
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState, recorder
 from tenon.types import DType, bool_, complex128, float64, int64
@@ -25,6 +28,7 @@ from tenon.types import DType, bool_, complex128, float64, int64
 KIND_OF = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 DTYPE_OF: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
 ORDER = (bool, int, float, complex)
+ARRAYS = (Tensor, np.ndarray, np.generic)       # with which a number gives an array
 MAX_INTEGER = 2.0**62   # of an integer in the graph, beyond which float64 does not tell what fits 64 bits
 
 
@@ -40,6 +44,12 @@ class RuntimeNumber(Tensor):
         own = (of if of.dtype is wanted else cast(strong(of), dtype=wanted)).state
         # A number carries no gradient, whatever becomes of the tape of the tensor.
         self.own = TensorState(own.payload) if own.requires_grad else own
+
+    def __getattr__(self, name: str) -> Any:
+        """What no tensor has, and Python's number does."""
+        if name.startswith("__") or not hasattr(self.weak, name):
+            raise AttributeError(f"{self.weak.__name__!r} object has no attribute {name!r}")
+        return attribute_of(self, name)
 
     def __bool__(self) -> bool:
         return bool(strong(self))
@@ -106,9 +116,24 @@ def strong(x: Tensor) -> Tensor:
     return tensor
 
 
+def attribute_of(x: RuntimeNumber, name: str) -> Any:
+    """`x.name`, as a number of Python has it."""
+    kind = one_kind(x).weak
+    if name == "is_integer" and kind is float:
+        return lambda: RuntimeNumber(logical_and(isfinite(strong(x)), equal(strong(x).floor(), strong(x))))
+    if kind in (bool, int) and name in ("real", "numerator"):
+        return RuntimeNumber(_as(x, int))
+    raise UnsafeCall(f"{name!r} is asked of a number, {kind.__name__}", where=user_location())
+
+
 def is_number(x: Any) -> bool:
     """Whether this is a Python number, known now or when the graph runs."""
     return type(x) in ORDER or type(x) in (RuntimeNumber, SymNumber)
+
+
+def is_size(x: Any) -> bool:
+    """Whether this is a size that may be another in other calls."""
+    return issubclass(type(x), SymbolicDim)
 
 
 def kind_of(x: Any) -> type:
@@ -128,7 +153,9 @@ def as_tensor(x: Any, kind: type | None = None) -> Tensor:
 
 
 def in_graph(x: Any) -> Any:
-    """A number that changes from call to call as one that the graph reads; any other value itself."""
+    """A size, or a number that changes from call to call, as one that the graph reads; any other value itself."""
+    if is_size(x):
+        return RuntimeNumber(dimension(size=x, dtype=int64))
     return RuntimeNumber(x.numbers.scalar(x, DTYPE_OF[x.kind])) if type(x) is SymNumber else x
 
 
@@ -179,6 +206,8 @@ def function_of(name: str, x: RuntimeNumber) -> RuntimeNumber:
 def _shifted(of: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """A shift, which Python refuses by a negative number."""
     def shift(x: Any, y: Any) -> Any:
+        if not isinstance(y, Tensor) and y.value < 0:
+            raise ValueError("negative shift count")
         if isinstance(y, Tensor) and (capture := recorder.get()) is not None:
             capture.fail_if(less(y, 0))
         return of(x, y)
@@ -220,7 +249,8 @@ def _kind(name: str, kinds: tuple[type, type], right: Any) -> type:
         return kind
     if name == "pow" and kind is int:
         if type(right) is RuntimeNumber:
-            raise DTypeError("an integer to the power of an integer that is only known when the graph runs")
+            raise UnsafeCall("an integer to the power of an integer that is only known when the graph runs",
+                             where=user_location(), hint="a float to that power stays in the graph")
         return int if right >= 0 else float
     return int if kind is bool else kind
 
@@ -275,6 +305,15 @@ def _refuse_to_repeat(other: Any) -> None:
         raise UnsafeCall(f"the data decide how often a {type(other).__name__} is repeated", where=user_location())
 
 
+def _operand(x: Any) -> Any:
+    """A number beside one of the graph; None for anything else."""
+    if isinstance(number := value_of(x), int) and abs(number) >= 2**63:
+        raise UnsafeCall("an integer beyond 64 bits meets a number of the graph", where=user_location())
+    if is_number(x) or is_size(x):
+        return in_graph(x)
+    return int(x) if isinstance(x, int) else None       # such as a member of an IntEnum
+
+
 def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
     def plain(left: Any, right: Any) -> Any:
         kind = _kind(name, (kind_of(left), kind_of(right)), right)
@@ -285,16 +324,16 @@ def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
         return RuntimeNumber(compute(*pair), kinds=_kinds(name, left, right))
 
     def forward(self: RuntimeNumber, other: Any) -> Any:
-        if is_number(other):
-            return plain(self, in_graph(other))
+        if (number := _operand(other)) is not None:
+            return plain(self, number)
         _refuse_to_repeat(other)
-        return getattr(Tensor, f"__{name}__")(self, other)
+        return getattr(Tensor, f"__{name}__")(self, other) if isinstance(other, ARRAYS) else NotImplemented
 
     def backward(self: RuntimeNumber, other: Any) -> Any:
-        if is_number(other):
-            return plain(in_graph(other), self)
+        if (number := _operand(other)) is not None:
+            return plain(number, self)
         _refuse_to_repeat(other)
-        return getattr(Tensor, f"__r{name}__")(self, other)
+        return getattr(Tensor, f"__r{name}__")(self, other) if isinstance(other, ARRAYS) else NotImplemented
     setattr(RuntimeNumber, f"__{name}__", forward)
     if name not in COMPARISONS:
         setattr(RuntimeNumber, f"__i{name}__", forward)        # a number does not change, unlike a tensor

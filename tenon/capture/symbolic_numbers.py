@@ -28,6 +28,8 @@ KINDS = (int, float)                # of numbers that may become inputs; a bool 
 PYTHON = (bool, int, float)
 MOST_STEPS = 1000
 UNEQUAL = (type(None), str, bytes, tuple, list, dict)     # no number equals one of these
+NEVER_RAISES = frozenset((operator.add, operator.sub, operator.mul, operator.and_, operator.or_, operator.xor,
+                          operator.neg, operator.pos, operator.abs, operator.invert))
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +183,7 @@ class Numbers:
 
     def compute(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)`, of arguments some of which are such numbers."""
-        value = function(*map(value_of, args))
+        value = self._value(function, args)
         if type(value) is bool:     # such as of `math.isinf`
             return self.ask(function, *args)
         if type(value) not in KINDS:
@@ -193,15 +195,24 @@ class Numbers:
 
     def ask(self, function: Callable[..., Any], *args: Any) -> Any:
         """What `function(*args)` gives now, which it must give in every call."""
-        answer = function(*map(value_of, args))
+        answer = self._value(function, args)
         self._note(Asked(function, args, answer))
         return answer
+
+    def _value(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """What it gives now; where it raises, other numbers may not: the capture is for these alone."""
+        try:
+            return function(*map(value_of, args))
+        except Exception:
+            for x in args:
+                known(x)
+            raise
 
     def scalar(self, x: SymNumber, dtype: DType) -> Tensor:
         """A number as a tensor from outside, an argument of the graph."""
         key = x.index, dtype
         if key not in self.scalars:
-            self.scalars[key] = x, dtype, fresh(scalar(x.value, dtype))
+            self.scalars[key] = x, dtype, fresh(self._value(scalar, (x, dtype)))
             self.declare(self.scalars[key][-1], len(self.scalars) - 1, TensorType(dtype, ()))
         return self.scalars[key][-1]
 

@@ -78,3 +78,36 @@ def test_data_that_decide_how_often_something_is_repeated() -> None:
     check(repeated, fullgraph=False)
     with pytest.raises(CaptureError, match="how often a str is repeated"):
         tn.jit(repeated, fullgraph=True)(vector(1.0, 2.0))
+
+
+def test_sizes_beside_numbers_of_the_graph():
+    def counted(x):
+        n, k = x.shape[0], int(x.sum())
+        return (n - k, k % n, n * float(x.sum()), divmod(k, n), n < k, k < n, n == k, n // (k + 0.5), x.size + k, n + True)
+    check_on(counted, [tn.arange(float(n)) for n in (2, 3, 4, 3, 5)])
+    check_on(lambda x: (2 - x.shape[0]) ** int(x.sum()), [tn.arange(float(n)) for n in (2, 3, 4)])
+
+
+def test_what_python_numbers_can_be_asked():
+    def asked(x):
+        n, z = int(x.sum()), x.sum().item()
+        return n.bit_length(), z.is_integer(), hasattr(n, "shape"), hasattr(z, "hex"), getattr(z, "dtype", None), n.real
+    check_on(asked, [tn.tensor([1.0, 2.0]), tn.tensor([0.5, 7.0]), tn.tensor([-9.0])])
+    jitted = tn.jit(lambda x: x if x.sum().item().is_integer() else -x, fullgraph=True)
+    assert [float(jitted(tn.tensor([x]))) for x in (2.0, 2.5, float("inf"))] == [2.0, -2.5, -float("inf")]
+    check_on(lambda x: int(x.sum()).shape, [tn.tensor([1.0])])
+
+
+def test_numbers_of_the_graph_beside_one_of_two():
+    def either(x):
+        n = int(x.sum())
+        return n >= min(n, 1), n // (n or 1.0), n - (n or 1), n * (n and 2.5)
+    check_on(either, [tn.tensor([3.0]), tn.tensor([0.0]), tn.tensor([-2.0])])
+
+
+def test_python_refuses_shifts_by_less_than_nothing():
+    def shifted(x):
+        int(x) << -3
+        return x
+    check_on(shifted, [tn.tensor(3), tn.tensor(4)])
+    check_on(lambda x: int(x) | round(1e300), [tn.tensor(3)])

@@ -545,3 +545,37 @@ def test_a_ring_buffer_is_one_graph():
         x = tn.tensor([float(k), 1.0])
         assert exact(add(x)) == exact(eager.add(x)) and exact(ring.rows) == exact(eager.rows) and ring.at == eager.at
     assert captures(add.__func__) <= 2
+
+
+# ---------------------------------------------------------------- numbers for which Python raises
+
+@pytest.mark.parametrize("function, numbers", [
+    (lambda d: 1 // d, (1, 0, 2, 3, 0)), (lambda d: 5 % d, (1, 2, 0, 3)), (lambda d: 2.0 / d, (1.0, 0.0, 2.0, -4.0)),
+    (lambda d: int(d), (1.0, math.nan, 2.0, math.inf, 5.0)), (lambda d: math.sqrt(d), (1.0, -1.0, 4.0, 9.0)),
+    (lambda d: 1 << d, (1, -1, 4, -4, 2)), (lambda d: 2.0**d, (1.0, 1e4, 2.0)), (lambda d: divmod(7, d)[1], (1, 0, 4)),
+    (lambda d: round(d), (1.0, math.nan, 2.0)), (lambda d: tn.ones(1, dtype=tn.uint8) * d, (1, 256, 2, -3, 3)),
+], ids=range(10))
+def test_an_error_that_is_caught_is_that_of_its_number(function, numbers):
+    def caught(x, d):
+        try:
+            return x * function(d)
+        except (ArithmeticError, ValueError, tn.errors.TenonError):
+            return -x
+    check(caught, numbers, most=len(numbers) + 1)
+
+
+@pytest.mark.parametrize("function", [round, math.ceil, math.isqrt, lambda d: 1 // d, lambda d: math.log(d)])
+def test_an_error_is_raised_where_nobody_reads_the_number(function):
+    def unread(x, d):
+        function(d)
+        return x + 1
+    check(unread, (1, 2, 3, 0, -4, 5, 6.5, 7.5, math.nan, 8.5), most=9)
+
+
+def test_a_size_that_is_divided_by_a_difference_of_sizes():
+    for function in (lambda n: 7 // (n - 3), lambda n: n // (n - 3), lambda n: (n - 3) // (n - 3), lambda n: n % (n - 3),
+                     lambda n: 0 // (n - 3), lambda n: (n - 3) % (n - 3), lambda n: (2 * n - 6) // (n - 3)):
+        jitted = tn.jit(lambda x, function=function: x * function(x.shape[0]))
+        for size in (2, 5, 3, 4, 3, 7):
+            x = tn.ones(size)
+            assert outcome(lambda x=x, f=function: x * f(x.shape[0])) == outcome(lambda x=x, f=jitted: f(x)), size

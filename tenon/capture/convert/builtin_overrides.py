@@ -31,7 +31,7 @@ from tenon.capture.convert.traced_iterables import (
 )
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
-from tenon.capture.runtime_numbers import RuntimeNumber, function_of, number_of, one_kind
+from tenon.capture.runtime_numbers import RuntimeNumber, attribute_of, function_of, number_of, one_kind
 from tenon.capture.symbolic_numbers import SymNumber, on_number
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
@@ -95,6 +95,8 @@ def hasattr_(holder: Any, name: str) -> Any:
     capture = capture_now()
     if type(holder) is UnionValue and capture is not None:
         return capture.each(holder, lambda x: hasattr_(x, name))
+    if type(holder) is RuntimeNumber:
+        return hasattr(one_kind(holder).weak, name)
     found = getattr(holder, name, MISSING)
     if capture is not None and is_perhaps(found):
         return has_attribute(capture, holder, name, found)
@@ -105,6 +107,8 @@ def hasattr_(holder: Any, name: str) -> Any:
 @replaces(getattr)
 def getattr_(holder: Any, name: str, *default: Any) -> Any:
     capture = capture_now()
+    if type(holder) is RuntimeNumber:
+        return default[0] if default and not hasattr_(holder, name) else attribute_of(holder, name)
     if capture is None or not capture.irregular:
         return getattr(holder, name, *default)
     if type(holder) is UnionValue:

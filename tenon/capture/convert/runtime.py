@@ -32,7 +32,7 @@ from tenon.capture.convert.traced_getitem import TracedItem, item
 from tenon.capture.convert.traced_iterables import Each
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.output_effects import formatted
-from tenon.capture.runtime_numbers import RuntimeNumber, is_number, is_one_number, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, attribute_of, is_number, is_one_number, strong
 from tenon.errors import user_location
 from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
@@ -187,6 +187,8 @@ class Runtime(OfCapture, local):
     def get(self, holder: Any, name: str) -> Any:
         """`holder.name`."""
         capture = capture_now()
+        if type(holder) is RuntimeNumber:
+            return attribute_of(holder, name)
         if name == "requires_grad" and capture is not None and isinstance(holder, Tensor):
             return capture.requires_grad_of(holder)
         if name in ("shape", "size") and capture is not None and capture.sized and isinstance(holder, Tensor):

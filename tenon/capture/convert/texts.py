@@ -33,10 +33,8 @@ from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.graph.op import current
 from tenon.ops.say import say as say_op
-from tenon.ops.shape import dimension
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState, recorder
-from tenon.types import int64
 
 if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
@@ -219,7 +217,7 @@ def say(capture: ConvertingCapture, tell: Callable[..., None], objects: tuple[An
     if not isinstance(capture.builder, InnerBuilder):
         capture.output_effects.append(OutputEffect(tell, objects, found, tuple(given)))
         return
-    values = [_in_graph(capture, x) for x in given]
+    values = [in_graph(x) for x in given]
     leaves = tuple([Noted(None if type(x) is RuntimeNumber else type(x), x.requires_grad) for x in values])
     capture.emit(say_op, tuple([x.payload for x in values]), {"output_effect": len(capture.output_effects)})
     capture.output_effects.append(OutputEffect(tell, objects, found, leaves, noted=True))
@@ -228,14 +226,6 @@ def say(capture: ConvertingCapture, tell: Callable[..., None], objects: tuple[An
 def _chosen(capture: ConvertingCapture, form: Any, choice: UnionValue, one: Any) -> Any:
     """The form with one of several values in the place of the choice."""
     return rebuilt(form, lambda x: option_of(capture, one) if x is choice else x)
-
-
-def _in_graph(capture: ConvertingCapture, x: Any) -> Tensor:
-    """A value as a tensor or number of the graph."""
-    if type(x) is SymbolicDim:
-        return RuntimeNumber(dimension(size=x, dtype=int64))
-    found: Tensor = in_graph(x)
-    return found
 
 
 def may_say(capture: ConvertingCapture) -> bool:
