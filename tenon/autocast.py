@@ -6,11 +6,12 @@ narrow type, "wide" ones (reductions, softmax, norms, losses) lose digits in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ContextDecorator, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ContextDecorator
 from contextvars import ContextVar, Token
 from typing import Any
 
+from tenon.context_values import during
 from tenon.errors import ArgumentError
 from tenon.graph.build import canonical_attrs, expansion
 from tenon.graph.op import Op
@@ -57,14 +58,9 @@ class autocast(ContextDecorator):
         return type(self)(self.dtype or bfloat16, self.dtype is not None)
 
 
-@contextmanager
-def autocast_is(narrow: DType | None) -> Iterator[None]:
+def autocast_is(narrow: DType | None) -> AbstractContextManager[Any]:
     """The block under this narrow type, or none."""
-    token = narrowing.set(narrow)
-    try:
-        yield
-    finally:
-        narrowing.reset(token)
+    return during(narrowing, narrow)
 
 
 def is_autocast_enabled() -> bool:

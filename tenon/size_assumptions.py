@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
+from tenon.context_values import during
 from tenon.dims import (
     SMALLEST_SYMBOLIC_SIZE,
     Dim,
@@ -83,14 +84,9 @@ def answers_hold(answers: Mapping[tuple[Dim, str, Dim], bool], sizes: Mapping[st
                for (left, relation, right), answer in answers.items())
 
 
-@contextmanager
-def assuming(assumptions: Assumptions) -> Iterator[Assumptions]:
+def assuming(assumptions: Assumptions) -> AbstractContextManager[Assumptions]:
     """Answer undecided questions about sizes from `assumptions`, and record them there."""
-    token = innermost.set(assumptions)
-    try:
-        yield assumptions
-    finally:
-        innermost.reset(token)
+    return during(innermost, assumptions)
 
 
 def solution(difference: Dim, sizes: Mapping[str, int]) -> tuple[str, Dim] | None:

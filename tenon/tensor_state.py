@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tenon.atomic import Store
+from tenon.context_values import during
 from tenon.dims import Dim, product
 from tenon.graph.ir import Value
 from tenon.types import DType, Shape
@@ -273,14 +274,9 @@ recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 journal: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("journal", default=None)   # by `Tensor._rebind`
 
 
-@contextmanager
-def unnoted() -> Iterator[None]:
+def unnoted() -> AbstractContextManager[Any]:
     """A block that gives tensors new elements in a program, and not outside of it."""
-    token = journal.set(None)
-    try:
-        yield
-    finally:
-        journal.reset(token)
+    return during(journal, None)
 
 
 class Changes:

@@ -22,6 +22,7 @@ from tenon.capture.conditional_gradients import reached_by_data
 from tenon.capture.may_raise import unread
 from tenon.capture.output_effects import OutputEffect
 from tenon.capture.symbolic_numbers import Numbers, SymNumber, nest_known
+from tenon.context_values import during
 from tenon.devices import HOST, PYTHON, on_python, placing
 from tenon.dims import Dim
 from tenon.eager.dispatch import TensorInterpreter
@@ -463,12 +464,8 @@ def _type_of(state: TensorState) -> TensorType:
 @contextmanager
 def capturing(capture: Capture) -> Iterator[Capture]:
     """Let `capture` record all operator calls of this block, in this thread."""
-    with using(capture):
-        token = recorder.set(capture)
-        try:
-            yield capture
-        finally:
-            recorder.reset(token)
+    with using(capture), during(recorder, capture):
+        yield capture
 
 
 def is_capturing() -> bool:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 from tenon.autocast import autocasting, narrowing
+from tenon.context_values import during
 from tenon.types import DType
 
 recording_variable: ContextVar[bool] = ContextVar("recording", default=True)
 
 
-@contextmanager
-def recording_is(flag: bool) -> Iterator[None]:
-    token = recording_variable.set(flag)
-    try:
-        yield
-    finally:
-        recording_variable.reset(token)
+def recording_is(flag: bool) -> AbstractContextManager[Any]:
+    return during(recording_variable, flag)
 
 
 def no_grad() -> Any:

@@ -11,14 +11,15 @@ Such a tensor's payload is no array, so every short way leaves it to the full ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
 from tenon.array_conversion import copied
+from tenon.context_values import during
 from tenon.devices import HOST, PYTHON, Device, as_device, when_placing
 from tenon.eager.dispatch import Eager, TensorInterpreter, eager, set_mover
 from tenon.graph.build import Builder
@@ -165,13 +166,8 @@ def device_of(payload: Payload) -> Any:
     return payload.device if isinstance(payload, Elsewhere) else HOST
 
 
-@contextmanager
-def _innermost(inner: Placed) -> Iterator[None]:
-    token = innermost.set(inner)
-    try:
-        yield
-    finally:
-        innermost.reset(token)
+def _innermost(inner: Placed) -> AbstractContextManager[Any]:
+    return during(innermost, inner)
 
 
 def _enter(device: Device) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
+from tenon.context_values import during
 from tenon.dims import SymbolicDim, evaluate
 from tenon.errors import DTypeError, GraphError, ShapeError
 from tenon.graph.build import expansion
@@ -48,16 +49,10 @@ class GraphRun:
 _run: ContextVar[GraphRun | None] = ContextVar("run", default=None)
 
 
-@contextmanager
-def running(sizes: Mapping[str, int]) -> Iterator[GraphRun]:
+def running(sizes: Mapping[str, int]) -> AbstractContextManager[GraphRun]:
     """The run that the graphs of this block belong to."""
     outer = _run.get()
-    run = GraphRun(sizes) if outer is None else GraphRun(sizes, outer.cells)
-    token = _run.set(run)
-    try:
-        yield run
-    finally:
-        _run.reset(token)
+    return during(_run, GraphRun(sizes) if outer is None else GraphRun(sizes, outer.cells))
 
 
 def current_run() -> GraphRun:
@@ -80,14 +75,9 @@ class OutOfPatience(Exception):
 _patience: ContextVar[list[int] | None] = ContextVar("patience", default=None)     # how many nodes may still be run
 
 
-@contextmanager
-def with_patience(nodes: int) -> Iterator[None]:
+def with_patience(nodes: int) -> AbstractContextManager[Any]:
     """So many nodes are run at most, those of loops counted in every turn; then OutOfPatience is raised."""
-    token = _patience.set([nodes])
-    try:
-        yield
-    finally:
-        _patience.reset(token)
+    return during(_patience, [nodes])
 
 
 def _lose_patience(nodes: int) -> None:
@@ -102,14 +92,9 @@ See = Callable[[Node, Sequence[Any], Sequence[Any]], None]
 _witness: ContextVar[See | None] = ContextVar("witness", default=None)
 
 
-@contextmanager
-def witnessed(see: See) -> Iterator[None]:
+def witnessed(see: See) -> AbstractContextManager[Any]:
     """Tell `see` of every node that is run in this block, with its inputs and outputs; those of sub-graphs too."""
-    token = _witness.set(see)
-    try:
-        yield
-    finally:
-        _witness.reset(token)
+    return during(_witness, see)
 
 
 def _interpret(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:

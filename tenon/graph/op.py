@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Protocol
 
+from tenon.context_values import during
 from tenon.errors import KNOWN_CODE, ArgumentError, TenonError
 from tenon.gc_control import COLLECTOR
 from tenon.graph.argument_errors import MISUSE, misused
@@ -86,14 +87,9 @@ def set_call_cache(shortcut: Shortcut) -> None:
     cached_call = shortcut
 
 
-@contextmanager
-def using_default() -> Iterator[None]:
+def using_default() -> AbstractContextManager[Any]:
     """Let no interpreter decide in this block: calls are evaluated at once, in plain memory."""
-    token = innermost.set(None)
-    try:
-        yield
-    finally:
-        innermost.reset(token)
+    return during(innermost, None)
 
 
 @contextmanager

@@ -11,13 +11,14 @@ Only who wants to look asks for it: code that runs has no such table, and is the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 from llvmlite import ir
 
+from tenon.context_values import during
 from tenon.records import dataclass
 
 Numbered = tuple[str, list[int]]        # text, and for each of its lines a number, or 0
@@ -25,14 +26,9 @@ VERSION_OF_TABLES = 3                   # which LLVM reads
 _lines: ContextVar[Mapping[Any, int] | None] = ContextVar("lines", default=None)
 
 
-@contextmanager
-def lines_known(lines: Mapping[Any, int]) -> Iterator[None]:
+def lines_known(lines: Mapping[Any, int]) -> AbstractContextManager[Any]:
     """Mark what is emitted in this block."""
-    token = _lines.set(lines)
-    try:
-        yield
-    finally:
-        _lines.reset(token)
+    return during(_lines, lines)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ A step is a function of the model, an operator of the table, or what ONNX itself
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
 import tenon as tn
+from tenon.context_values import during
 from tenon.errors import TenonError
 from tenon.onnx.function_bodies import body_of, is_defined
 from tenon.onnx.graph_plan import GraphPlan, OperatorStep, Reference, names_read
@@ -54,14 +55,9 @@ class TimeLimitError(TenonError, TimeoutError):
     """A model that took longer than it was given."""
 
 
-@contextmanager
-def within(seconds: float | None) -> Iterator[None]:
+def within(seconds: float | None) -> AbstractContextManager[Any]:
     """A block whose steps stop when the time is up."""
-    token = deadline.set(None if seconds is None else time.monotonic() + seconds)
-    try:
-        yield
-    finally:
-        deadline.reset(token)
+    return during(deadline, None if seconds is None else time.monotonic() + seconds)
 
 
 def check_time(label: str) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 
 import tenon as tn
 from tenon.capture.code_monitor import unwatched
+from tenon.context_values import during
 from tenon.errors import TenonError
 from tenon.graph.op import innermost
 from tenon.tensor_state import recorder
@@ -34,14 +35,9 @@ MOST_FOLDED = 1 << 24       # bytes of a result that is computed before a run
 most_bytes: ContextVar[int] = ContextVar("most_bytes", default=1 << 33)
 
 
-@contextmanager
-def most_bytes_of(count: int) -> Iterator[None]:
+def most_bytes_of(count: int) -> AbstractContextManager[Any]:
     """A block in which values have no more bytes than these."""
-    token = most_bytes.set(count)
-    try:
-        yield
-    finally:
-        most_bytes.reset(token)
+    return during(most_bytes, count)
 
 
 def at_most(count: int) -> AbstractContextManager[None]:

@@ -9,13 +9,14 @@ the ranks that differ only along these.  Parts of uneven sizes are those of `num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
 
+from tenon.context_values import during
 from tenon.errors import ArgumentError, CommunicationError
 from tenon.types import bfloat16, float16
 
@@ -65,14 +66,9 @@ class Communicator(Protocol):
 _speaker: ContextVar[Communicator | None] = ContextVar("communicator", default=None)
 
 
-@contextmanager
-def speaking(communicator: Communicator | None) -> Iterator[None]:
+def speaking(communicator: Communicator | None) -> AbstractContextManager[Any]:
     """A block in which collectives ask this communicator."""
-    token = _speaker.set(communicator)
-    try:
-        yield
-    finally:
-        _speaker.reset(token)
+    return during(_speaker, communicator)
 
 
 def speak_by_default(factory: Callable[[str], Communicator]) -> None:

@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 import numpy as np
 
+from tenon.context_values import during
 from tenon.ops.define import define
 from tenon.types import TOKEN, TensorType
 
@@ -21,15 +21,10 @@ Heard = list[tuple[int, tuple[np.ndarray, ...]]]
 _heard: ContextVar[Heard | None] = ContextVar("heard", default=None)
 
 
-@contextmanager
-def hearing() -> Iterator[Heard]:
+def hearing() -> AbstractContextManager[Heard]:
     """A block in which a graph runs; what it says is in the list, in order."""
     heard: Heard = []
-    token = _heard.set(heard)
-    try:
-        yield heard
-    finally:
-        _heard.reset(token)
+    return during(_heard, heard)
 
 
 def _type(*xs: TensorType, output_effect: int) -> TensorType:

@@ -23,6 +23,7 @@ from tenon.capture.replay import run
 from tenon.capture.result_leaves import FromGraph
 from tenon.capture.settle import Fill, RunResults, Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Held, Source
+from tenon.context_values import during
 from tenon.eager.grad_mode import is_grad_enabled, no_grad, recording
 from tenon.errors import ArgumentError, ShapeError, TenonError
 from tenon.graph.graph_cache_property import once_a_graph
@@ -209,12 +210,9 @@ class Runnable:
         if variant.failed is not None:
             raise ArgumentError(f"{variant.graph.name} fails for some data, so it is no part of another graph",
                                 hint="call it outside of the jitted function")
-        token = narrowing.set(None)
-        try:
+        with during(narrowing, None):
             inputs = [_holder(source, leaves) for source in variant.sources]
             results = apply_graph(_with_numbers(variant.graph, tuple(sizes.items())), inputs)
-        finally:
-            narrowing.reset(token)
         results = [x if k in variant.carrying else x.detach() for k, x in enumerate(results)]
         fill = FillApplied(self.capture(), leaves, Applied(results), ())
         for source, k, carries in variant.assigned:

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from tenon.capture.pytree import Structure, flatten, form
+from tenon.context_values import during
 from tenon.errors import ArgumentError, ShapeError
 from tenon.tensor import Tensor, asarray
 from tenon.transforms.custom_rules import TENSOR, CustomRule, apply_rule
@@ -94,11 +95,8 @@ class CustomCall:
 
     def forward(self, tensors: list[Tensor]) -> tuple[list[Tensor], list[Any]]:
         """The function, and what to keep."""
-        token = _forward_of.set((*_forward_of.get(), self.whole))
-        try:
+        with during(_forward_of, (*_forward_of.get(), self.whole)):
             pair = self.fwd(*self.inputs.replace(tensors))
-        finally:
-            _forward_of.reset(token)
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ArgumentError(f"{self.name}: fwd must return a pair, (result, what bwd needs)")
         kept, self.kept = flatten(pair[1])
