@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tenon.debug.value_names import all_nodes
 from tenon.graph.compare import difference
 from tenon.graph.interpret import interpret, witnessed
 from tenon.graph.ir import Graph, Node, Value
-from tenon.graph.partition import needed
+from tenon.graph.partition import all_nodes, needed
 from tenon.records import replace
 
 Array = np.ndarray[Any, Any]

@@ -15,9 +15,9 @@ from tenon.capture.captured import Captured
 from tenon.debug.bad_numbers import BadNumber
 from tenon.debug.interpreted_values import leading_to
 from tenon.debug.origins import Origin, captured_with_origins
-from tenon.debug.value_names import all_nodes
 from tenon.graph.interpret import interpret, witnessed
 from tenon.graph.ir import Node
+from tenon.graph.partition import all_nodes
 from tenon.jit import Jitted
 from tenon.tensor_state import in_memory
 

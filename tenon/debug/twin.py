@@ -5,7 +5,7 @@ The twin has the same text, so it runs the same kernels, which are found on disk
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tenon.capture.captured import Captured
@@ -13,7 +13,8 @@ from tenon.capture.constant_weights import WithConstants
 from tenon.capture.pytree import unfold
 from tenon.debug.origins import ModuleNames, captured_with_origins, number_of, numbered
 from tenon.graph.interpret import bind_sizes
-from tenon.graph.ir import Graph, Node
+from tenon.graph.ir import Graph
+from tenon.graph.partition import all_nodes
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.jit import Jitted
 from tenon.pipeline import Step, compile
@@ -34,7 +35,7 @@ class Twin:
     @property
     def operators(self) -> list[str]:
         """The operator of each captured node, by the number of its origin."""
-        return [node.op.name for node in sorted(_every(self.graph), key=number_of)]
+        return [node.op.name for node in sorted(all_nodes(self.graph), key=number_of)]
 
     def compiled(self, trace: list[Step] | None = None) -> Executable | None:
         """The program, None where it is made stage by stage since the data decide sizes; `trace` gets its passes."""
@@ -43,13 +44,6 @@ class Twin:
         if self.captured.halves is None and (holders := self.captured.constant_holders):
             return WithConstants(self.graph, holders, lambda: None, trace)
         return compile(self.graph, trace=trace)
-
-
-def _every(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        yield node
-        for inner in node.graphs:
-            yield from _every(inner)
 
 
 def twin_of(jitted: Jitted, captured: Captured, args: Any, keywords: Any) -> Twin:

@@ -17,9 +17,11 @@ from functools import lru_cache
 from typing import Any
 
 from tenon.capture.captured import Captured
+from tenon.capture.convert.reachable import contents
 from tenon.capture.trace import Held
 from tenon.errors import Location
-from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.ir import Value
+from tenon.graph.partition import all_nodes
 from tenon.jit import Jitted
 from tenon.nn.module import Module
 from tenon.optim.optimizer import Optimizer
@@ -107,7 +109,7 @@ def _roots(jitted: Jitted, captured: Captured) -> Iterator[tuple[Any, str]]:
     code = getattr(function, "__code__", None)
     read = code.co_names if code is not None else ()
     cells = zip(code.co_freevars, function.__closure__ or (), strict=False) if code is not None else ()
-    held = [(name, _content(cell)) for name, cell in cells]
+    held = [(name, contents(cell)) for name, cell in cells]
     held += [(name, x) for name, x in getattr(function, "__globals__", {}).items() if name in read]
     if isinstance(function, Module):
         held.append(("model", function))
@@ -124,21 +126,6 @@ def _roots(jitted: Jitted, captured: Captured) -> Iterator[tuple[Any, str]]:
         if isinstance(x, Module) and id(x) not in seen:
             seen.update(map(id, x.modules()))
             yield x, type(x).__name__.lower()
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:          # not bound yet
-        return None
-
-
-def all_nodes(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph and of those in it, in the order in which they run."""
-    for node in graph.nodes:
-        for inner in node.graphs:
-            yield from all_nodes(inner)
-        yield node
 
 
 def span_of(loc: Location) -> Span:

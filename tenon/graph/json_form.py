@@ -13,12 +13,13 @@ They stand beside the graphs, not in them, so that equal layers are one graph.  
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import OPS
+from tenon.graph.partition import all_nodes
 from tenon.graph.text import attribute_text, key_of, parse_attribute, parse_type
 
 Place = Location | None
@@ -29,15 +30,8 @@ KERNEL = "fused"        # the operator whose sub-graph is the body of a kernel
 def places_of(graph: Graph) -> tuple[list[Place], list[int]]:
     """(the distinct places of a graph's nodes, which of them every node has), nodes of sub-graphs before their own."""
     numbers: dict[Place, int] = {}
-    listed = [numbers.setdefault(node.loc, len(numbers)) for node in _all_nodes(graph)]
+    listed = [numbers.setdefault(node.loc, len(numbers)) for node in all_nodes(graph)]
     return list(numbers), listed
-
-
-def _all_nodes(graph: Graph) -> Iterator[Node]:
-    for node in graph.nodes:
-        for inner in node.graphs:
-            yield from _all_nodes(inner)
-        yield node
 
 
 # ---------------------------------------------------------------- writing

@@ -30,6 +30,14 @@ def innermost(node: Node) -> Iterator[Node]:
         yield from innermost(inner)
 
 
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph and of those in it, in the order in which they run."""
+    for node in graph.nodes:
+        for inner in node.graphs:
+            yield from all_nodes(inner)
+        yield node
+
+
 def depending(graph: Graph, start: Collection[Value]) -> set[Value]:
     """These values, and all that are computed from them."""
     found = set(start)

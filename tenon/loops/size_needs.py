@@ -10,21 +10,15 @@ from collections.abc import Iterator
 
 from tenon.dims import Dim
 from tenon.graph.ir import Graph, Node
+from tenon.graph.partition import all_nodes
 from tenon.loops.size_order import never_negative
 from tenon.ops.slice_pad_concat import slice_needs, slice_op, slice_size
 
 
 def size_needs(body: Graph) -> tuple[Dim, ...]:
     """The sizes that are not negative in any run of the body, although they are for some values of the symbols."""
-    needs = dict.fromkeys(need for node in _nodes(body) if node.op is slice_op for need in _of_slice(node))
+    needs = dict.fromkeys(need for node in all_nodes(body) if node.op is slice_op for need in _of_slice(node))
     return tuple(need for need in needs if not never_negative(need))
-
-
-def _nodes(body: Graph) -> Iterator[Node]:
-    for node in body.nodes:
-        yield node
-        for inner in node.graphs:
-            yield from _nodes(inner)
 
 
 def _of_slice(node: Node) -> Iterator[Dim]:

@@ -89,10 +89,11 @@ def _linear(n: int, j: np.ndarray, scale: float, align: bool) -> Taps:
 def _cubic(n: int, j: np.ndarray, scale: float, align: bool) -> Taps:
     place = j * scale if align else (j + 0.5) * scale - 0.5
     low = np.floor(place)
-    return low[:, None] + np.arange(-1, 3), _keys(np.abs(place[:, None] - (low[:, None] + np.arange(-1, 3))), -0.75)
+    at = low[:, None] + np.arange(-1, 3)
+    return at, cubic_weights(np.abs(place[:, None] - at), -0.75)
 
 
-def _keys(far: np.ndarray, a: float) -> np.ndarray:
+def cubic_weights(far: np.ndarray, a: float) -> np.ndarray:
     """The weight of an element so far away (Keys 1981)."""
     near = ((a + 2) * far - (a + 3)) * far * far + 1
     rest = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
@@ -114,7 +115,7 @@ def _smooth(reach: int, weigh: Callable[[np.ndarray], np.ndarray]) -> Callable[.
 
 _TAPS: dict[str, Callable[..., Taps]] = {"nearest": _nearest, "nearest-exact": _nearest_exact, "bicubic": _cubic}
 _SMOOTH: dict[str, Callable[..., Taps]] = {"bilinear": _smooth(1, lambda far: np.maximum(1 - far, 0)),
-                                           "bicubic": _smooth(2, lambda far: _keys(far, -0.5))}
+                                           "bicubic": _smooth(2, lambda far: cubic_weights(far, -0.5))}
 
 
 @layer_function

@@ -16,7 +16,7 @@ from tenon.dims import Dim
 from tenon.graph.build import Builder, copy, current_builder, rebuild
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op
-from tenon.graph.partition import has_effect
+from tenon.graph.partition import depending, has_effect
 from tenon.locks import cached_property
 from tenon.ops.arithmetic import add
 from tenon.ops.loops import scan
@@ -51,8 +51,8 @@ class _Scan:
         params = self.body.params
         first, after = self.constants, self.constants + self.carried
         self.states, self.slices = params[first:after], params[after:]
-        self.changing = _dependent(self.body, self.states)
-        self.moving = _dependent(self.body, self.slices)
+        self.changing = depending(self.body, self.states)
+        self.moving = depending(self.body, self.slices)
         self.users = self.body.users()
 
     @property
@@ -313,12 +313,3 @@ def _has_rule(node: Node) -> bool:
     simple: tuple[Op, ...] = (permute, reshape_op, cast, broadcast_to)
     return not has_effect(node) and len(node.outputs) == 1 and not node.graphs and (
         node.op in simple or (node.op.elementwise and node.op.compute is not None))
-
-
-def _dependent(graph: Graph, values: Sequence[Value]) -> set[Value]:
-    """What is computed from these values, and they."""
-    found = set(values)
-    for node in graph.nodes:
-        if any(x in found for x in node.uses()):
-            found.update(node.outputs)
-    return found

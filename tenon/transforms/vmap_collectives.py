@@ -13,6 +13,7 @@ from typing import Any
 from tenon.errors import ArgumentError
 from tenon.graph.op import Op
 from tenon.ops.batching import Arguments, as_tensor
+from tenon.ops.batching import split as split_axis
 from tenon.ops.collectives import (
     all_gather_op,
     all_reduce_op,
@@ -63,20 +64,14 @@ def gathered(x: Any, count: Any, /, axis: int, size: Any) -> Any:
 def scattered(x: Any, count: Any, /, axis: int, op: str, size: Any) -> Any:
     check_even("reduce_scatter", x.shape[axis + 1], size * count)
     total = {"sum": sum_, "max": max_, "min": min_}[op](x, axis=0)
-    return divided(total, axis, count)
+    return split_axis(total, axis, count)
 
 
 def exchanged(x: Any, count: Any, split: int, concat: int, split_size: Any, concat_size: Any) -> Any:
     """[from, ..., to and part, ..., concat, ...] -> [to, ..., part, ..., from and concat, ...]"""
     check_even("all_to_all", x.shape[split + 1], split_size * count)
     check_even("all_to_all", x.shape[concat + 1] * (1 if split == concat else count), concat_size)
-    return joined(divided(x, split + 1, count), 1, concat + 2)
-
-
-def divided(x: Any, axis: int, count: Any) -> Any:
-    """The parts of an axis, one behind the other along a new first axis."""
-    apart = reshape_op(x, shape=(*x.shape[:axis], count, x.shape[axis] // count, *x.shape[axis + 1:]))
-    return permute(apart, axes=(axis, *(k for k in range(apart.ndim) if k != axis)))
+    return joined(split_axis(x, split + 1, count), 1, concat + 2)
 
 
 def joined(x: Any, outer: int, inner: int) -> Any:

@@ -5,24 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from tenon.capture.convert.scope import OWN_SCOPE
+from tenon.capture.convert.scope import StatementRewriter
 from tenon.capture.convert.template import HELPER, expression, statements
 
 SUBJECT = "_subject"
 OF_ONE_VALUE = frozenset({"bool", "int", "float", "complex", "str", "bytes"})   # `int(x)` binds the number itself
 
 
-class Cases(ast.NodeTransformer):
+class Cases(StatementRewriter):
     """Rewrites the statements of one scope."""
 
     def __init__(self) -> None:
         self.count = 0
-
-    def visit(self, node: ast.AST) -> ast.AST | list[ast.stmt]:
-        if isinstance(node, (*OWN_SCOPE, ast.expr)):
-            return node
-        found: ast.AST | list[ast.stmt] = super().visit(node)
-        return found
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST | list[ast.stmt]:
         if not __debug__:

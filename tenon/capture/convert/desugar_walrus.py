@@ -12,21 +12,15 @@ from __future__ import annotations
 
 import ast
 
-from tenon.capture.convert.scope import OWN_SCOPE
+from tenon.capture.convert.scope import StatementRewriter
 from tenon.capture.convert.template import HELPER, statements
 
 
-class Walruses(ast.NodeTransformer):
+class Walruses(StatementRewriter):
     """Rewrites the conditions of `if` and `while` in one scope."""
 
     def __init__(self) -> None:
         self.count = 0
-
-    def visit(self, node: ast.AST) -> ast.AST | list[ast.stmt]:
-        if isinstance(node, (*OWN_SCOPE, ast.expr)):
-            return node
-        found: ast.AST | list[ast.stmt] = super().visit(node)
-        return found
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)

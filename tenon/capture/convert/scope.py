@@ -22,6 +22,16 @@ def nodes_of(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
         yield from nodes_of(ast.iter_child_nodes(node))
 
 
+class StatementRewriter(ast.NodeTransformer):
+    """Visits the statements of one scope: no expressions, and nothing that runs in another scope."""
+
+    def visit(self, node: ast.AST) -> ast.AST | list[ast.stmt]:
+        if isinstance(node, (*OWN_SCOPE, ast.expr)):
+            return node
+        found: ast.AST | list[ast.stmt] = super().visit(node)
+        return found
+
+
 def bound_by(statements: Iterable[ast.AST]) -> list[str]:
     """The variables that the statements bind or delete, in order, but for those declared global."""
     found: dict[str, None] = {}

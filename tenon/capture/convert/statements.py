@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.capture.convert.desugar_expressions import unpacking
-from tenon.capture.convert.scope import OWN_SCOPE, bound_by, contains, globals_of, mangled, reads
+from tenon.capture.convert.scope import StatementRewriter, bound_by, contains, globals_of, mangled, reads
 from tenon.capture.convert.template import HELPER, statements
 
 PRIVATE = tuple(f"{HELPER}_{kind}_" for kind in ("fork", "loop", "temp", "item"))     # no state of the user's program
@@ -61,7 +61,7 @@ if LOOP.data:
 """
 
 
-class Statements(ast.NodeTransformer):
+class Statements(StatementRewriter):
     """Rewrites the statements of one function."""
 
     def __init__(self, function: ast.FunctionDef, owner: str | None):
@@ -71,12 +71,6 @@ class Statements(ast.NodeTransformer):
         self.reads = Counter(reads(function.body))
         self.loops = [(x, bound_by([x.target]), Counter(reads(x.body)))
                       for x in ast.walk(function) if isinstance(x, ast.For)]
-
-    def visit(self, node: ast.AST) -> ast.AST | list[ast.stmt]:
-        if isinstance(node, (*OWN_SCOPE, ast.expr)):
-            return node
-        found: ast.AST | list[ast.stmt] = super().visit(node)
-        return found
 
     def name(self, kind: str) -> str:
         self.count += 1

@@ -12,7 +12,7 @@ from typing import Any
 
 from tenon.debug.origins import number_of
 from tenon.dims import evaluate
-from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.ir import Graph, Input, Literal, Node, Value, graphs_in
 from tenon.graph.text import attribute_text
 from tenon.types import TOKEN, TensorType
 
@@ -87,7 +87,7 @@ class Numbering:
     def _node(self, node: Node, place: Place, origin: Mapping[Value, tuple[int, int]]) -> Data:
         _, _, attrs, types, _ = self.forms[node]
         inner = [(name if single else f"{name}[{k}]", g) for name, value in node.attrs.items()
-                 for single in [isinstance(value, Graph)] for k, g in enumerate(_graphs(value))]
+                 for single in [isinstance(value, Graph)] for k, g in enumerate(graphs_in(value))]
         return {
             "id": self.numbers[node], "op": node.op.name, "origin": number_of(node),
             "parent": None if place is None else [self.numbers[place[0]], place[1]],
@@ -108,7 +108,7 @@ def all_nodes(graph: Graph, place: Place) -> Iterator[tuple[Node, Place]]:
     for node in graph.nodes:
         yield node, place
         for name, value in node.attrs.items():
-            for k, inner in enumerate(_graphs(value)):
+            for k, inner in enumerate(graphs_in(value)):
                 yield from all_nodes(inner, (node, name if isinstance(value, Graph) else f"{name}[{k}]"))
 
 
@@ -122,14 +122,8 @@ def bytes_of(type: TensorType, sizes: Mapping[str, int]) -> int:
         return 0
 
 
-def _graphs(value: Any) -> tuple[Graph, ...]:
-    if isinstance(value, Graph):
-        return (value,)
-    return tuple(x for x in value if isinstance(x, Graph)) if isinstance(value, tuple) else ()
-
-
 def _exact(node: Node) -> Any:
-    attrs = tuple((name, _short(value)) for name, value in node.attrs.items() if not _graphs(value))
+    attrs = tuple((name, _short(value)) for name, value in node.attrs.items() if not graphs_in(value))
     inner = tuple(number_of(x) for graph in node.graphs for x in graph.nodes)       # tells kernels apart
     return number_of(node), node.op.name, attrs, tuple(str(x.type) for x in node.outputs), inner
 

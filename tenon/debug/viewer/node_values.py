@@ -15,11 +15,12 @@ import numpy as np
 from tenon.capture.pytree import unfold
 from tenon.debug.summary import summary_of
 from tenon.debug.twin import Twin
-from tenon.debug.value_names import all_nodes, span_of
+from tenon.debug.value_names import span_of
 from tenon.debug.viewer.graph_data import Data
 from tenon.debug.watched_values import Watched, WatchedValue
 from tenon.graph.interpret import interpret, witnessed
 from tenon.graph.ir import Graph, Node
+from tenon.graph.partition import all_nodes
 from tenon.tensor import asarray
 from tenon.tensor_state import in_memory
 

@@ -13,6 +13,7 @@ from tenon.errors import ShapeError
 from tenon.onnx.known_values import ints
 from tenon.onnx.operator_table import OperatorCall, axis_of, operator
 from tenon.onnx.operators.shape_ops import bounded
+from tenon.ops.upsampling import cubic_weights
 
 Taps = tuple[np.ndarray, np.ndarray]        # for each place: where it reads, and with which weights
 
@@ -93,18 +94,11 @@ def _taps(call: OperatorCall, mode: str, nearest: str, at: np.ndarray, n: int, f
     base = np.ceil(at) - 1
     offsets = np.arange(first, 2 - first)
     away = np.abs((offsets - (at - base)[:, None]) * scale)
-    weights = np.clip(1 - away, 0, 1) if mode == "linear" else _cubic(away, call.get("cubic_coeff_a", -0.75))
+    weights = np.clip(1 - away, 0, 1) if mode == "linear" else cubic_weights(away, call.get("cubic_coeff_a", -0.75))
     index = base[:, None] + offsets
     if call.get("exclude_outside", 0):
         weights = np.where((index < 0) | (index >= n), 0, weights)
     return np.clip(index, 0, n - 1).astype(np.int64), weights / weights.sum(1, keepdims=True)
-
-
-def _cubic(away: Any, a: float) -> Any:
-    """Keys' kernel at a distance."""
-    near = ((a + 2) * away - (a + 3)) * away * away + 1
-    far = ((a * away - 5 * a) * away + 8 * a) * away - 4 * a
-    return np.where(away <= 1, near, np.where(away < 2, far, 0))
 
 
 def _along(x: Any, axis: int, taps: Taps) -> Any:
