@@ -23,6 +23,7 @@ from tenon.backends.cpu.vectorization import (
     masked_lanes,
     nearness,
     reads_over_gaps,
+    refills_rows,
     scatters,
 )
 from tenon.backends.cpu.write_prefetch import AHEAD, elements_of_a_line, streams
@@ -237,7 +238,7 @@ class Loops(Values):
         again = b.cbranch(b.icmp_signed("<", following, stop), body, done)
         if MASKED not in flags and reads_over_gaps(statement, self.target):
             flags = (*flags, MASKED)
-        if scatters(statement, self.target):
+        if scatters(statement, self.target) or refills_rows(statement):
             flags = (*flags, f"{NO_VECTORS}=1")
         again.set_metadata("llvm.loop", loop_flags(b.module, *flags))
         b.position_at_end(done)

@@ -21,7 +21,7 @@ from tenon.dims import Dim
 from tenon.loops.affine import affine
 from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load, Local, constant
-from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update, roots
+from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update, roots, statements
 from tenon.loops.traversal import walk
 from tenon.records import replace
 from tenon.target import LINE_BYTES, Target
@@ -117,6 +117,16 @@ def scatters(loop: Loop, target: Target) -> bool:
     steps = [(x, step) for x, step in _touched(loop, body) if isinstance(x, Store)]
     return all(operations(x) < FUNCTION for x in _parts(body)) and all(
         isinstance(step, int) and abs(step) * x.buffer.type.dtype.itemsize >= LINE_BYTES for x, step in steps)
+
+
+def refills_rows(loop: Loop) -> bool:
+    """Whether each turn writes the same row of local memory: an output dependence, so turns are no vectors.
+
+    Where loops inside are written out LLVM looks for vectors all the same, for minutes: in a chain of `max` it asks
+    after each use of each use.
+    """
+    return any(isinstance(x, Store) and x.buffer.role == "local" and loop.index not in x.offset.free
+               for x in statements(loop.body))
 
 
 def reads_over_gaps(loop: Loop, target: Target) -> bool:
