@@ -26,7 +26,7 @@ from tenon.graph.ir import Node
 from tenon.locks import Lock
 from tenon.records import dataclass, field
 
-DRAWING = ("urandom", "getrandom", "generate_time_safe", "start_new_thread", "start_joinable_thread")
+DRAWING = ("urandom", "getrandom", "generate_time_safe")
 MOST_CAUGHT = 100       # stops that the program may catch
 LIBRARIES = tuple({p for p in (sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE) if p})
 ELSEWHERE = (*LIBRARIES, "<frozen", "<__array_function__")

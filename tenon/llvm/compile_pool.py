@@ -71,10 +71,15 @@ class Workers:
             more = self._working < self.most
             self._working += more
         if more:
+            thread = Thread(target=self._work, name=self.name)
             try:
-                Thread(target=self._work, name=self.name).start()
+                thread.start()
             except RuntimeError:        # the system has no more, or Python is about to end
                 self._work()
+            except BaseException:       # an interrupt: the next job starts a thread, or all would wait for ever
+                with self._lock:
+                    self._working -= thread.ident is None
+                raise
         return job
 
     def _work(self) -> None:

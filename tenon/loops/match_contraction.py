@@ -99,7 +99,7 @@ def _with_windows_left(x: MatchedProduct) -> MatchedProduct:
     """
     sizes = [product(index.extent for index in axis) for axis in (x.rows, x.columns, x.sum.indices)]
     known = [n for n in sizes if isinstance(n, int)]
-    if len(known) < 3 or known[2] < DEEP * min(known[:2]) or not isinstance(x.right, Load) or x.right.mask is None:
+    if not x.columns or len(known) < 3 or known[2] < DEEP * min(known[:2]) or not isinstance(x.right, Load) or x.right.mask is None:
         return x
     if not isinstance(x.left, Load) or x.left.mask is not None:
         return x

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tenon.capture.code_monitor import CodeWatch
 from tenon.llvm.compile_pool import Workers
 
 
@@ -33,6 +34,23 @@ def test_an_error_is_raised_where_the_result_is_wanted():
     job = Workers(1, "one-worker").submit(lambda: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         job.result()
+
+
+def test_an_interrupt_while_a_thread_starts_leaves_no_job_behind(monkeypatch):
+    def interrupt(thread):
+        raise KeyboardInterrupt
+    workers = Workers(1, "one-worker")
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            workers.submit(lambda: 1)
+    assert workers.submit(lambda: 2).result() == 2
+
+
+def test_tenon_starts_its_threads_while_a_function_of_users_is_watched():
+    """`vmap` of a function whose first operator was to be compiled hung: the watch stopped the thread's start."""
+    with CodeWatch().stopping():
+        assert Workers(1, "one-worker").submit(lambda: 42).result() == 42
 
 
 def test_who_asks_does_the_work_where_no_thread_can_be_started(monkeypatch):
