@@ -99,9 +99,9 @@ def _with_windows_left(x: MatchedProduct) -> MatchedProduct:
     """
     sizes = [product(index.extent for index in axis) for axis in (x.rows, x.columns, x.sum.indices)]
     known = [n for n in sizes if isinstance(n, int)]
-    if not x.columns or len(known) < 3 or known[2] < DEEP * min(known[:2]) or not isinstance(x.right, Load) or x.right.mask is None:
+    if not x.columns or len(known) < 3 or known[2] < DEEP * min(known[:2]):
         return x
-    if not isinstance(x.left, Load) or x.left.mask is not None:
+    if not isinstance(x.right, Load) or x.right.mask is None or not isinstance(x.left, Load) or x.left.mask is not None:
         return x
     along, across = x.sum.indices[-1].extent, x.columns[-1].extent
     if not (isinstance(along, int) and isinstance(across, int) and along > across):
