@@ -24,7 +24,7 @@ from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.records import replace
 
-FEW, MANY = 4, 24       # tries of roundings: at first, and before a program is called wrong
+FEW, MANY, MOST = 4, 24, 200    # tries of roundings: at first, then, and before a program is called wrong
 NEAR = 8.0              # so many units in the last place are looked at no further
 
 
@@ -157,7 +157,7 @@ class Judge:
                eager: Sequence[np.ndarray], compiled: Sequence[np.ndarray]) -> None:
         """Whether roundings explain the distances; with more of them before anything is called wrong."""
         sides = {"compiled": compiled, "eager": eager}
-        for tries, apart in ((FEW, False), (MANY, False), (MANY, True)):
+        for tries, apart in ((FEW, False), (MANY, False), (MANY, True), (MOST, True)):
             allowed = expected(graph, arrays, native, tries, apart)
             failing = {side: far for side, found in sides.items() if (far := farthest(found, allowed))}
             if not failing:

@@ -159,10 +159,17 @@ def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least:
     unit = max(unit_of(dtype), noise.unit) * noise.loudness
     least = np.maximum(LEAST.get(dtype.short, LEAST_OF_F64), least * unit)
     with np.errstate(all="ignore"):
-        off = x * (noise.rng.uniform(-unit, unit, x.shape)) + noise.rng.uniform(-least, least, x.shape)
+        off = _steps(x, unit, noise) if noise.apart else x * noise.rng.uniform(-unit, unit, x.shape)
+        off = off + noise.rng.uniform(-least, least, x.shape)
         rounds = widened(x.astype(dtype.numpy)) != x if exactly and dtype is not float64 else np.isfinite(x)
     exact = (x == np.round(x)) if exactly and dtype in (float64, complex128) else False
     return np.where(rounds & np.isfinite(x) & ~np.asarray(exact), x + np.where(np.isfinite(off), off, 0), x)
+
+
+def _steps(x: np.ndarray, unit: float, noise: Noise) -> Any:
+    """A rounding up, down or none: in steps of a power of two, so what is nothing but roundings ties, as it does."""
+    _, power = np.frexp(np.abs(x))
+    return np.ldexp(unit, power - 1) * noise.rng.integers(-1, 2, x.shape)
 
 
 def unit_of(dtype: DType) -> float:
