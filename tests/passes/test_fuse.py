@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 import tenon as tn
 from graphs import arrays_for, assert_close, graphs
+from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.text import key_of, parse_graph, print_graph
@@ -18,7 +19,8 @@ from tenon.passes.fuse import fuse
 from tenon.passes.fusion import fusion_profitability
 from tenon.passes.fusion.fusion_profitability import Worth
 from tenon.passes.fusion.kernel_bodies import body_of
-from tenon.pipeline import PASSES, optimize
+from tenon.pipeline import PASSES, compile, optimize
+from tenon.types import TensorType, float32
 
 host = define("fuse_test_host", public=False, type=lambda x: x, ref=lambda x: x * 2)
 
@@ -444,3 +446,13 @@ def kernels(graph: Graph) -> set[str]:
     """What every node computes, if it is more than a constant."""
     return {key_of(node.graphs[0] if node.op is fused_op else body_of([node], node.outputs)[0])
             for node in graph.nodes if node.inputs}
+
+
+def test_views_that_meet_again_are_followed_once() -> None:
+    """All is a view where there are no elements; a search along every way through 40 sums would not end."""
+    def f(x: tn.Tensor) -> tn.Tensor:
+        for _ in range(40):
+            x = x + tn.tanh(x.sum(axis=1, keepdims=True)) * x
+        return x
+    (found,) = compile(trace(f, TensorType(float32, (0, 4)))).run([np.zeros((0, 4), np.float32)])
+    assert found.shape == (0, 4)

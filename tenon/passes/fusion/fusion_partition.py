@@ -157,11 +157,14 @@ class Groups:
     def readers(self, x: Value) -> set[FusionGroup]:
         """The groups that read a value, as it is or through views."""
         found: set[FusionGroup] = set()
-        for user in self.users[x]:
-            if self.kinds[user].name == "view":
-                found.update(*(self.readers(y) for y in user.outputs))
-            else:
-                found.add(self.group_of(user))
+        seen, left = {x}, [x]           # views that meet again are followed once
+        while left:
+            for user in self.users[left.pop()]:
+                if self.kinds[user].name != "view":
+                    found.add(self.group_of(user))
+                    continue
+                left += (y for y in user.outputs if y not in seen)
+                seen.update(user.outputs)
         return found
 
     def inputs_of(self, group: FusionGroup) -> set[Value]:
