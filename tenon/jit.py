@@ -65,6 +65,7 @@ from tenon.gc_control import LARGE_PROGRAM_STEPS, give_back_soon
 from tenon.graph.ir import (
     AUTOTUNE,
     DEVICES,
+    DIVIDED,
     DONATED,
     HELD,
     MEMORY_BUDGET,
@@ -79,6 +80,7 @@ from tenon.graph.op import at_once, current
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span, timed
 from tenon.sharding.annotations import check_no_mesh_is_named
+from tenon.sharding.awaiting_plan import is_awaiting
 from tenon.sharding.mesh import Mesh
 from tenon.tensor import Tensor, asarray
 from tenon.types import DType, TensorType
@@ -130,6 +132,7 @@ class Jitted(StandsFor):
         self.part: FunctionPart | None = None   # what runs it in pieces
         self._bound_as: Callable[..., Any] = _itself    # what makes what runs it of that, where it is a bound method
         self._growing: Reason | None = None     # why calls whose arguments are nested otherwise run in pieces too
+        self.division: Any = None       # of arguments and state over the mesh, where a plan found one
         self._is_whole = False          # whether it cannot be split
         self.is_piece = False           # whether it is a piece of another, or called by one, which nobody sees
         self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
@@ -375,10 +378,6 @@ class Jitted(StandsFor):
             raise CaptureError(f"{self.__name__}: {record.eager or record.full}")
         return captured
 
-    def as_called(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """The arguments as a call makes them before it looks for a capture."""
-        return args, keywords
-
     def look(self, *args: Any, **keywords: Any) -> tuple[CaptureRecord, Captured | None]:
         """What a call with these arguments would use: what is known of such calls, and a capture if there can be one.
 
@@ -518,7 +517,7 @@ class Jitted(StandsFor):
             MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None, PLACE: self.place,
             DONATED: None if captured.differentiable else captured.donations or None,
             UPDATES: None if captured.differentiable else captured.updates or None}
-        notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES, HELD, MESH, PIPELINE)}
+        notes |= {name: captured.graph.notes.get(name) for name in (SIZES, DEVICES, DIVIDED, HELD, MESH, PIPELINE)}
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
         if not self.constants or self.place is not None or self.mesh is not None:
             captured.constants = ()
@@ -582,6 +581,14 @@ class Jitted(StandsFor):
                                     "tn.no_grad()")
         held = tuple(k for k, source in enumerate(captured.sources) if isinstance(source, Held))
         captured.graph.notes = {**captured.graph.notes, MESH: self.mesh, HELD: held}
+        self._divide(captured)
+
+    def _divide(self, captured: Captured) -> None:
+        """Split state of which a plan is to say how."""
+        if self.mesh is not None and any(is_awaiting(source.holder, self.mesh) for source in captured.sources
+                                         if isinstance(source, Held)):
+            above = import_module("tenon.planning.divided_step")        # by name: it stands above
+            above.divide_as_awaited(self, captured, self.mesh)
 
     def _note_recompile(self, why: str) -> None:
         """Say that there is a further capture, and warn where there are many."""
@@ -757,7 +764,7 @@ def _planned(plan: Plan | str, options: dict[str, Any]) -> Callable[[Any], Any]:
     """What makes a function that runs as a plan says; "auto" says one at the first call."""
     if not isinstance(plan, str):
         return functools.partial(plan.applied, options=options)
-    above = import_module("tenon.planning.auto_planned_step")       # by name: it stands above
+    above = import_module("tenon.planning.planned_step")       # by name: it stands above
     return functools.partial(above.auto_planned_step, options=options)
 
 
@@ -801,8 +808,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     With a `mesh`, the graph runs on all its devices: what `tn.distributed.shard` has split is, and collectives are put
     where they have to be (`tn.distributed.explain` says which); a pipeline's stages are its axis "pipe".  All that the
     function does is one graph then, backward pass included.  A `plan` of `tn.distributed.plan(step, *args)` chooses the
-    mesh: rows of the arguments are divided over it, and weights with what an optimizer keeps, where that is its best.
-    `plan="auto"` makes one at the first call, over the places of a mesh of one axis, "data", or over what there is.
+    mesh: rows of the arguments are divided over it, and weights with what an optimizer keeps, as its best has them.
+    `plan="auto"` makes one at the first call: over a mesh of axes "data" and "model", or over what there is.
 
     >>> @tn.jit
     ... def f(x):

@@ -47,9 +47,9 @@ def steps() -> dict[str, tuple[Any, Sequence[Any]]]:
             "GPT": trained(gpt, lambda x, y: nn.cross_entropy(x.reshape(-1, 512), y.reshape(-1)), ids[0], ids[1])}
 
 
-def measured(captured: Any, args: Sequence[Any], mesh: Mesh) -> tuple[float, float]:
+def measured(step: Any, args: Sequence[Any], mesh: Mesh) -> tuple[float, float]:
     """(seconds of the slowest rank, bytes of the largest): each rank runs its own program in a thread."""
-    split, shardings = divided(captured, mesh)
+    (split, shardings), captured = divided(step, mesh), step.captured
     leaves = captured.arguments(list(args))
     arrays = [holder.own.payload for holder in captured.inputs.holders(leaves)]
     programs = [compile(local_graph(split, rank)) for rank in range(mesh.size)]

@@ -30,7 +30,7 @@ def explain(step: Any, *args: Any, **keywords: Any) -> ShardingPlan:
     if not isinstance(step, Jitted) or step.mesh is None:
         raise ArgumentError(f"explain: {step!r} is not compiled for a mesh", hint="@tn.jit(mesh=mesh)")
     captured = step.capture(*args, **keywords)
-    given = captured.arguments(unfold(step.as_called(args, keywords))[0])
+    given = captured.arguments(unfold((args, keywords))[0])
     if given is None or not isinstance(captured.program, SpmdProgram):
         raise ArgumentError(f"explain: {step.__name__} is no one graph for all devices, but a pipeline of stages",
                             hint="step.capture(*args).program.describe() says what each device does")

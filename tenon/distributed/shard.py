@@ -2,6 +2,7 @@
 
     x = shard(x, mesh, ("data", None))                                  # a tensor: its rows over "data"
     net = shard(net, mesh, {r"up\\.weight": ("model", None), r"down\\.weight": (None, "model")})
+    net = shard(net, mesh, plan="auto")                                 # as the first step that reads it runs soonest
     optimizer = shard(optimizer, mesh)                                  # state as the parameters are
     optimizer = shard(optimizer, mesh, "data")                          # and over "data" besides: ZeRO 1 and 2
     net = shard(net, mesh, "data")                                      # every parameter over "data": ZeRO 3
@@ -23,6 +24,7 @@ from tenon.nn.module import Module
 from tenon.ops.sharding_annotation import annotated
 from tenon.optim.optimizer import Optimizer
 from tenon.runtime.transports import transport_for
+from tenon.sharding.awaiting_plan import await_plan
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.sharded_array import split_array
 from tenon.sharding.sharding import Sharding, Spec, entry_axes
@@ -32,7 +34,7 @@ from tenon.tensor_state import TensorState, recorder
 Rules = Mapping[str, Spec] | Sequence[tuple[str, Spec]]
 
 
-def shard(x: Any, mesh: Mesh, spec: Any = ()) -> Any:
+def shard(x: Any, mesh: Mesh, spec: Any = (), *, plan: str | None = None) -> Any:
     """`x` in parts on the devices of a mesh.
 
     A tensor is split as `spec` says, one entry an axis: the name of a mesh axis, a tuple of names, or None; what is
@@ -43,6 +45,9 @@ def shard(x: Any, mesh: Mesh, spec: Any = ()) -> Any:
     the first that matches counts; what none matches stays whole.  The name of a mesh axis splits every parameter over
     that axis, along its first axis that is not split and long enough.  An optimizer's state is split as its parameters
     are, and over the mesh axis that is named besides.  Modules and optimizers are changed in place, and returned.
+
+    With `plan="auto"` the first step on the mesh that reads the module says how: its graph is planned for this machine,
+    then its weights are split with what an optimizer keeps of them, and rows of arguments over "data".
 
     Raises ArgumentError for axes that the mesh does not have and patterns that match nothing, ShapeError for a spec of
     more entries than axes.  GSPMD (Xu et al. 2021) has the annotations, ZeRO (Rajbhandari et al. 2020) its stages.
@@ -56,6 +61,8 @@ def shard(x: Any, mesh: Mesh, spec: Any = ()) -> Any:
     if not isinstance(mesh, Mesh):
         raise ArgumentError(f"shard: a mesh is expected, not {type(mesh).__name__}",
                             hint='tn.distributed.Mesh({"data": 2})')
+    if plan is not None:
+        return _left_to_plan(x, mesh, spec, plan)
     if isinstance(x, Module):
         return _sharded_module(x, mesh, spec)
     if isinstance(x, Optimizer):
@@ -66,6 +73,15 @@ def shard(x: Any, mesh: Mesh, spec: Any = ()) -> Any:
         marked: Tensor = annotated(tensor, tuple(zip(mesh.axes, mesh.shape, strict=True)), axes)
         return marked
     return Tensor(_split(tensor, sharding), tensor.requires_grad)
+
+
+def _left_to_plan(module: Any, mesh: Mesh, spec: Any, plan: str) -> Module:
+    if plan != "auto" or spec != () or not isinstance(module, Module):
+        given = f"plan={plan!r}" if plan != "auto" else "rules beside a plan" if spec != () else type(module).__name__
+        raise ArgumentError(f'shard: plan="auto" says how a module is split that has no rules, and here is {given}',
+                            hint='shard(net, mesh, plan="auto"); a Plan is for tn.jit(plan=)')
+    await_plan(module.parameters(), mesh)
+    return module
 
 
 def _is_computed(tensor: Tensor) -> bool:

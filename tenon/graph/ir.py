@@ -136,6 +136,7 @@ UPDATES = "updates"                 # (parameter, result): places of what takes 
 PLACE = "place"                     # the names of the devices on which nodes are to be placed by their cost
 SIZES = "sizes"                     # what is known of the sizes that the data decide: (left, relation, right) -> answer
 MESH = "mesh"                       # the devices that it runs on, in a grid (tenon.sharding.mesh)
+DIVIDED = "divided"                 # how a plan divides the parameters that are given whole: place -> sharding
 HELD = "held"                       # the places of the parameters that are tensors from outside, not arguments
 DEVICES = "devices"                 # of each parameter its name; None is the first, "any" where it is read
 PIPELINE = "pipeline"               # how the step is cut in stages (`tenon.pipelining.pipelined.PipelineNote`)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import inf, prod
 
@@ -10,6 +11,7 @@ import numpy as np
 from tenon.errors import ArgumentError
 from tenon.planning.cluster import Cluster, Interconnect
 from tenon.records import dataclass
+from tenon.sharding.mesh import Mesh
 
 
 @dataclass(frozen=True)
@@ -63,3 +65,11 @@ def device_group(cluster: Cluster, *axes: tuple[int, int]) -> DeviceGroup:
         spans.append(-(-len(groups) // len(outer)))
         groups = outer
     return DeviceGroup(cluster.levels, tuple(spans))
+
+
+def groups_of(cluster: Cluster, mesh: Mesh) -> Callable[[tuple[str, ...]], DeviceGroup]:
+    """What gives the group that device 0 speaks to along some axes of a mesh."""
+    def group_of(over: tuple[str, ...]) -> DeviceGroup:
+        along = (mesh.group(0, (name,)) for name in over)
+        return device_group(cluster, *((len(ranks), ranks[1] - ranks[0] if len(ranks) > 1 else 1) for ranks in along))
+    return group_of

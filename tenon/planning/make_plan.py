@@ -9,10 +9,13 @@ from typing import Any
 from tenon.errors import ArgumentError, CaptureError, ShapeError
 from tenon.planning.calibrate import calibrate
 from tenon.planning.cluster import Cluster, load_cluster
+from tenon.planning.divided_step import divisions
+from tenon.planning.division import BY_ROWS, Division
 from tenon.planning.parallel_sizes import ParallelSizes
 from tenon.planning.plan import Plan
 from tenon.planning.search_plans import divisors, search
-from tenon.planning.step_costs import STATES, RankStep, capture_step, rank_step
+from tenon.planning.state_groups import CapturedStep
+from tenon.planning.step_costs import RankStep, capture_step, rank_step
 from tenon.planning.training_step import StepEstimate
 from tenon.planning.transformer_model import TransformerModel
 from tenon.planning.work import KernelWork, WorkRules
@@ -53,40 +56,49 @@ def plan(what: Any, *args: Any, cluster: str | Path | Cluster = HERE, devices: i
     if not callable(what):
         raise ArgumentError(f"plan: a TransformerModel or a function is expected, not {type(what).__name__}",
                             hint="tn.distributed.TransformerModel(layers=24, width=2304, heads=24)")
-    return Plan(getattr(what, "__name__", "step"), chosen.name, levels, _of_step(what, args, chosen, count, overlap))
+    step = capture_step(what, args)
+    return plan_step(step, [mesh_of(count // parts, parts) for parts in divisors(count)], chosen, overlap)
 
 
-def _of_step(step: Any, args: Sequence[Any], cluster: Cluster, devices: int, overlap: bool) -> tuple[StepEstimate, ...]:
-    """Estimates of a step over all devices: with state that is whole, or divided."""
-    captured = capture_step(step, args)
-    alone = rank_step(captured, Mesh({"data": 1}), cluster)
-    rules = WorkRules(cluster.chip)
+def mesh_of(data: int, model: int) -> Mesh:
+    """The mesh of a step: an axis that has one place is left out."""
+    return Mesh({name: size for name, size in (("data", data), ("model", model)) if size > 1} or {"data": 1})
+
+
+def plan_step(step: CapturedStep, meshes: Sequence[Mesh], cluster: Cluster, overlap: bool = False) -> Plan:
+    """The ways to divide a captured step over meshes of axes "data" and "model"."""
+    alone = rank_step(step, Mesh({"data": 1}), cluster)
+    rules, devices = WorkRules(cluster.chip), meshes[0].size
     operations = sum(w.operations for node in alone.graph.nodes for w in rules.of(node)
                      if isinstance(w, KernelWork) and w.product is not None)
     found, why = [], None
-    for state in STATES[:1] if devices == 1 else STATES:
+    for mesh in meshes:
         try:
-            rank = alone if devices == 1 else rank_step(captured, Mesh({"data": devices}), cluster, state, overlap)
+            ways = [(BY_ROWS, alone)] if devices == 1 else divisions(
+                step, mesh, cluster, "data" if "data" in mesh.axes else None, overlap)
         except (ShapeError, CaptureError) as error:
             why = error
             continue
-        found.append(_estimate(rank, cluster, devices, operations))
+        found += [_estimate(rank, division, cluster, mesh, operations) for division, rank in ways
+                  if division.splits or "model" not in mesh.axes or len(meshes) == 1]
     fitting = sorted((x for x in found if x.fits), key=lambda x: x.seconds)
-    if not fitting and why is not None:
+    if not found and why is not None:
         raise why
     if not fitting:
         least = min(x.memory for x in found)
         raise ArgumentError(f"plan: no division over {devices} devices fits: {least / 1e9:.3g} GB a device are needed, "
                             f"and there are {cluster.chip.room / 1e9:.3g}",
                             hint=f"use more devices: {', '.join(map(str, divisors(cluster.devices)[-3:]))}")
-    return tuple(fitting)
+    levels = tuple(level.name for level in cluster.levels)
+    return Plan(step.jitted.__name__, cluster.name, levels, tuple(fitting))
 
 
-def _estimate(rank: RankStep, cluster: Cluster, devices: int, operations: float) -> StepEstimate:
-    timeline = rank.timeline
+def _estimate(rank: RankStep, division: Division, cluster: Cluster, mesh: Mesh, operations: float) -> StepEstimate:
+    timeline, devices = rank.timeline, mesh.size
     messages = sum(x.end - x.start for x in timeline.nodes if x.is_message)
     sent = tuple(devices * x for x in timeline.sent(len(cluster.levels)))
     peak = cluster.chip.operations("float32") * devices
-    sizes = ParallelSizes(data=devices, recompute="none", shard=3 if rank.state == "split" else 0)
+    data, model = (mesh.axis_size(name) if name in mesh.axes else 1 for name in ("data", "model"))
+    sizes = ParallelSizes(data=data, model=model, recompute="none", shard=3 if division.besides else 0)
     return StepEstimate(sizes, rank.seconds, timeline.computing, messages, rank.fresh, 0.0, rank.memory,
-                        cluster.chip.room, sent, min(1.0, operations / rank.seconds / peak))
+                        cluster.chip.room, sent, min(1.0, operations / rank.seconds / peak), division.splits)

@@ -21,6 +21,7 @@ from tenon.planning.parallel_sizes import RECOMPUTED, ParallelSizes
 from tenon.planning.training_step import StepEstimate
 from tenon.records import dataclass
 from tenon.sharding.mesh import Mesh
+from tenon.sharding.sharding import Spec
 
 FORMAT = "tenon plan 1"
 SHOWN = 10
@@ -62,7 +63,7 @@ class Plan:
     def applied(self, function: Any, options: dict[str, Any]) -> Any:
         """The function, jitted to run as the best one says: what `tn.jit(plan=)` does."""
         from tenon.planning.planned_step import planned_step  # local: a plan can be read where nothing is jitted
-        return planned_step(function, self.sizes, options)
+        return planned_step(function, self.best, options)
 
     def __str__(self) -> str:
         columns = ["stage x data x model", "schedule", "micro-batch", "recompute", "shard", "step", "memory",
@@ -156,9 +157,20 @@ def _candidate(read: CheckedTable, levels: list[str]) -> StepEstimate:
         "seconds", "pipeline", "replicas", "update", "bubble", "memory", "room", "mfu")}
     sent_checked = CheckedTable(dict(zip(levels, sent, strict=True)), f"{read.where}: sent")
     step = StepEstimate(sizes=_sizes(read.table("sizes")), **numbers,
-                        sent=tuple(sent_checked.number(name, low=0.0) for name in levels))
+                        sent=tuple(sent_checked.number(name, low=0.0) for name in levels), splits=_splits(read))
     read.done()
     return step
+
+
+def _splits(read: CheckedTable) -> tuple[tuple[str, Spec], ...]:
+    found = read.value("splits", [])
+    try:
+        splits = {name: tuple(spec) for name, spec in found}
+        if not all(isinstance(name, str) and all(x in (None, "model") for x in spec) for name, spec in splits.items()):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise read.wrong("splits", found, 'a list of names with entries, each null or "model",') from None
+    return tuple(splits.items())
 
 
 def _sizes(read: CheckedTable) -> ParallelSizes:

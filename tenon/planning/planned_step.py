@@ -1,79 +1,93 @@
-"""A step as a plan divides it: the rows of its arguments over replicas, what it reads from outside whole or divided.
+"""A step as a plan divides it: rows of its arguments over "data", tensors that it holds over "model", or over both.
 
     found = tn.distributed.plan(step, x, y, devices=4)
     step = tn.jit(step, plan=found)
+    step = tn.jit(step, plan="auto")            # planned at its first call, for this machine
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from tenon.capture.capture_cache import CaptureRecord
 from tenon.capture.captured import Captured
-from tenon.capture.pytree import flatten
-from tenon.capture.trace import Held
-from tenon.distributed.shard import shard, split_in_place
+from tenon.config import usable_cores
+from tenon.devices import device_count
+from tenon.distributed.world import size
 from tenon.errors import ArgumentError
-from tenon.graph.op import current
 from tenon.jit import Jitted
-from tenon.planning.parallel_sizes import ParallelSizes
-from tenon.planning.step_costs import divided_state
+from tenon.planning.calibrate import calibrate
+from tenon.planning.divided_step import by_first, divide
+from tenon.planning.division import Division
+from tenon.planning.make_plan import mesh_of, plan_step
+from tenon.planning.plan import Plan
+from tenon.planning.search_plans import divisors
+from tenon.planning.state_groups import CapturedStep
+from tenon.planning.training_step import StepEstimate
 from tenon.sharding.mesh import Mesh
-from tenon.tensor import Tensor, asarray
 
 
 class PlannedStep(Jitted):
-    """A function that runs on as many devices as its plan says; state is divided before its first call."""
+    """A function that runs on as many devices as its plan says.  Where that does not say how tensors are split, as that
+    of a `TransformerModel`, or nothing, this is found at the first call."""
 
-    def __init__(self, function: Any, sizes: ParallelSizes, **options: Any):
-        super().__init__(function, mesh=Mesh({"data": sizes.data}), **options)
-        self.sizes, self._is_divided = sizes, sizes.shard == 0
+    def __init__(self, function: Any, meshes: list[Mesh], best: StepEstimate | None = None, **options: Any):
+        super().__init__(function, mesh=meshes[0], **options)
+        self.meshes, self.best = meshes, best
+        self.plan: Plan | None = None
 
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if current() is not None:       # within a capture: a part of that
-            return self.function(*args, **keywords)
-        args, keywords = self.as_called(args, keywords)
-        if not self._is_divided:
-            self._divide_state(args, keywords)
-        return super().__call__(*args, **keywords)
-
-    def look(self, *args: Any, **keywords: Any) -> tuple[CaptureRecord, Captured | None]:
-        args, keywords = self.as_called(args, keywords)
-        return super().look(*args, **keywords)
-
-    def as_called(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """The arguments; those that have as many rows as the first tensor among them are divided by rows."""
-        leaves, structure = flatten((args, keywords))
-        leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
-        rows = next((x.shape[0] for x in leaves if isinstance(x, Tensor) and x.ndim), None)
+    def _note_mesh(self, captured: Captured) -> None:
+        step = CapturedStep(self, captured)
+        if self.best is None:
+            self.plan = Plan.from_json(by_first(lambda: plan_step(
+                step, self.meshes, calibrate(self.meshes[0].size)).to_json()))
+            self.best = self.plan.best
+        if len(self.meshes) > 1:
+            self.mesh = mesh_of(self.best.sizes.data, self.best.sizes.model)
         assert self.mesh is not None
-        split = [shard(x, self.mesh, ("data",)) if isinstance(x, Tensor) and x.ndim and x.shape[0] == rows else x
-                 for x in leaves]
-        return structure.build(split)
+        super()._note_mesh(captured)
+        rows = "data" if "data" in self.mesh.axes else None
+        if self.division is None:
+            self.division = Division(rows, self.best.splits, rows if self.best.sizes.shard else None)
+            self.division.check(step)
+        divide(step, self.mesh, self.division)
 
-    def _divide_state(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> None:
-        captured = super().capture(*args, **keywords)
-        assert self.mesh is not None
-        for p, source in zip(captured.graph.params, captured.sources, strict=True):
-            sharding = divided_state(p, self.mesh)
-            if isinstance(source, Held) and isinstance(source.holder, Tensor) and sharding is not None:
-                split_in_place(source.holder, sharding)
-        self._is_divided = True
+    def _divide(self, captured: Captured) -> None:
+        """The plan does."""
 
 
-def planned_step(function: Any, sizes: ParallelSizes, options: dict[str, Any]) -> PlannedStep:
-    """The function, to run as the sizes say.  Raises ArgumentError where they divide more than rows and state."""
-    given = {name: x for name, x in options.items() if name in ("mesh", "pipeline", "place") and x is not None}
+def planned_step(function: Any, best: StepEstimate, options: dict[str, Any]) -> PlannedStep:
+    """The function, to run as an estimated step is divided.  Raises ArgumentError where that is in stages."""
+    given = [name for name in ("mesh", "pipeline", "place") if options[name] is not None]
     if given:
         raise ArgumentError(f"jit: a plan says where the step runs, and so does {', '.join(given)}=",
                             hint="give one of them")
-    if sizes.model > 1 or sizes.stage > 1:
-        raise ArgumentError(f"jit: this plan is of a TransformerModel in {sizes.stage} stages and {sizes.model} parts "
-                            "of its tensors, which are not found in a step of yours",
-                            hint="tn.distributed.shard and Pipeline divide a step so; or plan the step itself: "
-                                 "tn.distributed.plan(step, *args)")
-    own = function.function if isinstance(function, Jitted) else function
-    return PlannedStep(own, sizes, **{name: x for name, x in options.items() if name not in ("mesh", "pipeline",
-                                                                                          "place")})
+    sizes = best.sizes
+    if sizes.stage > 1:
+        raise ArgumentError(f"jit: this plan has {sizes.stage} stages, and stages of your step are cut by Pipeline",
+                            hint=f"tn.jit(step, pipeline=tn.distributed.Pipeline(stages={sizes.stage}, micro_batches="
+                                 f"..., schedule={sizes.schedule!r})), with a mesh for the rest of the plan")
+    known = best if sizes.model == 1 or best.splits else None
+    return PlannedStep(_own(function), [mesh_of(sizes.data, sizes.model)], known, **_others(options))
+
+
+def auto_planned_step(function: Any, options: dict[str, Any]) -> PlannedStep:
+    """The function, to be planned at its first call: over a mesh, over all processes, or over the devices of this one.
+    Raises ArgumentError for a mesh with other axes than "data" and "model"."""
+    mesh = options["mesh"]
+    given = [name for name in ("pipeline", "place") if options[name] is not None]
+    if given or (mesh is not None and not {*mesh.axes} <= {"data", "model"}):
+        what = f"{given[0]}=" if given else repr(mesh)
+        raise ArgumentError(f'jit: plan="auto" divides rows over "data" and tensors over "model", and {what} is given',
+                            hint='mesh=tn.distributed.Mesh({"data": 2, "model": 2}), or nothing')
+    here = device_count() if device_count() > 1 else usable_cores()
+    count = size() if size() > 1 else here
+    meshes = [mesh] if mesh is not None else [mesh_of(count // parts, parts) for parts in divisors(count)]
+    return PlannedStep(_own(function), meshes, **_others(options))
+
+
+def _own(function: Any) -> Any:
+    return function.function if isinstance(function, Jitted) else function
+
+
+def _others(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: x for name, x in options.items() if name not in ("mesh", "pipeline", "place")}

@@ -1,22 +1,19 @@
-"""A jitted step, its arguments, a mesh and a cluster -> what one rank does: its graph, by SPMD partition, timed.
-
-Arguments are split over "data" along their first axis, where they have as many rows as the first argument; what the
-step finds elsewhere, parameters and state, is as `state` says: "whole" on every rank, or "split" along the first axis
-that divides.
-"""
+"""A captured step, how it is divided over a mesh, and a cluster -> what one rank does: its graph, by SPMD partition,
+timed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenon.capture.captured import Captured
-from tenon.capture.trace import Argument
 from tenon.graph.ir import UPDATES, Graph, Node, Value
 from tenon.jit import Jitted
 from tenon.planning.cluster import Cluster
 from tenon.planning.device_graph import optimized
-from tenon.planning.device_group import DeviceGroup, device_group
+from tenon.planning.device_group import groups_of
+from tenon.planning.division import BY_ROWS, Division
+from tenon.planning.state_groups import CapturedStep
 from tenon.planning.timeline import DeviceTimeline, device_timeline
 from tenon.planning.work import WorkRules, is_free
 from tenon.program.kernel import count
@@ -27,8 +24,6 @@ from tenon.sharding.sharding import Sharding
 from tenon.sharding.spmd_partition import local_graph
 from tenon.types import TOKEN
 
-STATES = ("whole", "split")
-
 
 @dataclass(frozen=True, eq=False)
 class RankStep:
@@ -38,7 +33,6 @@ class RankStep:
     timeline: DeviceTimeline
     fresh: float                # seconds in which results get memory that was not there before
     memory: float
-    state: str
 
     @property
     def seconds(self) -> float:
@@ -46,62 +40,31 @@ class RankStep:
         return self.timeline.seconds + self.fresh
 
 
-def capture_step(step: Any, args: Sequence[Any]) -> Captured:
+def capture_step(step: Any, args: Sequence[Any], keywords: Mapping[str, Any] | None = None) -> CapturedStep:
     """The capture of a step, whole.  Raises CaptureError where it is no one graph."""
     jitted = step if isinstance(step, Jitted) else Jitted(step, fullgraph=True)
-    return jitted.capture(*args)
+    return CapturedStep(jitted, jitted.capture(*args, **(keywords or {})))
 
 
-def rank_step(captured: Captured, mesh: Mesh, cluster: Cluster, state: str = "whole",
+def rank_step(step: CapturedStep, mesh: Mesh, cluster: Cluster, division: Division = BY_ROWS,
               overlap: bool = False) -> RankStep:
-    """Partition a captured step over a mesh with an axis "data", and simulate rank 0.
+    """Partition a captured step over a mesh, and simulate rank 0.
 
     Raises ShapeError or CaptureError where it cannot be divided so.
     """
-    split, _ = divided(captured, mesh, state)
+    split, _ = divided(step, mesh, division)
     local = optimized(local_graph(split, 0), cluster.chip)
-
-    def group_of(over: tuple[str, ...]) -> DeviceGroup:
-        strides = {name: mesh.group(0, (name,)) for name in over}
-        return device_group(cluster, *((len(ranks), ranks[1] - ranks[0] if len(ranks) > 1 else 1)
-                                       for ranks in strides.values()))
-    timeline = device_timeline(local, WorkRules(cluster.chip), group_of, overlap)
+    timeline = device_timeline(local, WorkRules(cluster.chip), groups_of(cluster, mesh), overlap)
     rate = cluster.chip.efficiency.fresh
     fresh = sum(map(size_of, own_results(local))) / rate if rate else 0.0
-    return RankStep(local, timeline, fresh, peak_memory(local), state)
+    return RankStep(local, timeline, fresh, peak_memory(local))
 
 
-def divided(captured: Captured, mesh: Mesh, state: str = "whole") -> tuple[ShardingPlan, list[Sharding | None]]:
+def divided(step: CapturedStep, mesh: Mesh, division: Division = BY_ROWS) -> tuple[ShardingPlan, list[Sharding | None]]:
     """How the graph of a captured step is divided over a mesh, and how its parameters are."""
-    graph, rows = captured.graph, _rows(captured)
-    shardings = [_sharding(p, isinstance(source, Argument), mesh, state, rows)
-                 for p, source in zip(graph.params, captured.sources, strict=True)]
-    return propagate(graph, shardings, mesh, _results(captured, shardings)), shardings
-
-
-def _rows(captured: Captured) -> int | None:
-    """The rows of the first argument that has some."""
-    for p, source in zip(captured.graph.params, captured.sources, strict=True):
-        if isinstance(source, Argument) and p.shape and isinstance(p.shape[0], int):
-            return p.shape[0]
-    return None
-
-
-def _sharding(p: Value, is_argument: bool, mesh: Mesh, state: str, rows: int | None) -> Sharding | None:
-    if is_argument:
-        return Sharding(mesh, ("data",)) if p.shape and p.shape[0] == rows else None
-    return None if state == "whole" else divided_state(p, mesh)
-
-
-def divided_state(p: Value, mesh: Mesh) -> Sharding | None:
-    """How a value from outside is divided among replicas: along its first axis that divides evenly."""
-    parts = mesh.axis_size("data")
-    if parts == 1:
-        return None
-    for axis, size in enumerate(p.shape):
-        if isinstance(size, int) and size >= parts and size % parts == 0:
-            return Sharding(mesh, (None,) * axis + ("data",))
-    return None
+    captured = step.captured
+    shardings = division.shardings(step, mesh)
+    return propagate(captured.graph, shardings, mesh, _results(captured, shardings)), shardings
 
 
 def _results(captured: Captured, shardings: Sequence[Sharding | None]) -> list[Sharding | None]:

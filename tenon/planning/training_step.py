@@ -21,6 +21,7 @@ from tenon.planning.pipeline_time import (
 from tenon.planning.rank_costs import LayerCosts, entered, layer_costs, update_seconds
 from tenon.planning.transformer_model import TransformerModel
 from tenon.records import dataclass
+from tenon.sharding.sharding import Spec
 from tenon.types import as_dtype
 
 STATE = 12              # bytes a parameter of AdamW: a wide copy, and two moments; 8 where parameters are wide
@@ -29,7 +30,8 @@ STATE = 12              # bytes a parameter of AdamW: a wide copy, and two momen
 @dataclass(frozen=True)
 class StepEstimate:
     """What a step takes: seconds; bytes on the device that needs most, against `room`; what is sent by all devices,
-    by level of the cluster; the share of time in which pipelines wait; operations of the model a second, of the peak.
+    by level of the cluster; the share of time in which pipelines wait; operations of the model a second, of the peak;
+    how groups of a step's tensors are split over "model", by name.
     """
 
     sizes: ParallelSizes
@@ -42,6 +44,7 @@ class StepEstimate:
     room: float
     sent: tuple[float, ...]
     mfu: float
+    splits: tuple[tuple[str, Spec], ...] = ()
 
     @property
     def fits(self) -> bool:

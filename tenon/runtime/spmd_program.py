@@ -9,7 +9,7 @@ is split as that is; any other stays as it was made, so a result is an array or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from tenon.atomic import at_once
 from tenon.errors import ArgumentError
 from tenon.graph.interpret import bind_sizes
-from tenon.graph.ir import HELD, MESH, UPDATES, Graph, Value
+from tenon.graph.ir import DIVIDED, HELD, MESH, UPDATES, Graph, Value
 from tenon.graph.size_stages import of_sizes
 from tenon.graph.text import print_graph
 from tenon.locks import Lock
@@ -119,7 +119,7 @@ class SpmdProgram:
                                     f"{x.sharding.mesh!r}", hint="shard it over the mesh that the function has")
         check_sizes_are_given(self.graph)
         graph = whole_numbers(self.graph, arrays)
-        shardings = tuple(x.sharding if isinstance(x, ShardedArray) else None for x in arrays)
+        shardings = shardings_of(self.graph, arrays)
         with span("propagate", graph=graph.name, nodes=len(graph.nodes)):
             plan = propagate(graph, shardings, self.mesh, wanted_results(graph, shardings))
         emit("sharded", graph=graph.name, plan=plan)
@@ -128,7 +128,7 @@ class SpmdProgram:
     def _made(self, arrays: Sequence[Given]) -> SplitProgram:
         self.transport.agree(self.graph)        # before any rank waits for another in it
         self.transport.agree_on_state(self.graph.name, whole_state(self.graph, arrays), held_state(self.graph))
-        plan, shardings = given_in_parts(self.plan_for(arrays), arrays)
+        plan, shardings = given_in_parts(self.plan_for(arrays), shardings_of(self.graph, arrays))
         graph = plan.graph
         ranks = self.transport.ranks
         count, size = len(graph.params), len(graph.results)
@@ -148,7 +148,14 @@ class SpmdProgram:
                             MultiDevice(together, parts, Agreed(self.transport), names))
 
 
-def given_in_parts(plan: ShardingPlan, arrays: Sequence[Given]) -> tuple[ShardingPlan, tuple[Sharding | None, ...]]:
+def shardings_of(graph: Graph, arrays: Sequence[Given]) -> tuple[Sharding | None, ...]:
+    """How the arguments are split: those in parts as they are, whole ones as a plan divides them."""
+    divided: Mapping[int, Sharding] = graph.notes.get(DIVIDED) or {}
+    return tuple(x.sharding if isinstance(x, ShardedArray) else divided.get(k) for k, x in enumerate(arrays))
+
+
+def given_in_parts(plan: ShardingPlan,
+                   given: Sequence[Sharding | None]) -> tuple[ShardingPlan, tuple[Sharding | None, ...]]:
     """The plan with arguments that are whole, but of which ranks only read their parts, given in parts; and how each
     argument is split.  So ranks whose parts are alike have one graph, which is compiled once."""
     reads: dict[Value, set[ValueSharding | None]] = {}
@@ -158,8 +165,7 @@ def given_in_parts(plan: ShardingPlan, arrays: Sequence[Given]) -> tuple[Shardin
                 reads.setdefault(read, set()).add(plan.needs.get((node, k)))
     kept = {plan.graph.params[k] for _, k in _updates(plan.graph)}.union(plan.graph.results)
     made, shardings = dict(plan.made), []
-    for p, x in zip(plan.graph.params, arrays, strict=True):
-        sharding = x.sharding if isinstance(x, ShardedArray) else None
+    for p, sharding in zip(plan.graph.params, given, strict=True):
         wanted = next(iter(reads[p])) if len(reads.get(p, ())) == 1 else None
         if sharding is None and wanted is not None and p not in kept and not wanted.partial and any(wanted.layouts) \
                 and (spec := as_spec(wanted.layouts)) is not None:
@@ -198,7 +204,7 @@ def as_sharding(layouts: Sequence[Any], mesh: Mesh) -> Sharding | None:
 
 def whole_numbers(graph: Graph, arrays: Sequence[Given]) -> Graph:
     """The graph for the sizes of these arrays."""
-    notes = {name: x for name, x in graph.notes.items() if name not in (MESH, HELD)}
+    notes = {name: x for name, x in graph.notes.items() if name not in (MESH, HELD, DIVIDED)}
     if not graph.symbols():
         return replace(graph, notes=notes)
     return replace(of_sizes(graph, bind_sizes(graph, [x.shape for x in arrays])), notes=notes)

@@ -12,7 +12,7 @@ import pytest
 import tenon as tn
 from tenon import nn, optim
 from tenon.errors import ArgumentError, CaptureError
-from tenon.planning import make_plan
+from tenon.planning import divided_step, planned_step
 from tenon.planning.calibrate import calibrate
 from tenon.planning.cluster import Chip, Cluster, Efficiencies, Interconnect, cluster_text, load_cluster
 from tenon.planning.make_plan import plan
@@ -137,7 +137,7 @@ def test_a_step_runs_as_its_plan_says(state: int) -> None:
 
 
 def test_a_step_plans_itself_at_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(make_plan, "calibrate", lambda devices: CLUSTER)
+    monkeypatch.setattr(planned_step, "calibrate", lambda devices: CLUSTER)
     tn.manual_seed(0)
     step, given, _ = training()
     tn.manual_seed(0)
@@ -148,20 +148,95 @@ def test_a_step_plans_itself_at_its_first_call(monkeypatch: pytest.MonkeyPatch) 
     assert tn.distributed.explain(planned, *given).collectives
 
 
+def slow_chips(devices: int) -> Cluster:
+    """Where a split product is worth its messages."""
+    return Cluster("slow", replace(CHIP, peak=(("float32", 1e6),)), (Interconnect("memory", 8, 3e9, 1e-6),))
+
+
+@pytest.mark.parametrize("sizes", [{"model": 2}, {"data": 2, "model": 2}, {"tensors": 2}])
+def test_a_module_is_split_as_its_first_step_runs_soonest(monkeypatch: pytest.MonkeyPatch, sizes: dict) -> None:
+    monkeypatch.setattr(divided_step, "calibrate", slow_chips)
+    mesh = Mesh(sizes)
+
+    def losses(mesh: Mesh | None) -> tuple[list[float], nn.Module, optim.Optimizer, object]:
+        tn.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 6))
+        if mesh is not None:
+            net = tn.distributed.shard(net, mesh, plan="auto")
+        opt = optim.Adam(net.parameters(), lr=1e-2)
+
+        @tn.jit(mesh=mesh)
+        def step(x: tn.Tensor, y: tn.Tensor) -> tn.Tensor:
+            loss = nn.cross_entropy(net(x), y)
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+            return loss
+        batches = [(tn.rand(n, 8), tn.randint(0, 6, (n,))) for n in (6, 6, 5)]
+        return [float(step(*batch)) for batch in batches], net, opt, tn.distributed.explain(step, *batches[0]) \
+            if mesh is not None else None
+    expected, *_ = losses(None)
+    found, net, opt, why = losses(mesh)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    if "tensors" not in sizes:      # which may be rows as well
+        spec = net[0].weight.payload.parts.sharding.spec
+        assert "model" in spec and opt.param_groups[0].slots["exp_avg"][0].payload.parts.sharding.spec == spec
+    if "data" in sizes:
+        assert any(c.over == ("data",) for c in why.collectives)
+
+
+def test_a_plan_of_tensors_is_a_file_and_runs(tmp_path: Path) -> None:
+    tn.manual_seed(0)
+    step, given, _ = training()
+    found = plan(step, *given, cluster=slow_chips(4), devices=4)
+    best = next(x for x in found.candidates if x.splits and x.sizes.data == 2 and not x.sizes.shard)
+    replace(found, candidates=(best,)).save(tmp_path / "plan.json")
+    tn.manual_seed(0)
+    planned = tn.jit(training()[0], plan=Plan.load(tmp_path / "plan.json"))
+    losses = [float(step(*given)) for _ in range(3)]
+    np.testing.assert_allclose([float(planned(*given)) for _ in range(3)], losses, rtol=1e-5)
+    assert planned.mesh == Mesh({"data": 2, "model": 2})
+    assert {c.over for c in tn.distributed.explain(planned, *given).collectives} >= {("model",), ("data",)}
+
+
+def test_a_model_s_plan_finds_the_tensors_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned_step, "calibrate", slow_chips)
+    layers = plan(TransformerModel(layers=2, width=64, heads=4, batch=2, tokens=8, vocabulary=16), cluster="a100",
+                  devices=2)
+    best = replace(layers.best, sizes=replace(layers.sizes, data=1, model=2, stage=1))
+    step, given, _ = training()
+    planned = tn.jit(step, plan=replace(layers, candidates=(best,)))
+    assert float(planned(*given)) > float(planned(*given)) and planned.best.splits
+
+
+def test_what_is_left_to_a_plan_has_no_rules() -> None:
+    net, mesh = nn.Linear(4, 4), Mesh({"model": 2})
+    with pytest.raises(ArgumentError, match="rules beside a plan"):
+        tn.distributed.shard(net, mesh, {"weight": ("model",)}, plan="auto")
+    with pytest.raises(ArgumentError, match="here is plan='fast'"):
+        tn.distributed.shard(net, mesh, plan="fast")
+    with pytest.raises(ArgumentError, match="here is Tensor"):
+        tn.distributed.shard(tn.ones(4), mesh, plan="auto")
+
+
 def test_a_plan_that_a_step_cannot_follow_is_an_error() -> None:
     step, given, _ = training()
     found = plan(step, *given, cluster=CLUSTER, devices=2)
     with pytest.raises(ArgumentError, match=r"plan is a Plan or .auto., not str"):
         tn.jit(step, plan="fast")
-    with pytest.raises(ArgumentError, match="over one axis"):
-        tn.jit(step, plan="auto", mesh=Mesh({"data": 2, "model": 2}))
+    with pytest.raises(ArgumentError, match='rows over "data" and tensors over "model"'):
+        tn.jit(step, plan="auto", mesh=Mesh({"data": 2, "rows": 2}))
     with pytest.raises(ArgumentError, match="and so does mesh="):
         tn.jit(step, plan=found, mesh=Mesh({"data": 2}))
     layers = plan(TransformerModel(layers=2, width=64, heads=4, batch=2, tokens=8, vocabulary=16), cluster="a100",
                   devices=2)
-    best = replace(layers.best, sizes=replace(layers.sizes, data=1, model=2))
-    with pytest.raises(ArgumentError, match=r"\d stages and 2 parts of its tensors"):
+    best = replace(layers.best, sizes=replace(layers.sizes, data=1, model=1, stage=2))
+    with pytest.raises(ArgumentError, match="this plan has 2 stages, and stages of your step are cut by Pipeline"):
         tn.jit(step, plan=replace(layers, candidates=(best,)))
+    other = tn.jit(lambda x: (x * 2.0).sum(), plan=replace(found, candidates=(
+        replace(found.best, splits=(("net.*.weight", (None, "model")),)),)))
+    with pytest.raises(ArgumentError, match=r"it splits net.\*.weight, and function holds no such tensors"):
+        other(given[0])
 
 
 def test_a_plan_is_for_methods_too() -> None:
