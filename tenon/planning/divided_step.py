@@ -19,10 +19,10 @@ from tenon.jit import Jitted
 from tenon.ops.sharding_annotation import with_sharding
 from tenon.planning.calibrate import calibrate
 from tenon.planning.cluster import Cluster
-from tenon.planning.division import Division, sharding_of
 from tenon.planning.search_splits import search_splits
 from tenon.planning.state_groups import CapturedStep
 from tenon.planning.step_costs import RankStep, rank_step
+from tenon.planning.step_division import Division, sharding_of
 from tenon.records import replace
 from tenon.sharding.awaiting_plan import is_awaiting
 from tenon.sharding.mesh import Mesh

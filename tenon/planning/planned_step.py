@@ -17,11 +17,11 @@ from tenon.errors import ArgumentError
 from tenon.jit import Jitted
 from tenon.planning.calibrate import calibrate
 from tenon.planning.divided_step import by_first, divide
-from tenon.planning.division import Division
 from tenon.planning.make_plan import mesh_of, plan_step
 from tenon.planning.plan import Plan
 from tenon.planning.search_plans import divisors
 from tenon.planning.state_groups import CapturedStep
+from tenon.planning.step_division import Division
 from tenon.planning.training_step import StepEstimate
 from tenon.sharding.mesh import Mesh
 

@@ -12,8 +12,8 @@ from tenon.jit import Jitted
 from tenon.planning.cluster import Cluster
 from tenon.planning.device_graph import optimized
 from tenon.planning.device_group import groups_of
-from tenon.planning.division import BY_ROWS, Division
 from tenon.planning.state_groups import CapturedStep
+from tenon.planning.step_division import BY_ROWS, Division
 from tenon.planning.timeline import DeviceTimeline, device_timeline
 from tenon.planning.work import WorkRules, is_free
 from tenon.program.kernel import count
