@@ -34,14 +34,14 @@ Splits = Mapping[str, Spec]
 
 def search_splits(step: CapturedStep, mesh: Mesh, cluster: Cluster, rows: str | None) -> Division:
     """The division with the splits that take least time, beside rows over one axis."""
-    search = _Search(step, mesh, cluster, rows)
+    search = _SplitSearch(step, mesh, cluster, rows)
     for axis, size in zip(mesh.axes, mesh.shape, strict=True):
         if axis != rows and size > 1:
             search.over(axis)
     return search.division(search.best)
 
 
-class _Search:
+class _SplitSearch:
     def __init__(self, step: CapturedStep, mesh: Mesh, cluster: Cluster, rows: str | None):
         self.step, self.mesh, self.cluster, self.rows = step, mesh, cluster, rows
         self.best: Splits = {}
