@@ -16,6 +16,7 @@ from tenon.errors import TenonError
 from tenon.llvm.optimization_level import cut
 
 FEW_LOOPS = 4           # of a module, for which less of LLVM does as well
+LOADED_BOOLEAN = "icmp ne i8"
 ASSEMBLY, OBJECT = 0, 1
 
 
@@ -23,14 +24,14 @@ class CodeError(TenonError, RuntimeError):
     """LLVM refuses a module: a bug in the code that emitted it, or a function that is nowhere to be found."""
 
 
-def optimised_module(ir_text: str, machine: Any) -> Any:
+def optimised_module(ir_text: str, machine: Any, masks: bool) -> Any:
     """The module after LLVM's passes: all of them for loops over scalars, a few for the functions that have none."""
     context, parts = llvm.create_context(), cut(ir_text)
     if parts is None:
-        return _optimise(_parse(ir_text, machine, context), machine, *effort(ir_text))
+        return _optimise(_parse(ir_text, machine, context), machine, *effort(ir_text, masks))
     module = _parse(parts.plain, machine, context)
     if parts.others:
-        others = _optimise(_parse(parts.others, machine, context), machine, *effort(parts.others))
+        others = _optimise(_parse(parts.others, machine, context), machine, *effort(parts.others, masks))
         for name in parts.inlined:
             others.get_function(name).add_function_attribute("alwaysinline")
         module.link_in(others)
@@ -54,14 +55,18 @@ def _parse(ir_text: str, machine: Any, context: Any) -> Any:
     return module
 
 
-def effort(ir_text: str) -> tuple[int, bool]:
+def effort(ir_text: str, masks: bool = True) -> tuple[int, bool]:
     """(how much LLVM optimises, whether it looks for vectors outside of loops).
+
+    On a machine without registers for masks it makes vectors of loaded booleans that its code generator cannot hold
+    from one block to the next, and ends the process.
 
     Of 99 modules of three networks, none of which unrolls loops, all are the same code without the latter, and those of
     few loops with -O1 too.
     """
     unrolls = "llvm.loop.unroll.full" in ir_text
-    return 1 if not unrolls and ir_text.count(" = phi ") <= FEW_LOOPS else 2, unrolls
+    return 1 if not unrolls and ir_text.count(" = phi ") <= FEW_LOOPS else 2, unrolls and (
+        masks or LOADED_BOOLEAN not in ir_text)
 
 
 def _optimise(module: Any, machine: Any, level: int, looks_everywhere: bool) -> Any:

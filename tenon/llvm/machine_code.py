@@ -170,7 +170,7 @@ def _assembly(ir_text: str, target: Target) -> str:
 
 def optimised(ir_text: str) -> str:
     """The module after LLVM's passes, to be read."""
-    return str(optimised_module(parted(ir_text)[0], target_machine(host())))
+    return str(optimised_module(parted(ir_text)[0], target_machine(host()), host().masks_lanes))
 
 
 def _make_piece(name: str, text: str) -> None:
@@ -231,7 +231,7 @@ def _unless_damaged(key: str, data: bytes) -> Library | None:
 def _compile(ir_text: str, form: int, target: Target) -> bytes:
     with span("llvm.compile", text=ir_text), short_turns:
         machine = target_machine(target)
-        module = optimised_module(ir_text, machine)
+        module = optimised_module(ir_text, machine, target.masks_lanes)
         if target is host():
             _require_known_functions(ir_text)
         return emitted(machine, module, form)

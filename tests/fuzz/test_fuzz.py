@@ -4,6 +4,8 @@
 """
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -153,6 +155,13 @@ def test_programs_of_fixed_seeds_are_right(seed: int) -> None:
 def test_what_was_found_once_is_right(file: Path) -> None:
     verdict = judge(file.read_text(encoding="utf-8"), str(file))
     assert verdict.valid and verdict.failure is None
+
+
+def test_what_was_found_with_short_vectors_is_right_with_them() -> None:
+    files = [str(file) for file in FOUND if "VECTORS = 128" in file.read_text(encoding="utf-8")]
+    run = subprocess.run([sys.executable, "-m", "tenon", "fuzz", *files], capture_output=True, text=True, cwd=campaign.ROOT,
+                         env=os.environ | {"TENON_VECTORS": "128", "PYTHONPATH": str(campaign.ROOT)}, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
 
 
 @pytest.mark.skipif("TENON_FUZZ" not in os.environ, reason="TENON_FUZZ says for how many seconds")
