@@ -72,6 +72,7 @@ from tenon.graph.ir import (
     MESH,
     PIPELINE,
     PLACE,
+    PROCESS,
     SIZES,
     UPDATES,
     Graph,
@@ -677,11 +678,14 @@ def _devices_to_place_on(place: Sequence[str] | str | None) -> tuple[str, ...] |
     """The names of the devices; "auto" means all logical devices, and one a core where there is only one."""
     if place is None:
         return None
+    if place == "processes":
+        world = import_module("tenon.distributed.world")        # by name: it stands above
+        return tuple(f"{PROCESS}{k}" for k in range(world.size()))
     count = device_count() if device_count() > 1 else usable_cores()
     names = tuple(f"cpu:{k}" if k else "cpu" for k in range(count)) if place == "auto" else place
     if isinstance(names, str) or not names or not all(isinstance(x, str) and x for x in names) or \
             len(set(names)) < len(names):
-        raise ArgumentError(f"jit: place is \"auto\" or the names of devices, each once, not {place!r}")
+        raise ArgumentError(f"jit: place is \"auto\", \"processes\" or the names of devices, each once, not {place!r}")
     return tuple(names)
 
 
@@ -804,7 +808,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     `pipeline=tn.distributed.Pipeline(stages=2, micro_batches=8)` cuts a training step in stages, each on a device of
     its own, through which parts of the batch go one after the other; with a mesh, these are along its axis "pipe".
     `place="auto"` lets parts of the graph run on several logical devices at once, where a model of costs, measured on
-    this machine, says that this is sooner than one device with all threads; `place=("cpu", "cpu:1")` names them.
+    this machine, says that this is sooner than one device with all threads; `place=("cpu", "cpu:1")` names them, and
+    `place="processes"` does the same over the processes of `tenon launch`, all of which have the results.
     With a `mesh`, the graph runs on all its devices: what `tn.distributed.shard` has split is, and collectives are put
     where they have to be (`tn.distributed.explain` says which); a pipeline's stages are its axis "pipe".  All that the
     function does is one graph then, backward pass included.  A `plan` of `tn.distributed.plan(step, *args)` chooses the

@@ -20,7 +20,7 @@ from tenon.config import ConfigError, config
 from tenon.devices import HOST, PYTHON, Device
 from tenon.errors import ArgumentError, Location
 from tenon.gc_control import collect_young, collected_at_the_end
-from tenon.graph.ir import AUTOTUNE, CONSTANTS, MESH, PIPELINE, PLACE, Graph, Node
+from tenon.graph.ir import AUTOTUNE, CONSTANTS, MESH, PIPELINE, PLACE, PROCESS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.graph.text import print_graph
@@ -216,8 +216,11 @@ def _on_devices(graph: Graph, backend: Backend, trace: list[Step] | None) -> Exe
 def _placed(graph: Graph, backend: Backend, trace: list[Step] | None) -> Executable:
     """What runs a graph on the devices that it may be on, as its costs say; on one where that is soonest."""
     with unforked:
-        from tenon.placement.placed_program import placed_by_cost  # local: rarely needed
-    return placed_by_cost(graph, graph.notes[PLACE], partial(compile, backend=backend, trace=trace))
+        from tenon.placement.on_processes import placed_on_processes  # local: rarely needed
+        from tenon.placement.placed_program import placed_by_cost
+    names = graph.notes[PLACE]
+    made = placed_on_processes if names[0].startswith(PROCESS) else placed_by_cost
+    return made(graph, names, partial(compile, backend=backend, trace=trace))
 
 
 @contextmanager

@@ -133,6 +133,7 @@ AUTOTUNE = "autotune"               # whether schedules are chosen by measuring 
 CONSTANTS = "constants"             # the places of the parameters that are the same in nearly all calls
 AS_READ = "as_read"                 # the graph as it was read from text, to be verified for the sizes of each run
 UPDATES = "updates"                 # (parameter, result): places of what takes the memory of what, if any does
+PROCESS = "process "                # how the names of processes begin among these:
 PLACE = "place"                     # the names of the devices on which nodes are to be placed by their cost
 SIZES = "sizes"                     # what is known of the sizes that the data decide: (left, relation, right) -> answer
 MESH = "mesh"                       # the devices that it runs on, in a grid (tenon.sharding.mesh)

@@ -43,10 +43,14 @@ class PlacePlan:
         return len(set(self.placement.of.values())) > 1
 
 
-def place(graph: Graph, names: Sequence[str], rates: Rates) -> PlacePlan:
-    """The best plan that is found for these devices; parameters are there wherever they are read."""
-    count = min(len(names), max(1, rates.threads))      # more have no core of their own
-    whole, shared = PlaceCosts(rates, rates.threads), PlaceCosts(rates, max(1, rates.threads // count))
+def place(graph: Graph, names: Sequence[str], rates: Rates, apart: bool = False) -> PlacePlan:
+    """The best plan that is found for these devices; parameters are there wherever they are read.
+
+    Devices share the threads, or each has as many where they are `apart`: processes.
+    """
+    count = len(names) if apart else min(len(names), max(1, rates.threads))      # more have no core of their own
+    whole = PlaceCosts(rates, rates.threads)
+    shared = whole if apart else PlaceCosts(rates, max(1, rates.threads // count))
     units = units_of(graph.nodes, shared, [node for node in graph.nodes if has_effect(node)])
     alone = simulate(units_of(graph.nodes, whole), *_on_one(graph, whole), 1, whole)
     best = simulate(*_on_first(units), count, shared)
@@ -63,6 +67,14 @@ def place(graph: Graph, names: Sequence[str], rates: Rates) -> PlacePlan:
     of = {node: best.devices[k] for k in best.order for node in units[k].nodes}
     return PlacePlan(replace(graph, nodes=nodes), _with_inner(Placement(tuple(names), of, (None,) * len(graph.params))),
                      seconds, alone.seconds, DevicesTimeline("planned", tuple(names), drawn.spans))
+
+
+def planned_as(graph: Graph, names: Sequence[str], order: Sequence[int], ranks: Sequence[int]) -> PlacePlan:
+    """The plan with the nodes in this order, by their places in the graph, each where `ranks` says; it has no times."""
+    nodes = tuple(graph.nodes[k] for k in order)
+    placement = Placement(tuple(names), dict(zip(nodes, ranks, strict=True)), (None,) * len(graph.params))
+    return PlacePlan(replace(graph, nodes=nodes), _with_inner(placement), 0.0, 0.0,
+                     DevicesTimeline("planned", tuple(names), ()))
 
 
 def round_robin(graph: Graph, names: Sequence[str], rates: Rates) -> DeviceSchedule:

@@ -33,12 +33,17 @@ class PlacedProgram(MultiDevice):
 
 def placed_by_cost(graph: Graph, names: Sequence[str], compile: Compile) -> Executable:
     """What runs the graph soonest, as far as the model of costs knows."""
-    plain = replace(graph, notes={name: value for name, value in graph.notes.items() if name != PLACE})
+    plain = without_places(graph)
     if is_sized_by_data(graph):
         return compile(plain)
     opened = replace(open_calls(plain), notes=plain.notes)
     plan = place(opened, names, measured_rates(compile))
     return program_of_plan(graph, plan, compile) if plan.is_cut else compile(plain)
+
+
+def without_places(graph: Graph) -> Graph:
+    """The graph, to be run on one device."""
+    return replace(graph, notes={name: value for name, value in graph.notes.items() if name != PLACE})
 
 
 def program_of_plan(graph: Graph, plan: PlacePlan, compile: Compile) -> PlacedProgram:

@@ -21,3 +21,14 @@ def test_processes_compute_what_one_does(tmp_path: Path) -> None:
         for seed in range(3):
             for found in np.load(tmp_path / f"{rank}_{seed}.npy"):
                 np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.skipif(not MPIEXEC.exists(), reason="no mpiexec beside Python")
+def test_a_step_is_placed_on_processes_by_the_user(tmp_path: Path) -> None:
+    script = str(Path(__file__).with_name("processes_place.py"))
+    for count in (1, 2):
+        ran = mpiexec(count, script, str(tmp_path))
+        assert ran.returncode == 0, ran.stderr
+    alone, *others = (np.load(tmp_path / name) for name in ("0_of_1.npy", "0_of_2.npy", "1_of_2.npy"))
+    assert np.array_equal(*others)
+    np.testing.assert_allclose(others[0], alone, rtol=1e-5)
