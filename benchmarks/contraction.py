@@ -13,9 +13,9 @@ from itertools import product
 
 import numpy as np
 
+from benchmarks.example_specs import F32, F64, convolution, matmul
 from benchmarks.machine import fma_run
-from tenon.backends.cpu.contraction.example_specs import F32, F64, convolution, matmul
-from tenon.backends.cpu.contraction.run_spec import Native
+from benchmarks.run_spec import Native
 
 ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64)}
 MATMUL = [*((size,) * 3 for size in (64, 256, 768, 1024, 2048)), (257, 263, 269), (101, 1009, 503), (1000, 64, 1000)]

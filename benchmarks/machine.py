@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from benchmarks.example_specs import F32, F64
+from benchmarks.run_spec import load
 from tenon.backends.cpu.contraction import choose_tile
-from tenon.backends.cpu.contraction.example_specs import F32, F64
 from tenon.backends.cpu.contraction.ir_helpers import (
     I32,
     I64,
@@ -32,7 +33,6 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.contraction.run_spec import load
 from tenon.llvm.host_target import host
 from tenon.llvm.target_module import TargetModule
 

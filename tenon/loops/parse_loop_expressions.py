@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenon.dims import Dim, SymbolicDim, symbols
-from tenon.errors import TenonError
 from tenon.graph.parse import NUMBERS, Parser
 from tenon.loops.expressions import (
     DEFAULT_TYPES,
@@ -293,7 +292,3 @@ class ExpressionParser(Parser):
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Lt(), ast.LtE()], comparators=[turns, most]):
                 return Index(name, self.dim(most)), self.position(turns, names)
         raise self.error(node, f"expected `index < size`, found {ast.unparse(node)[:80]}")
-
-    def located(self, node: ast.AST, error: TenonError) -> TenonError:
-        """An error of something that was built, at its line."""
-        return self.error(node, error.what)

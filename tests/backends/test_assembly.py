@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
+from benchmarks.run_spec import load
 from tenon.backends.cpu.contraction import microkernel
 from tenon.backends.cpu.contraction.ir_helpers import I1, I64, POINTER, const
 from tenon.backends.cpu.contraction.microkernel import add_products
@@ -22,7 +23,6 @@ from tenon.backends.cpu.contraction.microkernel_types import (
     pace,
     put_lines,
 )
-from tenon.backends.cpu.contraction.run_spec import load
 from tenon.backends.cpu.contraction.x86_inner_loop import InnerIteration, has_x86_inner_loop
 from tenon.llvm import shared_functions
 from tenon.llvm.host_target import host

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
+from benchmarks.example_specs import F32, F64, convolution, fixed, matmul
+from benchmarks.run_spec import Native
 from tenon.backends.cpu.contraction import GemmSpec, Operand, Tile, choose_tile, emit_contraction
-from tenon.backends.cpu.contraction.example_specs import F32, F64, convolution, fixed, matmul
 from tenon.backends.cpu.contraction.gemm_spec import left_layout, narrow_tile
 from tenon.backends.cpu.contraction.ir_helpers import I32, I64, address, const
 from tenon.backends.cpu.contraction.panel_prefetch import crowded
-from tenon.backends.cpu.contraction.run_spec import Native
 from tenon.llvm import shared_functions
 from tenon.llvm.host_target import host
 from tenon.llvm.target_module import TargetModule

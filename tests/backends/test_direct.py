@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from benchmarks.example_specs import F32, F64, matmul
+from benchmarks.run_spec import Native
 from tenon.backends.cpu.contraction import choose_tile, emit_contraction
-from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
 from tenon.backends.cpu.contraction.gemm_spec import blocks_tile, loops_rows_inside
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
-from tenon.backends.cpu.contraction.run_spec import Native
 from tenon.backends.cpu.contraction.small_gemm import direct_tile
 from tenon.llvm.host_target import host
 from tenon.llvm.target_module import TargetModule

@@ -7,8 +7,8 @@ import pytest
 from llvmlite import ir
 
 import tenon as tn
-from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
-from tenon.backends.cpu.contraction.run_spec import Native
+from benchmarks.example_specs import F32, F64, matmul
+from benchmarks.run_spec import Native
 from tenon.backends.cpu.contraction.unpacked_gemm import MAX_UNPACKED_ROWS, stays_unpacked
 from tenon.pipeline import compile
 from tenon.runtime.thread_pool import get_num_threads, set_num_threads

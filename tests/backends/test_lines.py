@@ -7,11 +7,11 @@ import pytest
 from llvmlite import ir
 
 import tenon as tn
+from benchmarks.example_specs import F32, F64, matmul
+from benchmarks.run_spec import Native
 from tenon.backends.cpu.contraction import emit_contraction
-from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
 from tenon.backends.cpu.contraction.gemm_spec import GemmSpec
 from tenon.backends.cpu.contraction.gemv_axpy import BLOCK
-from tenon.backends.cpu.contraction.run_spec import Native
 from tenon.backends.cpu.contraction.unpacked_gemm import MAX_UNPACKED_ROWS, stays_unpacked
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
+from benchmarks.example_specs import F32, matmul
+from benchmarks.run_spec import Native
 from tenon.backends.cpu.contraction import emit_contraction
-from tenon.backends.cpu.contraction.example_specs import F32, matmul
 from tenon.backends.cpu.contraction.ir_helpers import ZERO, loop, splat, store_vector
-from tenon.backends.cpu.contraction.run_spec import Native
 from tenon.llvm import machine_code
 from tenon.llvm.host_target import host
 from tenon.llvm.optimization_level import HEAD, cut, gains, headed, is_driver, join, text_of

@@ -7,8 +7,8 @@ from llvmlite import binding, ir
 
 import tenon as tn
 from backends.kernel_text import ir_of
+from benchmarks.example_specs import F32, F64, convolution, matmul
 from tenon.backends.cpu.contraction import emit_contraction
-from tenon.backends.cpu.contraction.example_specs import F32, F64, convolution, matmul
 from tenon.backends.cpu.lower_kernel import kernel_of, module_of
 from tenon.graph.text import parse_graph
 from tenon.llvm.host_target import host

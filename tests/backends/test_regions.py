@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction.example_specs import F32, matmul
+from benchmarks.example_specs import F32, matmul
+from benchmarks.run_spec import load
 from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Tile
 from tenon.backends.cpu.contraction.ir_helpers import I32, I64, ONE, POINTER, add, address, const, loop
-from tenon.backends.cpu.contraction.run_spec import load
 from tenon.backends.cpu.contraction.thread_partition import Sizes, each_region
 from tenon.llvm.work_partition import PARTS_PER_THREAD, WorkShare
 

@@ -3,9 +3,9 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu.contraction.example_specs import F32, F64, matmul
+from benchmarks.example_specs import F32, F64, matmul
+from benchmarks.run_spec import Native
 from tenon.backends.cpu.contraction.ir_helpers import I64
-from tenon.backends.cpu.contraction.run_spec import Native
 from tenon.backends.cpu.contraction.select_schedule import packed_size, tile_of
 from tenon.backends.cpu.contraction.skinny_gemm import thin_tile
 from tenon.records import replace

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from benchmarks.example_specs import F32
 from tenon.backends.cpu.contraction import scratch_size
 from tenon.backends.cpu.contraction.block_epilogue import SHARE, apart, uses_block_epilogue, with_waiting
-from tenon.backends.cpu.contraction.example_specs import F32
 from tenon.backends.cpu.contraction.gemm_spec import choose_tile
 from tenon.backends.cpu.contraction.microkernel_types import STEPS
 from tenon.backends.cpu.contraction_codegen import template_of

@@ -10,7 +10,7 @@ they fetch by `microkernel_prefetch`, `blocked_gemm` the loops around it, in the
 are rounded, `small_gemm` small products of known sizes, `batch_prefetch` what these fetch of the next one,
 `skinny_gemm` those of few columns whose rows lie along depth, `unpacked_gemm` those that are too narrow for either, by
 `gemv_axpy` or `gemv_dot`, `epilogue_row_chunks` where those of rows begin along which an epilogue adds up,
-`ir_helpers` the IR they are made of; `example_specs` worked examples.
+`ir_helpers` the IR they are made of.
 """
 from tenon.backends.cpu.contraction.epilogue_row_chunks import chunk_of, chunk_start
 from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Operand, Tile, choose_tile
