@@ -77,15 +77,15 @@ finally:
         _gc.enable()
 
 if _TYPE_CHECKING:
-    from tenon import data, debug, distributions, fft, func, models, nn, optim, testing, utils
+    from tenon import amp, data, debug, distributions, fft, func, models, nn, optim, testing, utils
     from tenon.transforms import pytrees as tree
 
 globals().update(_ops.PUBLIC)
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
 
-_MODULES = ("data", "debug", "distributed", "distributions", "fft", "func", "models", "nn", "onnx", "optim", "testing",
-            "torch", "utils")
+_MODULES = ("amp", "data", "debug", "distributed", "distributions", "fft", "func", "models", "nn", "onnx", "optim",
+            "testing", "torch", "utils")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.cond_switch")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.while_scan")

@@ -13,6 +13,7 @@ from tenon.pytorch_names import LongTensor as LongTensor
 from builtins import tuple as Size
 from tenon.tensor import Tensor as Tensor
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
+from tenon import amp as amp
 from tenon.tensor import asarray as as_tensor
 from tenon.tensor import asarray as asarray
 from tenon.autocast import autocast as autocast

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon import amp
 from tenon.devices import Device
 from tenon.eager.grad_mode import enable_grad, no_grad, recording_variable
 from tenon.errors import ArgumentError
@@ -48,6 +49,8 @@ take_along_dim = take_along_axis
 
 class cuda:
     """What programs ask before they use a GPU: there is none."""
+
+    amp = amp
 
     @staticmethod
     def is_available() -> Any:

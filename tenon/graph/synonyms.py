@@ -59,4 +59,7 @@ def axis_first(names: tuple[str, ...], args: tuple[Any, ...], keywords: Mapping[
     moved = len(args) > 2 and type(args[2]) is not int
     if "axis" in keywords or not (moved or "indices" in keywords):
         return args, keywords
-    return (args[0], *args[2:]), {**keywords, "axis": args[1]}
+    data, place = (args[0], *args[2:]), names.index("axis")
+    if len(data) > place:           # what comes after the axis, as `reduce`, stays behind it
+        return (*data[:place], args[1], *data[place:]), keywords
+    return data, {**keywords, "axis": args[1]}

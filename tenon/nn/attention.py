@@ -12,11 +12,12 @@ from tenon.nn.module import Module, Parameter
 from tenon.ops.attention import attention, attention_weights, check_shapes
 from tenon.ops.comparison import logical_and, logical_not, where
 from tenon.ops.creation import empty
-from tenon.ops.joining_and_axes import expand_dims, reshape, swapaxes
+from tenon.ops.define import lift
+from tenon.ops.joining_and_axes import concat, expand_dims, reshape, swapaxes
 from tenon.ops.linear_layers import linear
 from tenon.ops.matrix_products import matmul
-from tenon.ops.repeating import repeat
-from tenon.ops.shape import permute
+from tenon.ops.repeating import pad, repeat
+from tenon.ops.shape import broadcast_to, permute
 from tenon.random import dropout
 from tenon.types import bool_
 
@@ -58,8 +59,9 @@ class MultiheadAttention(Module):
     ((3, 5, 8), (3, 5, 5))
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, *,
-                 kdim: int | None = None, vdim: int | None = None, batch_first: bool = False, dtype: Any = "float32"):
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
+                 add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None,
+                 vdim: int | None = None, batch_first: bool = False, dtype: Any = "float32"):
         if num_heads < 1 or embed_dim % num_heads:
             raise ArgumentError(f"MultiheadAttention: embed_dim {embed_dim} does not divide into {num_heads} heads")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
@@ -71,8 +73,12 @@ class MultiheadAttention(Module):
                 setattr(self, f"{name}_proj_weight", Parameter(empty(embed_dim, size, dtype=dtype)))
         self.in_proj_bias = Parameter(empty(3 * embed_dim, dtype=dtype)) if bias else None
         self.out_proj = Linear(embed_dim, embed_dim, bias=bias, dtype=dtype)
+        self.add_zero_attn = add_zero_attn
+        self.bias_k, self.bias_v = (Parameter(empty(1, 1, embed_dim, dtype=dtype)) if add_bias_kv else None
+                                    for _ in range(2))
         for name, p in self.named_parameters(recurse=False):
-            init.xavier_uniform_(p) if name.endswith("weight") else init.zeros_(p)
+            init.xavier_uniform_(p) if name.endswith("weight") else init.xavier_normal_(p) \
+                if name in ("bias_k", "bias_v") else init.zeros_(p)
         if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
 
@@ -87,7 +93,10 @@ class MultiheadAttention(Module):
             sequences = [expand_dims(x, 0) for x in sequences]
         elif not self.batch_first:
             sequences = [swapaxes(x, 0, 1) for x in sequences]
-        q, k, v = (self._heads(x) for x in self._project(*sequences))
+        q, k, v = (self._heads(x) for x in self._with_more_keys(*self._project(*sequences)))
+        more = k.shape[2] - sequences[-2 if len(sequences) == 3 else 0].shape[1]
+        attn_mask, key_padding_mask = (mask if mask is None or not more else pad(
+            mask, [(0, 0)] * (mask.ndim - 1) + [(0, more)]) for mask in (attn_mask, key_padding_mask))
         mask = self._mask(q, k, attn_mask, key_padding_mask)
         causal = is_causal and attn_mask is None
         scale, rate = 1 / math.sqrt(self.embed_dim // self.num_heads), self.dropout if self.training else 0.0
@@ -116,6 +125,15 @@ class MultiheadAttention(Module):
             weights = [getattr(self, f"{name}_proj_weight") for name in "qkv"]
         inputs = (query, query, query) if key is None else (query, key, value)
         return [linear(x, w, None if bias is None else bias[row]) for x, w, row in zip(inputs, weights, rows)]
+
+    def _with_more_keys(self, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
+        """Behind keys and values those that are learned, and zeros, which every query sees."""
+        rows = k.shape[0], 1, self.embed_dim
+        for key, value in ((self.bias_k, self.bias_v), (0, 0) if self.add_zero_attn else (None, None)):
+            if key is not None:
+                k, v = (concat([x, broadcast_to(lift(y).astype(x.dtype), shape=rows)], axis=1)
+                        for x, y in ((k, key), (v, value)))
+        return q, k, v
 
     def _heads(self, x: Any) -> Any:
         size = self.embed_dim // self.num_heads

@@ -22,11 +22,15 @@ __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
 
 
 
-def _weights(module: Module, suffix: str, gates: int, inputs: int, hidden: int, bias: bool, dtype: Any) -> None:
-    """weight_ih, weight_hh and, if wanted, bias_ih, bias_hh of a cell, uniform within 1/sqrt(hidden)."""
-    shapes: dict[str, tuple[int, ...]] = {"weight_ih": (gates * hidden, inputs), "weight_hh": (gates * hidden, hidden)}
+def _weights(module: Module, suffix: str, gates: int, inputs: int, hidden: int, bias: bool, dtype: Any,
+             projected: int = 0) -> None:
+    """weight_ih, weight_hh and, if wanted, bias_ih, bias_hh and weight_hr of a cell, uniform within 1/sqrt(hidden)."""
+    shapes: dict[str, tuple[int, ...]] = {"weight_ih": (gates * hidden, inputs),
+                                          "weight_hh": (gates * hidden, projected or hidden)}
     if bias:
         shapes |= {"bias_ih": (gates * hidden,), "bias_hh": (gates * hidden,)}
+    if projected:
+        shapes["weight_hr"] = projected, hidden
     for name, shape in shapes.items():
         setattr(module, name + suffix, init.uniform_within_(Parameter(empty(shape, dtype=dtype)), hidden))
 
@@ -43,16 +47,21 @@ class _Recurrent(Module):
     states = 1
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
-                 batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, dtype: Any = "float32"):
+                 batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0,
+                 dtype: Any = "float32"):
+        if proj_size and (self.states == 1 or not 0 < proj_size < hidden_size):
+            raise ArgumentError(f"{type(self).__name__}: proj_size={proj_size}, which only an LSTM has, must be below "
+                                f"hidden_size={hidden_size}")
         if hidden_size < 1 or num_layers < 1:
             raise ArgumentError(f"{type(self).__name__}: hidden_size and num_layers must be at least 1")
         self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
         self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
+        self.proj_size = proj_size
         directions = 2 if bidirectional else 1
         for layer in range(num_layers):
             for suffix in ("", "_reverse")[:directions]:
-                inputs = input_size if layer == 0 else directions * hidden_size
-                _weights(self, f"_l{layer}{suffix}", self.gates, inputs, hidden_size, bias, dtype)
+                inputs = input_size if layer == 0 else directions * (proj_size or hidden_size)
+                _weights(self, f"_l{layer}{suffix}", self.gates, inputs, hidden_size, bias, dtype, proj_size)
 
     def step(self, from_x: Any, from_h: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
         """The next states of a cell."""
@@ -95,13 +104,14 @@ class _Recurrent(Module):
 
     def _initial(self, x: Any, hx: Any, alone: bool) -> list[Any]:
         """The first states [layers * directions, N, hidden_size], zero unless given."""
-        shape = (self.num_layers * (2 if self.bidirectional else 1), x.shape[1], self.hidden_size)
+        rows = self.num_layers * (2 if self.bidirectional else 1), x.shape[1]
+        shapes = [(*rows, self.proj_size or self.hidden_size), (*rows, self.hidden_size)][:self.states]
         if hx is None:
             held = next(self.parameters()).dtype if autocasting() else x.dtype      # in which states come out
-            return [zeros(shape, dtype=held, device=x.device)] * self.states
+            return [zeros(shape, dtype=held, device=x.device) for shape in shapes]
         given = [hx] if self.states == 1 else list(hx)
         given = [h[:, None] for h in given] if alone else given
-        for h in given:
+        for h, shape in zip(given, shapes):
             if h.shape != shape:
                 raise ShapeError(f"{type(self).__name__}: the first state must be {list(shape)}, it is {h.type}")
         return given
@@ -111,9 +121,12 @@ class _Recurrent(Module):
         """One direction of one layer: the states at every step, and the last ones."""
         w_ih, w_hh = (getattr(self, name + suffix) for name in ("weight_ih", "weight_hh"))
         b_ih, b_hh = (getattr(self, name + suffix) if self.bias else None for name in ("bias_ih", "bias_hh"))
+        projection = getattr(self, f"weight_hr{suffix}") if self.proj_size else None
 
         def turn(states: tuple[Any, ...], from_x: Any) -> Any:
             states = self.step(from_x, linear(states[0], w_hh, b_hh), states)
+            if projection is not None:
+                states = (linear(states[0], projection), *states[1:])
             return states, states[0]
 
         def turn_where(states: tuple[Any, ...], step: tuple[Any, Any]) -> Any:
@@ -145,7 +158,7 @@ class RNN(_Recurrent):
 
 class LSTM(_Recurrent):
     __doc__ = (_Recurrent.__doc__ or "") + """
-    States are pairs: hidden and cell state.
+    States are pairs: hidden and cell state.  With `proj_size` hidden states, and so outputs, are projected to it.
 
     >>> out, (h, c) = nn.LSTM(3, 4, batch_first=True)(tn.randn(2, 5, 3))
     >>> out.shape, h.shape, c.shape

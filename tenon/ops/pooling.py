@@ -351,8 +351,11 @@ def _names(count: int) -> None:
 
     def adaptive_max_pool_nd(x: Any, output_size: Any) -> Any:
         return adaptive_max_pool(x, output_size, count)
+
+    def lp_pool_nd(x: Any, norm_type: float, kernel: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
+        return lp_pool(x, norm_type, kernel, stride, ceil_mode, count)
     for fn, base in ((max_pool_nd, max_pool), (avg_pool_nd, avg_pool), (adaptive_avg_pool_nd, adaptive_avg_pool),
-                     (adaptive_max_pool_nd, adaptive_max_pool)):
+                     (adaptive_max_pool_nd, adaptive_max_pool), (lp_pool_nd, lp_pool)):
         fn.__name__ = f"{base.__name__}{count}d"
         fn.__doc__ = f"`{base.__name__}` over {count} axes of sizes, with or without a batch axis."
         layer_function(fn)

@@ -103,6 +103,8 @@ LAYERS = [
     ("GRU", (3, 4, 2), {"bidirectional": True}, [(5, 2, 3), (4, 2, 4)]), ("GRU", (3, 4), {}, [(1, 2, 3)]),
     ("RNNCell", (3, 4), {}, [(2, 3), (2, 4)]), ("LSTMCell", (3, 4), {}, [(2, 3)]), ("GRUCell", (3, 4), {}, [(3,)]),
     ("MultiheadAttention", (6, 2), {"batch_first": True}, [(2, 3, 6), (2, 4, 6), (2, 4, 6)]),
+    ("LSTM", (3, 4), {"proj_size": 2, "num_layers": 2, "bidirectional": True}, [(5, 2, 3)]),
+    ("MultiheadAttention", (6, 2), {"add_bias_kv": True, "add_zero_attn": True}, [(3, 2, 6), (4, 2, 6), (4, 2, 6)]),
     ("MultiheadAttention", (6, 3), {"kdim": 4, "vdim": 5}, [(3, 2, 6), (4, 2, 4), (4, 2, 5)]),
     ("MultiheadAttention", (6, 2), {"bias": False}, [(3, 6), (4, 6), (4, 6)]),
     ("TransformerEncoderLayer", (6, 2, 8, 0.0), {"batch_first": True}, [(2, 3, 6)]),
