@@ -8,6 +8,8 @@ Each has a `Config` with the fields of its `config.json`, and starts with random
 
 from tenon.models.bert import Bert as Bert
 from tenon.models.clip import CLIP as CLIP
+from tenon.models.diffusion import NoiseSchedule as NoiseSchedule
+from tenon.models.diffusion import sample as sample
 from tenon.models.generation import generate as generate
 from tenon.models.generation import stream as stream
 from tenon.models.gpt2 import GPT2 as GPT2
@@ -24,5 +26,6 @@ from tenon.models.resnet import resnet34 as resnet34
 from tenon.models.resnet import resnet50 as resnet50
 from tenon.models.resnet import resnet101 as resnet101
 from tenon.models.t5 import T5 as T5
+from tenon.models.unet import UNet as UNet
 from tenon.models.vit import ViT as ViT
 from tenon.models.whisper import Whisper as Whisper
