@@ -98,3 +98,8 @@ def test_mixture_of_experts() -> None:
     one, found, sent = example("mixture_of_experts").main(steps=6, width=8)
     np.testing.assert_allclose(found, one, rtol=1e-5)
     assert sent["all_to_all"] == 4 and "all_gather" not in sent
+
+
+def test_python_beside_the_model() -> None:
+    losses = example("python_beside_the_model").main(steps=150)
+    assert losses[-1] < 0.5 * losses[0]

@@ -97,7 +97,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     settlement = Settlement(captured, leaves, captured.changes, containers)
     try:
         captured.program        # noqa: B018    is compiled now, if it was not
-    except (ConfigError, CompilerDefect, DevicePlanError):      # which have nothing to do with the function
+    except (ConfigError, CommunicationError, CompilerDefect, DevicePlanError):      # it is not the function's fault
         raise
     except Exception as error:
         raise Stopped(error, broken=True) from error

@@ -48,7 +48,8 @@ class MpiLink:
         self.most_tag = world.Get_attr(mpi.TAG_UB) or (1 << 15) - 1
         self.gone: dict[int, tuple[str, str]] = {}      # rank -> how it ended, and what it said
         self.waiting: dict[int, str] = {}               # rank -> the call in which it has waited for long
-        self.kept: list[Any] = []                       # requests of sends, and of waits that were broken off
+        self.kept: list[Any] = []                       # requests of sends,
+        self.broken: list[Any] = []                     # and of waits that were broken off, which may never be done
         self.most_kept = KEPT
         self.under_way: dict[int, Any] = {}             # sums that were started, by where their results lie
         self.said = False                               # whether this rank has said how it ended
@@ -103,7 +104,7 @@ class MpiLink:
             raise CommunicationError(f"{what()}: MPI says {error}",
                                      hint="do all ranks make the same calls in the same order?") from error
         except BaseException:
-            self.kept += requests           # whose memory MPI may still write to
+            self.broken += requests         # whose memory MPI may still write to
             raise
 
     def _wait_long(self, done: Callable[[], bool], what: Callable[[], str], others: Sequence[int]) -> None:
@@ -138,13 +139,13 @@ class MpiLink:
             if how == FAILED:
                 raise CommunicationError(f"rank {rank} failed: {text}")
         for rank in others:
-            if rank in self.gone:
-                raise CommunicationError(f"rank {self.rank} waits in {what()} for rank {rank}, which has ended")
-            if long and rank in self.waiting and is_of_all(what()) and is_of_all(self.waiting[rank]) \
-                    and what() != self.waiting[rank]:
+            if (long or rank in self.gone) and rank in self.waiting and is_of_all(what()) and is_of_all(
+                    self.waiting[rank]) and what() != self.waiting[rank]:
                 raise CommunicationError(f"ranks disagree: rank {self.rank} waits in {what()}, rank {rank} in "
                                          f"{self.waiting[rank]}",
                                          hint="all ranks of a group must make the same calls in the same order")
+            if rank in self.gone:
+                raise CommunicationError(f"rank {self.rank} waits in {what()} for rank {rank}, which has ended")
 
     # ------------------------------------------------------------ messages
 
@@ -206,16 +207,17 @@ class MpiLink:
             source = status.Get_source()
             self.notices.Recv(data, source, 0)
             how, text = json.loads(data.tobytes())
-            self.waiting.pop(source, None)
             if how == WAITING:
                 self.waiting[source] = text
-            elif how != GOING_ON:
+            elif how == GOING_ON:
+                self.waiting.pop(source, None)
+            else:               # where it waited last may say why
                 self.gone[source] = how, text
 
     def end(self) -> None:
-        """At the end of the process, when what it sent is taken."""
+        """At the end of the process, when what it sent is taken; after a call that was broken off, it may never be."""
         with suppress(Exception):
-            if not self.said:
+            if not self.said and not self.broken:
                 self.settle()
             self.tell(ENDED)
 

@@ -34,12 +34,18 @@ if __name__ == "__main__":
     other = tn.rand(32, 64) * (1.0 + tn.distributed.rank())      # what is given differs: all are told
 
     @tn.jit(place="processes")
+    def unlike(x: tn.Tensor) -> tn.Tensor:
+        y = x @ x.T
+        return (tn.exp(y) if tn.distributed.rank() else y).sum()
+
+    @tn.jit(place="processes")
     def towers(x: tn.Tensor) -> tn.Tensor:
         return (x @ x.T).sum() + tn.tanh(x.T @ x).sum()
     if tn.distributed.size() > 1:
-        try:
-            towers(other)
-        except tn.errors.CommunicationError as error:
-            assert "x" in str(error)
-        else:
-            raise AssertionError("nothing was told")
+        for wrong, given, told in ((towers, other, "x"), (unlike, x, "different graphs of unlike, at node 3")):
+            try:
+                wrong(given)
+            except tn.errors.CommunicationError as error:
+                assert told in str(error), error
+            else:
+                raise AssertionError("nothing was told")
