@@ -37,7 +37,7 @@ from tenon.capture.classes import StandsFor
 from tenon.capture.code_monitor import UnsafeCall, stack_where
 from tenon.capture.fast_call import MISS, Call, make_fast_call, make_ready
 from tenon.capture.graph_breaks import FunctionParts
-from tenon.capture.guard_places import ARGUMENT, NUMBERS, GuardPlace, changed, root_of, stored_at
+from tenon.capture.guard_places import ARGUMENT, CHANGING, NUMBERS, GuardPlace, changed, root_of, stored_at
 from tenon.capture.guards import same_atom
 from tenon.capture.histories import growing_arguments, history_reads, reads_of_growing
 from tenon.capture.leaf_keys import aliases, leaf_key
@@ -435,7 +435,7 @@ class Jitted(StandsFor):
         """A capture that was made for other objects, bound to those of this call; none where the objects are the same,
         but other tensors are in them, which are inputs of a further capture."""
         fresh = {place.name for captured in last_of(record) for place, before in changes_since(captured, leaves)
-                 if type(before) not in NUMBERS} - record.unmoved
+                 if type(before) not in CHANGING} - record.unmoved
         for pattern in record.family.patterns:
             captured = pattern.bind(leaves)
             arguments = None if captured is None or not fresh <= captured.moved else captured.arguments(leaves)
@@ -481,12 +481,17 @@ class Jitted(StandsFor):
             return None, leaves
         if self.is_piece and len(record.captures) >= MOST_NEW and all(
                 captured.calls < 2 for captured in record.captures[-MOST_NEW:]):
-            self._refuse(record, Reason(f"captured anew at every call, at last: {why}", stack=()))
+            self._give_up(record, Reason(f"captured anew at every call, at last: {why}", stack=()))
             return None, leaves
-        if record.captures and is_another_text(record.captures[-1]):
+        if record.captures and is_another_text(record.captures[-1], leaves):
             record.texts += 1
+            reason = Reason(f"captured for {record.texts} texts in one place, at last: {why}", stack=record.text_read)
+            if record.texts >= MOST_NEW and not self.fullgraph and all(
+                    captured.calls < 2 for captured in record.captures[-MOST_NEW:]):
+                self._give_up(record, reason)
+                return None, leaves
             if record.texts >= MOST_TEXTS:
-                record.full = Reason(f"captured for {MOST_TEXTS} texts in one place, at last: {why}")
+                record.full = reason
                 self._tell(record.full)
                 return None, leaves
         try:
@@ -556,14 +561,19 @@ class Jitted(StandsFor):
             self._leave(x, reason)
         return True
 
-    def _leave(self, record: CaptureRecord, reason: Reason) -> bool:
+    def _leave(self, record: CaptureRecord, reason: Reason, split: bool = True) -> bool:
         """Let calls like this one run in pieces; the captures for them would serve no other call."""
         emit("fallback", function=self.__name__, reason=reason.what)
-        record.eager, record.split = reason, True
+        record.eager, record.split = reason, split
         ways = [x.short for x in record.captures]
         self._short_ways = tuple(way for way in self._short_ways if way[-1] not in ways)
         record.captures.clear()
         return True
+
+    def _give_up(self, record: CaptureRecord, reason: Reason) -> None:
+        """The same, or by part."""
+        self._refuse(record, reason)
+        self._leave(record, reason, record.split)
 
     def _parameters(self) -> tuple[str, ...]:
         """The names of those that take arguments by their place."""
@@ -606,8 +616,12 @@ class Jitted(StandsFor):
         converting = self.converting
         while places := tuple(place for name, place in record.moving.items() if name not in record.unmoved):
             try:
-                return self._converted(record, leaves, structure, places)
+                captured = self._converted(record, leaves, structure, places)
+                if captured.further is not None:
+                    record.text_read = captured.further.program.text_asked or record.text_read
+                return captured
             except Unmoved as unmoved:
+                record.text_read = unmoved.stack
                 record.unmoved.update(root_of(place).name for place in unmoved.places)
             except (UnsafeCall, Exception) as error:
                 emit("captured.by_value", function=self.__name__, reason=str(error))
@@ -724,7 +738,7 @@ def note_changes(record: CaptureRecord, leaves: Sequence[Any]) -> None:
 def changes_since(captured: Captured, leaves: Sequence[Any]) -> Iterator[tuple[GuardPlace, Any]]:
     """The places where another number or tensor stands than at a capture, and which that was."""
     for k, value in captured.values:
-        if type(leaves[k]) in NUMBERS and not same_atom(leaves[k], value):
+        if type(leaves[k]) in CHANGING and not same_atom(leaves[k], value):
             yield GuardPlace(ARGUMENT, None, k), value
     yield from changed(captured.guards.groups)
 

@@ -63,6 +63,7 @@ class CaptureRecord:
     eager: Reason | None = None
     split: bool = False                                             # whether it runs in pieces, where there is a reason
     full: Reason | None = None                                      # why there are no more captures
+    text_read: Stack | None = None                                  # where a text had to be itself, at last
     texts: int = 0                                                  # captures made for another text
     passed: int = 0                                                 # calls that ran by part, and others need not
     parts: FunctionParts | None = None                                      # of a function that runs by part

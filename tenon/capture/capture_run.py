@@ -101,7 +101,7 @@ class Attempt:
         if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes):
             raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
         if moving.found:
-            self._refuse_types(watch.codes)
+            self._refuse_types(watch.codes, {x.kind.__name__ for _, x in moving.found})
         moving.settle()
         reach = self._reached(watch.codes, changes, moving.names, watch.library)
         for _, value in moving.fixed:
@@ -119,12 +119,12 @@ class Attempt:
         captured.callers = watch.callers
         return captured
 
-    def _refuse_types(self, codes: set[CodeType]) -> None:
-        """What asks a number for its type is given that of a stand-in, which Tenon's own code knows."""
+    def _refuse_types(self, codes: set[CodeType], kinds: set[str]) -> None:
+        """What asks a value for its type is given that of a stand-in, which Tenon's own code knows."""
         for code in (x for x in codes if not x.co_filename.startswith(PACKAGE)):
             names = names_of(code).global_names
-            if "type" in names and not names.isdisjoint(("int", "float")):
-                raise UnsafeCall("a number that changes may have been asked for its type", convertible=True)
+            if "type" in names and not names.isdisjoint({"int", "float", *kinds}):
+                raise UnsafeCall("a value that changes may have been asked for its type", convertible=True)
 
     @property
     def _root(self) -> Any:

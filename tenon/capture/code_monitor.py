@@ -97,6 +97,11 @@ def stack_where(error: BaseException) -> Stack:
     return tuple(reversed(found))
 
 
+def stack_now() -> Stack:
+    """What runs now."""
+    return _stack(sys._getframe(1))
+
+
 def _stack(frame: types.FrameType | None) -> Stack:
     """What runs, up to what began the capture."""
     watch, found = _watching.get(), []

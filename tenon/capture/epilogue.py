@@ -6,7 +6,7 @@ the same for all calls, leaf by leaf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import starmap
 from operator import call, not_
 from typing import Any
@@ -16,25 +16,29 @@ from tenon.capture.captured import Captured
 from tenon.capture.effects import STORES, Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.output_effects import OutputEffects, filled
-from tenon.capture.pytree import LEAF
-from tenon.capture.result_leaves import FromArguments, FromGraph
+from tenon.capture.pytree import LEAF, Structure
+from tenon.capture.result_leaves import FromArguments, FromGraph, FromOutside
+from tenon.capture.trace import Argument
 from tenon.tensor import fresh
 
 Epilogue = Callable[[Sequence[Any], Sequence[Any]], Any]
 
 
-def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any, miss: object) -> Epilogue | None:
+def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any, miss: object,
+             arrays: bool = False) -> Epilogue | None:
     """The function of a call's arguments and its new arrays, which gives the result; None where it is not as simple.
 
     `places` says where among the new arrays each result of the graph is, below 0 for none; `run` runs the program, and
     says whether it did: else the answer is `miss`.  Where it writes `in_place`, what is stored is made before it runs.
+    `arrays`: there are some among the arguments, in the places of tensors.
     """
     structure = captured.output.structure
     parts = structure.children if captured.effects else (structure,)
-    if any(part is not LEAF for part in parts) or captured.uses_containers:
+    if captured.uses_containers:
         return None
-    writer = _EpilogueWriter(places, run, miss)
-    result, *values = map(writer.leaf, captured.output.leaves)
+    writer = _EpilogueWriter(places, run, miss, arrays)
+    leaves = iter(captured.output.leaves)
+    result, *values = [writer.nest(part, leaves) for part in parts]
     if result is None or None in values or (in_place and any(".item()" in str(value) for value in values)):
         return None
     told = writer.output_effects(captured.output_effects)
@@ -59,17 +63,32 @@ def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any
 class _EpilogueWriter:
     """Writes the text; `scope` holds what it names."""
 
-    def __init__(self, places: Sequence[int], run: Any, miss: object):
-        self.places = places
+    def __init__(self, places: Sequence[int], run: Any, miss: object, arrays: bool):
+        self.places, self.arrays = places, arrays
         self.scope: dict[str, Any] = {"fresh": fresh, "run": run, "miss": miss, "at_once": at_once, "later": later,
                                       "not_": not_, "starmap": starmap, "call": call}
         self.lines: list[str] = []
         self._made: dict[int, str] = {}
 
+    def nest(self, structure: Structure, leaves: Iterator[Any]) -> str | None:
+        """The expression for a nest of new containers, which are found nowhere else."""
+        if structure is LEAF:
+            return self.leaf(next(leaves))
+        children = [self.nest(child, leaves) for child in structure.children]
+        if None in children or structure.repeats or structure.kind not in (tuple, list, dict):
+            return None
+        if structure.kind is dict:
+            items = zip(map(self.name, structure.labels), children, strict=True)
+            return f"{{{', '.join(f'{label}: {child}' for label, child in items)}}}"
+        inner = "".join(f"{child}, " for child in children)
+        return f"[{inner}]" if structure.kind is list else f"({inner})"
+
     def leaf(self, leaf: Any) -> str | None:
         """The expression for a leaf."""
         if isinstance(leaf, FromArguments):
             return f"leaves[{leaf.position}]"
+        if isinstance(leaf, FromOutside) and isinstance(leaf.source, Argument) and not self.arrays:
+            return f"leaves[{leaf.source.position}]"
         if isinstance(leaf, FromGraph):
             return self.made(leaf)
         return self.name(leaf) if is_atom(leaf) else None

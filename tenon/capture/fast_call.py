@@ -27,7 +27,7 @@ from tenon.capture.argument_roots import reference
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants, given, late_program
 from tenon.capture.epilogue import epilogue
-from tenon.capture.guard_places import NUMBERS
+from tenon.capture.guard_places import CHANGING
 from tenon.capture.lent import Lending, Lent
 from tenon.capture.prologue import Prologue
 from tenon.capture.pytree import LEAF, Structure, unfold
@@ -183,7 +183,7 @@ class _Maker:
         self.answer: Call | None = None                         # the call that is one builtin, if there is one
         self.leaves, self.own = leaves, own                     # the first `own` are the call's arguments
         values = dict(captured.values)
-        self.free = {k for k, x in enumerate(leaves) if k >= own or (type(x) in NUMBERS and k not in values)}
+        self.free = {k for k, x in enumerate(leaves) if k >= own or (type(x) in CHANGING and k not in values)}
         self.tensors = tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
         self.guards = GuardConditions(captured.guards)
         kept = [x for k, x in enumerate(leaves) if not isinstance(x, (Tensor, np.ndarray)) and k not in self.free
@@ -323,7 +323,7 @@ class _Maker:
         arrays, in_place = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own]), any(lent.lenders)
         end = None if lent.changes or captured.failed is not None else epilogue(
             captured, [-1 if lender else place for lender, place in zip(lent.lenders, lent.new, strict=True)],
-            in_place, call, MISS)
+            in_place, call, MISS, arrays)
 
         def new_arrays() -> tuple[np.ndarray, ...]:
             return tuple([empty(shape, dtype) for (shape, dtype), empty in zip(made, empties, strict=True)])

@@ -15,7 +15,7 @@ from tenon.capture.convert.tensor_list import FirstRows, TensorList
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guard_discovery import Reach
-from tenon.capture.guard_places import NUMBERS
+from tenon.capture.guard_places import CHANGING
 from tenon.capture.guards import is_atom
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.moving import Moving
@@ -33,7 +33,7 @@ from tenon.capture.result_leaves import (
 )
 from tenon.capture.runtime_numbers import RuntimeNumber, one_kind
 from tenon.capture.sightings import Sightings
-from tenon.capture.symbolic_numbers import SymNumber
+from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.dims import SymbolicDim, is_by_data
 from tenon.graph.ir import SIZES, Graph, Value
@@ -56,7 +56,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     every call, and not among those `known` before.
     """
     left = CollectedResults(known, (result, *(change.value for change in changes)) if changes else result)
-    if any(type(key) is SymNumber for key in [*(change.key for change in changes), *left.structure.all_labels()]):
+    if any(type(key) in SYMBOLIC for key in [*(change.key for change in changes), *left.structure.all_labels()]):
         raise UnsafeCall("a number that changes is a key")
     leaves = _Leaves(capture, moving, left, known, arguments)
     output = ResultNest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
@@ -94,7 +94,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
                     gradients, effects, _flags(capture), differentiable, wanted, held, same, Inputs(sources),
                     frozenset(outside), _apart(reach, changes, leaves.numbers), frozenset(reach.codes or ()),
                     constants, by_data, output_effects, failed,
-                    values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in NUMBERS),
+                    values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in CHANGING),
                     prologue=further.prologue(guards.groups), further=further,
                     found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed),
                     sightings=sightings, derived=capture.gradients,
@@ -153,7 +153,7 @@ class _Leaves:
             return FromOutside(GradientOf(source))
         if issubclass(type(x), SymbolicDim):
             return self._counted(x) if is_by_data(x) else FromSize(x)
-        if type(x) is SymNumber:
+        if type(x) in SYMBOLIC:
             return x.value if x.numbers.is_settled(x) else self.result(x)
         if type(x) in (TensorList, FirstRows):
             rows = x.rows if type(x) is TensorList else (x.rows,)

@@ -70,7 +70,7 @@ from tenon.capture.guard_readers import (
     value_of,
 )
 from tenon.capture.guards import CLASS, GuardGroup, Guards, is_atom
-from tenon.capture.symbolic_numbers import SymNumber
+from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber
 from tenon.capture.text_streams import is_closed, is_told, position, set_position
 from tenon.tensor import Tensor
 
@@ -139,7 +139,7 @@ class Reach:
     def guards(self, roots: Roots) -> Guards:
         """What was found, as conditions; arguments that are `roots` are not kept alive."""
         groups = without(self.groups, self._moved) if self._moved else self.groups
-        if any(type(x) is SymNumber for group in groups for x in group.expected):
+        if any(type(x) in SYMBOLIC for group in groups for x in group.expected):
             raise UnsafeCall("a number that changes stands where it cannot be read anew")
         return Guards(weakly(groups, roots), self.absent)
 

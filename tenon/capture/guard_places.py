@@ -36,6 +36,7 @@ LENGTH = "length"       # of a list, which is no place to put something
 OF_A_LIBRARY = " (of a library's class)"        # behind the path of what code that is not the user's reads
 PART = "part"           # of the container in the place that is the holder; neither is this
 NUMBERS = (int, float)
+CHANGING = (*NUMBERS, str)    # plain values that may be inputs
 RELIED = {attribute_of: ENTRY, slot_of: SLOT, item_of: ENTRY, cell_of: CELL}
 Key = tuple[str, int, Any]
 
@@ -115,19 +116,19 @@ def places_of(group: GuardGroup) -> Sequence[GuardPlace]:
 
 
 def changed(groups: Sequence[GuardGroup]) -> Iterator[tuple[GuardPlace, Any]]:
-    """The places where another number, or another tensor, stands than when the guards were made, and which that was.
+    """The places where another number, text or tensor stands than when the guards were made, and which that was.
     """
     for group in groups:
         for place, expected in zip(places_of(group), group.expected, strict=False):
             kind = type(expected)
-            if kind not in NUMBERS and not isinstance(expected, Tensor) and part_keys(expected) is None:
+            if kind not in CHANGING and not isinstance(expected, Tensor) and part_keys(expected) is None:
                 continue
             try:
                 value = place.read()
             except Exception:       # which is gone
                 continue
             if type(value) is kind and not same_atom(value, expected) and (
-                    kind is tuple or isinstance(expected, (*NUMBERS, Tensor)) or (
+                    kind is tuple or isinstance(expected, (*CHANGING, Tensor)) or (
                         is_movable(value) and is_of_one_form(value, expected))):
                 yield place, expected
 

@@ -54,7 +54,7 @@ def reads_of_growing(captures: Sequence[Captured]) -> list[Reason]:
     lengths = [_lengths(captured) for captured in captures[-GROWN:]]
     found: list[Reason] = []
     for group in map(direct, last.guards.groups):
-        known = [known[id(group.holder)] for known in lengths if id(group.holder) in known]
+        known = list(dict.fromkeys(known[id(group.holder)] for known in lengths if id(group.holder) in known))[-GROWN:]
         if isinstance(group.holder, (list, deque)) and len(known) == GROWN and \
                 all(x < y for x, y in pairwise([*known, len(group.holder)])):
             path = group.path.removeprefix("length of ")

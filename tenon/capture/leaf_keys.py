@@ -1,6 +1,6 @@
 """The leaves of a call -> what makes calls different functions: types, flags, identities, plain values.
 
-Numbers are told apart by their type here: their values are compared capture by capture.
+Numbers and texts are told apart by their type here: their values are compared capture by capture.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenon.capture.guard_places import NUMBERS
+from tenon.capture.guard_places import CHANGING
 from tenon.capture.guards import is_atom
 from tenon.graph.structural_key import exactly
 from tenon.tensor import Tensor
@@ -24,7 +24,7 @@ def leaf_key(leaf: Any) -> Any:
         return (own.payload.dtype, own.payload.ndim, own.requires_grad, own.grad is None)
     if isinstance(leaf, slice):
         return (slice, *(exactly(x) if is_atom(x) else leaf_key(x) for x in (leaf.start, leaf.stop, leaf.step)))
-    if type(leaf) in NUMBERS:
+    if type(leaf) in CHANGING:
         return type(leaf)       # their values are compared capture by capture
     return exactly(leaf) if is_atom(leaf) else (type(leaf), id(leaf))
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tenon.capture.classes import has_own
-from tenon.capture.guard_places import ARGUMENT, LENGTH, NUMBERS, PART, GuardPlace, Key, root_of
+from tenon.capture.guard_places import ARGUMENT, CHANGING, LENGTH, PART, GuardPlace, Key, root_of
 from tenon.capture.movable import ContainerForm, is_movable, part_at, part_keys, rebuilt
 from tenon.capture.prologue import Further
 from tenon.capture.symbolic_numbers import Numbers, SymNumber, Unmoved
@@ -41,7 +41,7 @@ class Moving:
 
     def _stand_in(self, place: GuardPlace, value: Any) -> Any:
         """What stands in a place for the time of the capture."""
-        if type(value) in NUMBERS:
+        if type(value) in CHANGING:
             self.found.append((place, self.numbers.input(value, place)))
             return self.found[-1][1]
         if is_free(value):

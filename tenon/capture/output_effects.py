@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tenon.capture.code_monitor import UnsafeCall
-from tenon.capture.symbolic_numbers import SymNumber
+from tenon.capture.symbolic_numbers import SYMBOLIC, SymText
 from tenon.dims import SymbolicDim
 from tenon.errors import user_location
 from tenon.locks import cached_property
@@ -53,10 +53,10 @@ class Text:
         return str
 
     def __add__(self, other: Any) -> Any:
-        return Text(joined, (self, other)) if type(other) in (str, Text) else NotImplemented
+        return Text(joined, (self, other)) if type(other) in (str, Text, SymText) else NotImplemented
 
     def __radd__(self, other: Any) -> Any:
-        return Text(joined, (other, self)) if type(other) is str else NotImplemented
+        return Text(joined, (other, self)) if type(other) in (str, SymText) else NotImplemented
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -103,7 +103,7 @@ def formatted(value: Any, conversion: int, spec: str) -> str:
 
 def is_given(x: Any) -> bool:
     """Whether a part of a form is known when a run is over."""
-    return isinstance(x, Tensor) or type(x) is SymNumber or type(x) is SymbolicDim
+    return isinstance(x, Tensor) or type(x) in SYMBOLIC or type(x) is SymbolicDim
 
 
 def rebuilt(form: Any, change: Callable[[Any], Any]) -> Any:

@@ -16,7 +16,17 @@ from tenon.capture.alike import interchangeable
 from tenon.capture.argument_roots import direct, reference, roots_of, weakly
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.effects import MISSING
-from tenon.capture.guard_places import ARGUMENT, NUMBERS, PART, GuardPlace, changed, group_at, root_of, swapped, without
+from tenon.capture.guard_places import (
+    ARGUMENT,
+    CHANGING,
+    PART,
+    GuardPlace,
+    changed,
+    group_at,
+    root_of,
+    swapped,
+    without,
+)
 from tenon.capture.guards import CLASS, GuardGroup, Guards, is_atom, same_atom
 from tenon.capture.prologue import Further
 from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside, FromSize, OneOf
@@ -108,8 +118,8 @@ class CapturePattern:
         groups = [replace(r.group, holder=objects[r.holder.number], expected=r.expected)
                   for r in self.reads if r.guarded]
         arguments = [GuardPlace(ARGUMENT, None, k) for k, value in self.base.values
-                     if type(leaves[k]) in NUMBERS and not same_atom(leaves[k], value)]
-        return [*arguments, *(place for place, before in changed(groups) if type(before) in NUMBERS)]
+                     if type(leaves[k]) in CHANGING and not same_atom(leaves[k], value)]
+        return [*arguments, *(place for place, before in changed(groups) if type(before) in CHANGING)]
 
     def _objects(self, leaves: Sequence[Any], may_differ: Callable[[Any, Any], bool]) -> list[Any] | None:
         objects: list[Any] = [None] * len(self.classes)
@@ -270,7 +280,7 @@ def pattern_of(captured: Captured, leaves: Sequence[Any]) -> CapturePattern | No
 
 def are_numbers(x: Any, y: Any) -> bool:
     """Whether two values are numbers of one type."""
-    return type(x) in NUMBERS and type(x) is type(y)
+    return type(x) in CHANGING and type(x) is type(y)
 
 
 def rebound(captured: Captured, leaves: Sequence[Any]) -> Captured | None:

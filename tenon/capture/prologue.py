@@ -20,7 +20,7 @@ from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT
 from tenon.capture.guard_readers import entry_of, looks_up_itself
 from tenon.capture.guards import GuardGroup, same_atom
 from tenon.capture.movable import ContainerForm
-from tenon.capture.symbolic_numbers import NEVER_RAISES, Asked, Computed, Numbers, SymNumber, scalar
+from tenon.capture.symbolic_numbers import NEVER_RAISES, SYMBOLIC, Asked, Computed, Numbers, SymNumber, scalar
 from tenon.graph.build import MAX_FINITE
 from tenon.records import dataclass
 from tenon.types import DType, TensorType, float64
@@ -142,15 +142,15 @@ class _PrologueWriter:
         wanted = {x.index for x in [*left, *(x for x, _ in self.further.scalars)]}
         lines: list[str] = []
         for step in reversed(self.numbers.steps):
-            moves = [x for x in step.args if type(x) is SymNumber and not self.numbers.is_settled(x)]
+            moves = [x for x in step.args if type(x) in SYMBOLIC and not self.numbers.is_settled(x)]
             if isinstance(step, Asked):
-                needed = bool(moves) or any(type(x) is SymNumber and x.index in self.numbers.settled and
+                needed = bool(moves) or any(type(x) in SYMBOLIC and x.index in self.numbers.settled and
                                             x.roots != {x.index} for x in step.args)
             else:
                 needed = step.index in wanted or (bool(moves) and step.function not in NEVER_RAISES)
             if not needed:
                 continue
-            wanted.update(x.index for x in step.args if type(x) is SymNumber)
+            wanted.update(x.index for x in step.args if type(x) in SYMBOLIC)
             lines += reversed(self.step(step))
         return list(dict.fromkeys(reversed(lines)))     # what is asked twice is asked once
 
@@ -172,7 +172,7 @@ class _PrologueWriter:
 
     def text(self, x: Any) -> str:
         """A number: its variable, or what it is in all calls."""
-        if type(x) is not SymNumber:
+        if type(x) not in SYMBOLIC:
             return self.constant(x)
         return self.constant(x.value) if x.roots <= self.numbers.settled else f"n{x.index}"
 

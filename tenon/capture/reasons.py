@@ -46,8 +46,11 @@ def _changed(x: Tensor, requires_grad: bool, without_grad: bool, type: TensorTyp
     return f"a tensor from outside is {x.type}, and was {type}" if x.type != type else None
 
 
-def is_another_text(captured: Captured) -> bool:
+def is_another_text(captured: Captured, leaves: Sequence[Any]) -> bool:
     """Whether the first thing that is not as it was is text, and was."""
+    for k, value in captured.values:
+        if not same_atom(leaves[k], value):
+            return type(value) is type(leaves[k]) is str
     found = captured.guards.differing()
     return found is not None and all(type(x) is str for x in found)
 

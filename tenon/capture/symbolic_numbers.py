@@ -1,8 +1,8 @@
-"""Python numbers that change from call to call -> what the program computes from them, made again in every call.
+"""Python numbers and texts that change from call to call -> what the program computes from them, in every call anew.
 
-A `SymNumber` behaves as the int or float that it is in this call.  Arithmetic on it is recorded, and done by Python
-before each run of the graph: exact integers, Python's own errors.  What a program asks for the number itself (a
-condition, a size, text) is answered, and the answer is a condition for the capture to hold.
+A `SymNumber` behaves as the int or float that it is in this call, a `SymText` as the text.  Arithmetic on it is
+recorded, and done by Python before each run of the graph: exact integers, Python's own errors.  What a program asks for
+the number itself (a condition, a size) is answered, and the answer is a condition for the capture to hold.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tenon.capture.code_monitor import UnsafeCall, follows
+from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now
 from tenon.capture.guards import same_atom
 from tenon.dims import SymbolicDim
 from tenon.errors import user_location
@@ -24,8 +25,9 @@ from tenon.records import dataclass
 from tenon.tensor import Tensor, fresh
 from tenon.types import DEFAULT_OF_KIND, DType, TensorType
 
-KINDS = (int, float)                # of numbers that may become inputs; a bool is one of two, and guarded
+KINDS = (int, float, str)           # of values that may become inputs; a bool is one of two, and guarded
 PYTHON = (bool, int, float)
+PLAIN = (type(None), *PYTHON, str)
 MOST_STEPS = 1000
 UNEQUAL = (type(None), str, bytes, tuple, list, dict)     # no number equals one of these
 NEVER_RAISES = frozenset((operator.add, operator.sub, operator.mul, operator.and_, operator.or_, operator.xor,
@@ -154,6 +156,60 @@ class SymNumber:
         return other // self, other % self
 
 
+class SymText(SymNumber):
+    """The same of a text: what is asked of it becomes a condition, what is made of it is made anew in every call."""
+
+    __slots__ = ()
+    __hash__ = SymNumber.__hash__
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(str, name):
+            raise AttributeError(f"'str' object has no attribute {name!r}")
+        return partial(self._method, getattr(str, name))
+
+    def _method(self, method: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+        """What a method of text gives; it may be handed anything, and keeps only what cannot change."""
+        if keywords or not all(map(_is_fixed, args)):
+            return method(known(self), *args, **keywords)
+        return self.numbers.compute(method, self, *args)
+
+    def __len__(self) -> int:
+        return int(self.numbers.ask(len, self))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(known(self))
+
+    def __contains__(self, part: Any) -> bool:
+        return bool(self.numbers.ask(operator.contains, self, part))
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.numbers.compute(operator.getitem, self, key) if _is_fixed(key) else known(self)[key]
+
+    def __mod__(self, values: Any) -> Any:
+        return known(self) % values
+
+    def __repr__(self) -> str:
+        self._convert("repr()")
+        return repr(known(self))
+
+    def __str__(self) -> str:
+        self._convert("str()")
+        return str(known(self))
+
+    def __format__(self, spec: str) -> str:
+        self._convert("format()")
+        return format(known(self), spec)
+
+
+SYMBOLIC = (SymNumber, SymText)
+
+
+def _is_fixed(x: Any) -> bool:
+    """Whether an argument is a plain value, or given to every call."""
+    parts = x if type(x) is tuple else (x.start, x.stop, x.step) if type(x) is slice else None
+    return type(x) in PLAIN or type(x) in SYMBOLIC if parts is None else all(type(part) in PLAIN for part in parts)
+
+
 class Numbers:
     """The numbers of a capture: its inputs, what is computed from them, what was asked, what the graph reads."""
 
@@ -169,6 +225,7 @@ class Numbers:
         self.declare: Callable[[Tensor, int, TensorType], None] = _undeclared
         self.lengths: dict[int, tuple[Any, int]] = {}   # of lists: as at first, where it is a number that changes
         self.counted: set[int] = set()                  # those that were asked for their length
+        self.text_asked: Stack | None = None            # where a text had to be itself
         self._count = 0
 
     def input(self, value: Any, place: Any = None) -> SymNumber:
@@ -188,7 +245,7 @@ class Numbers:
             return self.ask(function, *args)
         if type(value) not in KINDS:
             return function(*map(known, args))
-        roots = frozenset().union(*(x.roots for x in args if type(x) is SymNumber))
+        roots = frozenset().union(*(x.roots for x in args if type(x) in SYMBOLIC))
         found = self._new(value, roots)
         self._note(Computed(found.index, function, args, type(value) if function is operator.pow else None))
         return found
@@ -225,6 +282,8 @@ class Numbers:
 
     def know(self, x: SymNumber) -> Any:
         """The number itself, which it must be in every call."""
+        if type(x) is SymText:
+            self.text_asked = stack_now()
         if not self.is_settled(x):
             self.settled.add(x.index)
             if x.roots != {x.index}:
@@ -242,7 +301,8 @@ class Numbers:
 
     def _new(self, value: Any, roots: frozenset[int] | None) -> SymNumber:
         index, self._count = self._count, self._count + 1
-        return SymNumber(self, index, value, frozenset((index,)) if roots is None else roots)
+        kind = SymText if type(value) is str else SymNumber
+        return kind(self, index, value, frozenset((index,)) if roots is None else roots)
 
 
 def _undeclared(tensor: Tensor, number: int, type: TensorType) -> None:
@@ -268,12 +328,12 @@ def same_as(value: Any) -> Callable[[Any], bool]:
 
 def known(x: Any) -> Any:
     """A value as an ordinary one: of a number that changes, what it is in this call."""
-    return x.numbers.know(x) if type(x) is SymNumber else x
+    return x.numbers.know(x) if type(x) in SYMBOLIC else x
 
 
 def value_of(x: Any) -> Any:
     """The same, unnoticed."""
-    return x.value if type(x) is SymNumber else x
+    return x.value if type(x) in SYMBOLIC else x
 
 
 def nest_known(x: Any) -> Any:
@@ -285,8 +345,8 @@ def nest_known(x: Any) -> Any:
 
 def on_number(function: Callable[..., Any], numbers: Sequence[Any]) -> Any:
     """A pure function of Python numbers, recorded where one of them changes from call to call."""
-    first = next((x for x in numbers if type(x) is SymNumber), None)
-    if first is None or not all(type(x) in PYTHON or type(x) is SymNumber for x in numbers):
+    first = next((x for x in numbers if type(x) in SYMBOLIC), None)
+    if first is None or not all(type(x) in PYTHON or type(x) in SYMBOLIC for x in numbers):
         return function(*numbers)
     return first.numbers.compute(function, *numbers)
 
@@ -313,6 +373,17 @@ def _install(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
         setattr(SymNumber, f"__r{name}__", backward)
 
 
+def _install_on_text(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
+    def on(self: SymText, left: Any, right: Any, other: Any) -> Any:
+        if type(other) is not str and type(other) is not SymText:
+            return NotImplemented
+        return (self.numbers.ask if asks else self.numbers.compute)(of, left, right)
+
+    setattr(SymText, f"__{name}__", lambda self, other: on(self, self, other, other))
+    if not asks:
+        setattr(SymText, f"__r{name}__", lambda self, other: on(self, other, self, other))
+
+
 def _install_unary(name: str, of: Callable[[Any], Any]) -> None:
     def method(self: SymNumber) -> Any:
         return self.numbers.compute(of, self)
@@ -325,6 +396,8 @@ for _name, _of in {"and": operator.and_, "or": operator.or_, "xor": operator.xor
     _install(_name, _of, asks=False)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     _install(_name, getattr(operator, _name), asks=True)
+    _install_on_text(_name, getattr(operator, _name), asks=True)
+_install_on_text("add", operator.add, asks=False)
 for _name in ("neg", "pos", "abs", "invert"):
     _install_unary(_name, getattr(operator, _name))
 for _name in ("floor", "ceil", "trunc"):

@@ -32,7 +32,7 @@ from tenon.capture.convert.traced_iterables import (
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
 from tenon.capture.runtime_numbers import RuntimeNumber, attribute_of, function_of, number_of, one_kind
-from tenon.capture.symbolic_numbers import SymNumber, on_number
+from tenon.capture.symbolic_numbers import SYMBOLIC, on_number
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
 from tenon.ops.joining_and_axes import concat, stack
@@ -158,7 +158,7 @@ def _to(kind: type) -> None:
     def convert(*args: Any, **keywords: Any) -> Any:
         x = args[0] if len(args) == 1 and not keywords else None
         x = RUNTIME.read(x, "")
-        if type(x) is SymNumber:
+        if type(x) in SYMBOLIC:
             return on_number(kind, (x,))
         if not is_captured(x):
             return kind(*args, **keywords)
@@ -188,7 +188,7 @@ def type_(*args: Any, **keywords: Any) -> Any:
         found = capture.narrowed(args[0])
         return UnionValue(tuple([(p, type_(x)) for p,
                                  x in found.options])) if type(found) is UnionValue else type_(found)
-    if len(args) == 1 and type(args[0]) is SymNumber:
+    if len(args) == 1 and type(args[0]) in SYMBOLIC:
         return args[0].kind
     return one_kind(args[0]).weak if len(args) == 1 and type(args[0]) is RuntimeNumber else type(*args, **keywords)
 

@@ -27,7 +27,7 @@ from tenon.capture.output_effects import (
 )
 from tenon.capture.runtime_numbers import KIND_OF, RuntimeNumber, in_graph, one_kind
 from tenon.capture.subgraph import InnerBuilder
-from tenon.capture.symbolic_numbers import SymNumber
+from tenon.capture.symbolic_numbers import SYMBOLIC, SymText
 from tenon.dims import SymbolicDim
 from tenon.errors import user_location
 from tenon.graph.ir import Value
@@ -49,7 +49,7 @@ MOST_OUTPUT_EFFECTS = 1000     # of one call; more come from a loop that Python 
 def form_of(capture: ConvertingCapture, x: Any, within: bool = False) -> Any:
     """A value as it is now; what no form can hold is the text that it shows, in a container by `repr`."""
     kind = type(x)
-    if kind in PLAIN or kind in (Text, SymNumber, Verbatim, SymbolicDim):
+    if kind in PLAIN or kind in (Text, *SYMBOLIC, Verbatim, SymbolicDim):
         return x
     if kind is UnionValue:
         return form_of(capture, capture.resolve(x), within)
@@ -160,7 +160,8 @@ def method_of(function: Any) -> Any:
     def join(items: Any) -> Any:
         items = list(opened(items))
         capture: Any = recorder.get()
-        return text.join(items) if capture is None or not any(type(x) in (Text, UnionValue) for x in items) else \
+        open_ = any(type(x) in (Text, UnionValue, SymText) for x in items)
+        return text.join(items) if capture is None or not open_ else \
             Text(str.join, (text, [form_of(capture, x) for x in items]))
 
     def format(*args: Any, **keywords: Any) -> Any:
@@ -188,7 +189,7 @@ def sampled(text: Text) -> Text:
 def _sample(x: Any) -> Any:
     if isinstance(x, Tensor) and x.size == 1:
         return KIND_OF[x.dtype.kind](0)
-    if type(x) is SymNumber:
+    if type(x) in SYMBOLIC:
         return x.value
     if type(x) is SymbolicDim:
         return 2
