@@ -86,6 +86,12 @@ class ShardingPlan:
         """What a rank sends in all."""
         return sum(c.bytes for c in self.collectives)
 
+    @property
+    def repeated(self) -> Sequence[Node]:
+        """The branches and loops that every device computes whole: their bodies are not split."""
+        return [node for node in self.graph.nodes if node.graphs and not any(
+            self.made[x].split_axes for x in node.outputs if x in self.made)]
+
     def __str__(self) -> str:
         lines = [f"{self.graph.name} on {self.mesh!r}: {len(self.collectives)} collectives, "
                  f"{self.bytes:,} bytes a device"]
@@ -93,6 +99,8 @@ class ShardingPlan:
             self.made[p].layouts)]
         lines += [f"  {c.name} over {'+'.join(c.over)}: {c.bytes:,} bytes of {c.value}, {c.reason}"
                   + (f"  # {c.where}" if c.where else "") for c in self.collectives]
+        lines += [f"  {node.op.name}: computed by every device, since branches and loops are not split"
+                  + (f"  # {node.loc}" if node.loc else "") for node in self.repeated]
         return "\n".join(lines)
 
 

@@ -158,3 +158,16 @@ def test_uneven_rows_and_gradients_that_are_added_up_over_calls(places: int) -> 
                 update()
         return [*found, float(net[0].weight.abs().sum())]
     np.testing.assert_allclose(run(Mesh({"data": places})), run(None), rtol=2e-5)
+
+
+def test_a_loop_that_every_device_computes_is_told() -> None:
+    mesh = Mesh({"data": 2})
+
+    @tn.jit(mesh=mesh)
+    def f(x: tn.Tensor) -> tn.Tensor:
+        x = tn.distributed.shard(x, mesh, ("data",))
+        while x.sum() < 100.0:
+            x = x * 2
+        return x
+    text = str(tn.distributed.explain(f, tn.ones(4)))
+    assert "while_loop: computed by every device, since branches and loops are not split" in text
