@@ -29,6 +29,9 @@ def _not_at_hand(name: str) -> int:
     return SMALLEST_SYMBOLIC_SIZE
 
 
+MOST_BY_DATA = 100      # answers on sizes that the data decide, in one call
+
+
 @dataclass
 class Assumptions:
     """The sizes at hand, and the answers given from them; each answer is a condition for the capture to hold.
@@ -57,6 +60,8 @@ class Assumptions:
         """The same where the data decide some sizes: none of them is taken for 0 or 1, which it is in few calls."""
         if (known := self.by_data.get((left, relation, right))) is not None:
             return known
+        if len(self.by_data) >= MOST_BY_DATA:       # such as of a loop that goes on while something is left
+            raise self.refuse(left)
         sizes = {**self.sizes, **{name: max(self.look_up(name), SMALLEST_SYMBOLIC_SIZE) for name in names}}
         found = compare(evaluate(left, sizes), relation, evaluate(right, sizes))
         if relation == "==" and found:

@@ -301,3 +301,16 @@ def test_a_size_that_is_stated_and_not_true_is_an_error(text):
 def test_a_size_that_nothing_says_is_refused(text):
     with pytest.raises(GraphError):
         verify(parse_graph(text))
+
+
+def test_a_loop_that_goes_on_while_something_is_left_comes_to_an_end():
+    def turns(x):
+        n = 0
+        while x.numel() > 0:
+            x = x[1:]
+            x = x[x > 0]
+            n += 1
+        return n
+    jitted = tn.jit(turns)
+    for values in ([1.0, 2.0, -1.0, 3.0], [1.0], [-1.0, 2.0]):
+        assert jitted(tn.tensor(values)) == turns(tn.tensor(values))
