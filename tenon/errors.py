@@ -207,7 +207,8 @@ class LinearAlgebraError(TenonError, ArithmeticError):
     """A matrix that has no such decomposition or inverse: singular, not positive definite, no convergence."""
 
 
-REFUSED = {"Singular matrix": "tn.linalg.pinv and tn.linalg.lstsq take singular matrices",
+REFUSED = {"Matrix has infinities or NaN": "tn.isfinite finds them, tn.debug.check where they come from",
+           "Singular matrix": "tn.linalg.pinv and tn.linalg.lstsq take singular matrices",
            "Matrix is not positive definite": "add a small multiple of the identity, or use tn.linalg.eigh"}
 
 

@@ -13,6 +13,7 @@ that sets another number.
 import os
 import sys
 import threading
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from hypothesis import HealthCheck, settings
 
 from tenon import pipeline
 from tenon.backends.cpu import lower_kernel
+from tenon.config import config
 from tenon.cpython import object_layout
 from tenon.eager import backward_arrays, native_fast_path, recipes
 from tenon.eager.call_cache import ready_calls
@@ -35,6 +37,9 @@ pipeline.always_check = True
 lower_kernel.always_verify = True
 loop_pipeline.always_check = True
 native_fast_path.give_python(SHORTS, PRODUCT)         # which do not count
+CHECKED = {"loops", "nn", "ops", "passes", "autodiff", "test_compiled.py", "test_ops.py", "test_control.py", "test_vmap.py",
+           "test_vmap_control.py", "test_transforms.py", "test_tiny.py"}
+SAMPLE = int(os.environ.get("TENON_CHECK_SAMPLE", "300"))
 BY_MACHINE_CODE = {"nn", "optim", "ops", "robustness"}
 
 TIMELESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}      # a busy machine fails no test
@@ -68,6 +73,21 @@ def as_many_threads_afterwards():
     before = get_num_threads()
     yield
     set_num_threads(before)
+
+
+@pytest.fixture(autouse=True)
+def checking_mode(request):
+    """Every so many tests, always the same ones, check what is compiled."""
+    places = {request.path.name, request.path.parent.name}
+    if CHECKED.isdisjoint(places) or zlib.crc32(request.node.nodeid.encode()) % SAMPLE:
+        yield
+        return
+    before = config().check
+    object.__setattr__(config(), "check", before | {"bounds", "passes"})
+    try:
+        yield
+    finally:
+        object.__setattr__(config(), "check", before)
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def _vectors(x: TensorType) -> TensorType:
 eigh_op: Op = define(
     "eigh", public=False, axis_rule=over_batches(1, 2),
     type=lambda x: (_vectors(square_type("eigh", x)), x), promote=floating, vjp=_eigh_vjp,
-    ref=lapack("eigh", lambda x: tuple(np.linalg.eigh(x))),
+    ref=lapack("eigh", lambda x: tuple(np.linalg.eigh(x)), finite=True),
     batch="front", fails="matrix", doc="The eigenvalues, ascending, and eigenvectors of a Hermitian matrix.",
     examples=["eigh(f32[2, 1, 1]) -> f32[2, 1], f32[2, 1, 1]"])
 
@@ -112,7 +112,7 @@ def _eig_ref(x: Any) -> Any:
 
 eig_op: Op = define(
     "eig", public=False, axis_rule=over_batches(1, 2),
-    promote=floating, vjp=_eig_vjp, ref=lapack("eig", _eig_ref),
+    promote=floating, vjp=_eig_vjp, ref=lapack("eig", _eig_ref, finite=True),
     type=lambda x: (_complex(square_type("eig", x)).with_shape(x.shape[:-1]), _complex(x)),
     batch="front", fails="matrix", doc="The complex eigenvalues and eigenvectors of a square matrix.",
     examples=["eig(f32[2, 1, 1]) -> c64[2, 1], c64[2, 1, 1]"])
@@ -163,7 +163,7 @@ def _svd_vjp(g: Any, y: Any, x: Any, full: bool) -> tuple[Any]:
 svd_op: Op = define(
     "svd", public=False, axis_rule=over_batches(2, 1, 2),
     type=_svd_type, promote=floating, vjp=_svd_vjp,
-    ref=lapack("svd", lambda x, full: tuple(np.linalg.svd(x, full_matrices=full))),
+    ref=lapack("svd", lambda x, full: tuple(np.linalg.svd(x, full_matrices=full)), finite=True),
     batch="front",
     fails="matrix",
     doc="The singular values, descending, between the left and right singular vectors: x = U @ diag(S) @ Vh.",
@@ -173,7 +173,7 @@ svd_op: Op = define(
 svdvals_op: Op = define(
     "svdvals", public=False, axis_rule=over_batches(1),
     promote=floating, type=lambda x: _svd_type(x, full=False)[1],
-    ref=lapack("svdvals", lambda x: np.linalg.svd(x, compute_uv=False)),
+    ref=lapack("svdvals", lambda x: np.linalg.svd(x, compute_uv=False), finite=True),
     vjp=lambda g, y, x: (_svd_values_vjp(g, x),),
     batch="front",
     fails="matrix", doc="The singular values, descending.", examples=["svdvals(f32[2, 3, 2]) -> f32[2, 2]"])

@@ -19,6 +19,7 @@ from tenon.graph.promotion import floating
 from tenon.ops.complex_parts import real
 from tenon.ops.define import define, function, lift
 from tenon.ops.diagonal import diag_embed, diagonal, tril, triu
+from tenon.ops.elimination import Eliminated, cholesky_factor, eliminated, is_eliminated, solved, triangle_solved
 from tenon.ops.joining_and_axes import concat
 from tenon.ops.matrix_products import matmul
 from tenon.ops.products import adjoint, square
@@ -48,9 +49,18 @@ class LUResult(NamedTuple):
 BLOCK = 32          # rows of a triangle that are solved for at once
 
 
-def lapack(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
-    """NumPy's routine, its errors said clearly."""
+def lapack(name: str, fn: Callable[..., Any], finite: bool = False,
+           small: Eliminated | None = None) -> Callable[..., Any]:
+    """NumPy's routine, its errors said clearly; where it iterates it asks for `finite` numbers.
+
+    With others LAPACK raises, gives NaN, or does not end, by the matrix.  `small` is what a compiled program does with
+    few rows: its order of elimination says which elements are NaN.
+    """
     def ref(*arrays: Any, **attrs: Any) -> Any:
+        if small is not None and is_eliminated(arrays):
+            return eliminated(name, small, arrays, **attrs)
+        if finite and not all(np.isfinite(x).all() for x in arrays):
+            raise refused_matrix(name, said="Matrix has infinities or NaN")
         try:
             return fn(*arrays, **attrs)
         except np.linalg.LinAlgError as error:
@@ -93,7 +103,7 @@ def _solve_vjp(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
 
 solve_op: Op = define(
     "solve", public=False, axis_rule=over_batches(2),
-    type=_solve_type, promote=floating, vjp=_solve_vjp, ref=lapack("solve", np.linalg.solve),
+    type=_solve_type, promote=floating, vjp=_solve_vjp, ref=lapack("solve", np.linalg.solve, small=solved),
     batch="front",
     fails="matrix", doc="The solution x of a @ x = b for a stack of square matrices and one of right-hand sides.",
     examples=["solve(f32[1, 2, 2], f32[1, 2, 4]) -> f32[1, 2, 4]", "solve(f32[3, 3], f32[2, 4]) -> error"])
@@ -125,7 +135,8 @@ def _triangular_vjp(g: Any, y: Any, a: Any, b: Any, upper: bool) -> tuple[Any, A
 triangular_op: Op = define(
     "solve_triangular", public=False, axis_rule=over_batches(2),
     type=_triangular_type, promote=floating,
-    vjp=_triangular_vjp, ref=lapack("solve_triangular", _triangular_ref), domain=((1.0, 2.0), (-2.0, 2.0)),
+    vjp=_triangular_vjp, ref=lapack("solve_triangular", _triangular_ref, small=triangle_solved),
+    domain=((1.0, 2.0), (-2.0, 2.0)),
     batch="front",
     fails="matrix",
     doc="The solution x of a @ x = b, of whose matrices only the upper triangle is read, or only the lower one.",
@@ -146,7 +157,7 @@ def _cholesky_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 cholesky_op: Op = define(
     "cholesky", public=False, axis_rule=over_batches(2),
     type=lambda x: square_type("cholesky", x), promote=floating, vjp=_cholesky_vjp,
-    ref=lapack("cholesky", np.linalg.cholesky), domain=(1, 2),
+    ref=lapack("cholesky", np.linalg.cholesky, small=cholesky_factor), domain=(1, 2),
     batch="front", fails="matrix", doc="The lower triangular L with L @ L^H = x for a Hermitian, positive definite x.",
     examples=["cholesky(f32[2, 1, 1]) -> f32[2, 1, 1]", "cholesky(f32[2, 3]) -> error"])
 

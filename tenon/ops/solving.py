@@ -16,6 +16,7 @@ from tenon.ops.complex_parts import conj, imag, real
 from tenon.ops.creation import eye
 from tenon.ops.decompositions import svd, svdvals, threshold
 from tenon.ops.define import define, function, lift
+from tenon.ops.elimination import determinant, inverted, sign_and_logarithm
 from tenon.ops.joining_and_axes import concat, expand_dims
 from tenon.ops.matrix_factorizations import lapack, matrix_type, solve_op, square_type, triangular_op
 from tenon.ops.matrix_products import matmul, mT
@@ -103,7 +104,7 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
 
 inv_op: Op = define(
     "inv", public=False, axis_rule=over_batches(2),
-    type=lambda x: square_type("inv", x), promote=floating, ref=lapack("inv", np.linalg.inv),
+    type=lambda x: square_type("inv", x), promote=floating, ref=lapack("inv", np.linalg.inv, small=inverted),
     vjp=lambda g, y, x: (-matmul(matmul(adjoint(y), g), adjoint(y)),),
     batch="front",
     fails="matrix",
@@ -144,7 +145,7 @@ pinv_op: Op = define(
     "pinv", public=False, axis_rule=over_batches(2),
     type=_pinv_type,
     promote=floating,
-    vjp=_pinv_vjp, ref=lapack("pinv", lambda x, rtol: np.linalg.pinv(x, rtol)),
+    vjp=_pinv_vjp, ref=lapack("pinv", lambda x, rtol: np.linalg.pinv(x, rtol), finite=True),
     batch="front", fails="matrix", doc="The pseudo-inverse.",
     examples=["pinv(f32[2, 3, 2], rtol=1e-06) -> f32[2, 2, 3]", "pinv(f32[2, 3], rtol=1e-06) -> f32[3, 2]"])
 
@@ -185,7 +186,7 @@ def lstsq(x: Any, y: Any, rtol: float | None = None) -> LstsqResult:
 det_op: Op = define(
     "det", public=False, axis_rule=over_batches(0),
     type=lambda x: x.with_shape(square_type("det", x).shape[:-2]), promote=floating,
-    ref=lapack("det", np.linalg.det),
+    ref=lapack("det", np.linalg.det, small=determinant),
     vjp=lambda g, y, x: (_scale(g * conj(y)) * adjoint(inv_op(x)),),
     batch="front",
     doc="The determinants of square matrices.", examples=["det(f32[1, 2, 2]) -> f32[1]", "det(f32[2, 3]) -> error"])
@@ -212,7 +213,7 @@ def _slogdet_ref(x: Any) -> Any:
 
 slogdet_op: Op = define(
     "slogdet", public=False, axis_rule=over_batches(0, 0),
-    promote=floating, vjp=_slogdet_vjp, ref=lapack("slogdet", _slogdet_ref),
+    promote=floating, vjp=_slogdet_vjp, ref=lapack("slogdet", _slogdet_ref, small=sign_and_logarithm),
     type=lambda x: (x.with_shape(square_type("slogdet", x).shape[:-2]), TensorType(real_of(x.dtype), x.shape[:-2])),
     batch="front",
     doc="The sign and the logarithm of the size of determinants.", examples=["slogdet(f32[1, 2, 2]) -> f32[1], f32[1]"])

@@ -1,5 +1,7 @@
 """Products and decompositions against NumPy, and their gradients against differences, real and complex, in stacks."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -380,3 +382,40 @@ def test_a_determinant_that_is_no_number_has_no_sign(size, place):
         sign, logarithm = run(tn.asarray(x))
         assert np.isnan(sign.numpy()).tolist() == np.isnan(logarithm.numpy()).tolist() == [False, True]
         np.testing.assert_allclose(sign.numpy()[0] * np.exp(logarithm.numpy()[0]), np.linalg.det(x[0]))
+
+
+SMALL = [tn.linalg.inv, tn.linalg.det, tn.linalg.slogdet, tn.linalg.cholesky, lambda x: tn.linalg.solve(x, x[..., :2]),
+         lambda x: tn.linalg.solve_triangular(x, x)]
+
+
+@pytest.mark.parametrize("which", range(len(SMALL)))
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_matrices_with_infinities_or_nan_are_the_same_eagerly_and_compiled(which: int, size: int) -> None:
+    """Refused or not, and in which elements of the result are NaN."""
+    random, run = np.random.default_rng(size), tn.jit(SMALL[which])
+
+    def outcome(f: Any, x: np.ndarray) -> Any:
+        try:
+            found = f(tn.asarray(x))
+        except LinearAlgebraError:
+            return "refused"
+        return [part.numpy() for part in (found if isinstance(found, tuple) else (found,))]
+    for turn in range(12):
+        x = np.where(random.random((2, size, size)) < 0.2, random.choice([np.nan, np.inf, -np.inf, 0.0], (2, size, size)),
+                     random.integers(-2, 3, (2, size, size)) if turn % 2 else random.standard_normal((2, size, size)))
+        x[0] = np.where(np.eye(size) > 0, np.abs(x[0]) + 4, x[0])
+        eager, compiled = outcome(SMALL[which], x), outcome(run, x)
+        assert eager == "refused" if compiled == "refused" else eager != "refused", x
+        if compiled != "refused":
+            for one, other in zip(eager, compiled, strict=True):
+                np.testing.assert_allclose(one, other, 1e-6, 1e-9)
+
+
+@pytest.mark.parametrize("name", ["svd", "svdvals", "eigh", "eigvals", "pinv"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_decomposition_refuses_what_is_no_number(name: str, bad: float) -> None:
+    """LAPACK's did not end for some matrices with infinities."""
+    x = np.array([[-bad, -0.2, -1.6], [-bad, -1.1, -1.7], [-0.3, 0.3, 1.3]], np.float32)
+    for run in (getattr(tn.linalg, name), tn.jit(getattr(tn.linalg, name))):
+        with pytest.raises(LinearAlgebraError, match="infinities or NaN"):
+            run(tn.asarray(x))
