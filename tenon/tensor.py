@@ -325,7 +325,8 @@ class Tensor(TensorViews):
         # What was computed, and is replaced whole by what needs no gradient, is no leaf for that.
         stays = old.requires_grad and (old.node is None or not is_grad_enabled())
         requires_grad = stays or state.requires_grad
-        held = TensorState(state.payload, requires_grad, old.grad, state.node, state.index)
+        past = old if stays and state.node is None else state       # a change that is not recorded cuts nothing
+        held = TensorState(state.payload, requires_grad, old.grad, past.node, past.index)
         if capture is None:
             self.own = held
             changed()

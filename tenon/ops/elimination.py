@@ -20,7 +20,7 @@ Keep = Callable[[Any], Any]
 Eliminated = Callable[..., Any]         # (s, keep, *rows, **attrs) -> the elements of each result
 
 
-class OnArrays:
+class ElementsOfStacks:
     """The operations on stacks of numbers, one array an element."""
 
     def __init__(self, name: str) -> None:
@@ -58,7 +58,7 @@ def eliminated(name: str, matrices: Eliminated, arrays: Sequence[Any], **attrs: 
     """What a compiled program computes: the matrices of each result, or its numbers."""
     rows = [[[x[..., i, j] for j in range(x.shape[-1])] for i in range(x.shape[-2])] for x in arrays]
     with np.errstate(all="ignore"):
-        found = matrices(OnArrays(name), lambda x: x, *rows, **attrs)
+        found = matrices(ElementsOfStacks(name), lambda x: x, *rows, **attrs)
     lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
     results = []
     for part in found:

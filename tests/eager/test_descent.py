@@ -203,3 +203,16 @@ def test_rules_that_are_asked_for_anew_take_the_place_of_those_before(machine_co
     words = programs.words[op]
     elementwise[op, np.dtype("float64")]
     assert programs.words[op] is not words
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit])
+def test_a_change_in_place_that_is_not_recorded_cuts_no_history(wrap):
+    """As in PyTorch: the elements are the new ones, the gradient that of what they were computed by."""
+    def product(x):
+        y = x * x
+        z = y * 3
+        with tn.no_grad():
+            y[0] = 5.0
+            y *= 2
+        return (y * z).sum()
+    assert wrap(tn.grad(product))(tn.tensor([1.0, 2.0])).tolist() == [66.0, 144.0]
