@@ -17,11 +17,11 @@ __all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "ja
            "vjp", "vmap"]
 
 
-def functional_call(module: Module, parameters: Mapping[str, Tensor], args: Any = (),
+def functional_call(module: Module, parameters: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], args: Any = (),
                     kwargs: Mapping[str, Any] | None = None) -> Any:
     """What the module returns with these tensors in place of its parameters and buffers of the same names.
 
-    `args` is a tuple of arguments, or one.  The module is as before afterwards, whatever happens.  Raises ArgumentError
+    They are a dictionary, or several.  `args` is a tuple of arguments, or one.  The module is as before afterwards, whatever happens.  Raises ArgumentError
     for a name that the module does not have.
 
     >>> net = tn.nn.Linear(2, 1)
@@ -29,17 +29,19 @@ def functional_call(module: Module, parameters: Mapping[str, Tensor], args: Any 
     >>> tn.func.functional_call(net, zeros, tn.ones(1, 2)).tolist()
     [[0.0]]
     """
-    with _replaced(module, parameters):
+    parts = [parameters] if isinstance(parameters, Mapping) else parameters
+    tensors = {name: x for part in parts for name, x in part.items()}
+    known = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+    if missing := next((name for name in tensors if name not in known), None):
+        raise ArgumentError(f"functional_call: {type(module).__name__} has no parameter or buffer {missing!r}",
+                            hint=f"it has {', '.join(sorted(known)[:8])}")
+    with _replaced(module, tensors):
         return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
 
 
 @contextmanager
 def _replaced(module: Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
     """The module with other tensors, for a block."""
-    known = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
-    if missing := next((name for name in tensors if name not in known), None):
-        raise ArgumentError(f"functional_call: {type(module).__name__} has no parameter or buffer {missing!r}",
-                            hint=f"it has {', '.join(sorted(known)[:8])}")
     places = [(module.get_submodule(path), leaf, x) for name, x in tensors.items()
               for path, _, leaf in [name.rpartition(".")]]
     before = [getattr(owner, leaf) for owner, leaf, _ in places]

@@ -34,13 +34,16 @@ def test_an_error_in_the_module_leaves_it_as_it_was():
     assert net[0].weight is weight
     with pytest.raises(ArgumentError, match="no parameter or buffer 'weight'"):
         tn.func.functional_call(net, {"weight": tn.ones(4, 3)}, tn.ones(5, 3))
+    with pytest.raises(ArgumentError, match=r"\Afunctional_call: .*\n  test_func"):
+        tn.func.functional_call(net, {"weight": tn.ones(4, 3)}, tn.ones(5, 3))
 
 
 def test_an_ensemble_is_a_batch_of_parameters():
     nets, x = [network() for _ in range(3)], tn.rand(5, 3)
     params, buffers = tn.func.stack_module_state(nets)
     call = tn.func.vmap(lambda p, b, x: tn.func.functional_call(nets[0], {**p, **b}, (x,)), in_dims=(0, 0, None))
-    for found in (call(params, buffers, x), tn.jit(call)(params, buffers, x)):
+    apart = tn.func.vmap(lambda p, b, x: tn.func.functional_call(nets[0], (p, b), (x,)), in_dims=(0, 0, None))
+    for found in (call(params, buffers, x), tn.jit(call)(params, buffers, x), apart(params, buffers, x)):
         np.testing.assert_allclose(found.detach().numpy(), np.stack([net(x).detach().numpy() for net in nets]), rtol=1e-5)
     with pytest.raises(ArgumentError, match="parameters of other names"):
         tn.func.stack_module_state([nets[0], nn.Linear(3, 1)])

@@ -86,13 +86,13 @@ class RuntimeNumber(Tensor):
         return RuntimeNumber(subtract(-1, _as(self, int)))
 
     def __neg__(self) -> RuntimeNumber:
-        return RuntimeNumber(negative(_as(self, int if self.weak is bool else self.weak)))
+        return RuntimeNumber(negative(_as(self, int if self.weak is bool else self.weak)), kinds=_signed(self))
 
     def __pos__(self) -> RuntimeNumber:
         return self
 
     def __abs__(self) -> RuntimeNumber:
-        return RuntimeNumber(abs(_as(self, int if self.weak is bool else self.weak)))
+        return RuntimeNumber(abs(_as(self, int if self.weak is bool else self.weak)), kinds=_signed(self))
 
     def __divmod__(self, other: Any) -> tuple[Any, Any]:
         return self // other, self % other
@@ -261,6 +261,12 @@ def _kinds(name: str, left: Any, right: Any) -> frozenset[type]:
     if name in COMPARISONS or all(len(side) == 1 for side in sides):
         return frozenset()
     found = frozenset(_kind(name, (a, b), right) for a in sides[0] for b in sides[1])
+    return found if len(found) > 1 else frozenset()
+
+
+def _signed(x: RuntimeNumber) -> frozenset[type]:
+    """The kinds of a number with another sign; a bool becomes an int."""
+    found = frozenset(int if kind is bool else kind for kind in x.kinds)
     return found if len(found) > 1 else frozenset()
 
 

@@ -10,7 +10,7 @@ changes (`update`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 from tenon.capture.code_monitor import unwatched_calls
 from tenon.capture.conditional_gradients import is_by_data, together
 from tenon.devices import HOST, Device
-from tenon.eager.grad_mode import no_grad
+from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError
 from tenon.nn import module
 from tenon.optim.parameter_group import ParameterGroup, ParameterStates, as_it_is, there_of
@@ -127,12 +127,20 @@ class Optimizer:
 
     # ------------------------------------------------------------ a step
 
-    def step(self) -> None:
-        """Change every parameter that has a gradient.
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Change every parameter that has a gradient; after a `closure` that computes them, whose result it returns.
 
         In a compiled step all change at once.  Eagerly one does after the other, as in PyTorch, so an error or Ctrl-C
         midway leaves the later ones as they were.
         """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        self._change()
+        return loss
+
+    def _change(self) -> None:
         with no_grad():
             for group in self.param_groups:
                 home, params = _home(group), group["params"]

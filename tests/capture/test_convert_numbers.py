@@ -111,3 +111,10 @@ def test_python_refuses_shifts_by_less_than_nothing():
         return x
     check_on(shifted, [tn.tensor(3), tn.tensor(4)])
     check_on(lambda x: int(x) | round(1e300), [tn.tensor(3)])
+
+
+def test_a_number_of_one_of_two_kinds():
+    def either(x):
+        n = 3 if x.sum() > 0 else 2.5
+        return -n, abs(n), divmod(n, 2), divmod(7, n), (1 if x.sum() > 0 else True) << 2, 1 << (True if n == 3 else 2)
+    check_on(either, [tn.tensor([3.0]), tn.tensor([0.0])])

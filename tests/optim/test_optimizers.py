@@ -333,3 +333,18 @@ def test_a_parameter_that_stands_still_makes_no_step(wrap: Callable[..., Any]) -
     bad["groups"][0]["clocks"]["of"] = [0, 7]
     with pytest.raises(ArgumentError, match="counts of steps"):
         other.load_state_dict(bad)
+
+
+@pytest.mark.parametrize("wrap", [jit, lambda f: f])
+def test_a_step_with_a_closure(wrap: Callable[..., Any]) -> None:
+    w = nn.Parameter(np.array([2.0, -1.0]))
+    opt = optim.SGD([w], lr=0.25)
+
+    def closure() -> Any:
+        opt.zero_grad()
+        loss = (w * w).sum()
+        loss.backward()
+        return loss
+    step = wrap(lambda: opt.step(closure))
+    assert [float(step()) for _ in range(3)] == [5.0, 1.25, 0.3125]
+    assert w.tolist() == [0.25, -0.125]

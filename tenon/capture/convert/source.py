@@ -1,15 +1,20 @@
-"""A code object -> its definition in the syntax tree of the file that it comes from."""
+"""A code object -> its definition in the syntax tree of the file that it comes from.
+
+The file may have changed since it was imported: a definition is that of the code only if it compiles to it.
+"""
 
 from __future__ import annotations
 
 import ast
 import linecache
 import types
+import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from tenon.errors import PACKAGE
 from tenon.records import dataclass
 
 Function = ast.FunctionDef | ast.Lambda
@@ -34,14 +39,43 @@ def definition_of(code: types.CodeType, names: dict[str, Any]) -> Definition:
     """Where `code`, of a function with these globals, is defined; raises Unconvertible where there is no source."""
     if (known := _generated.get(code)) is not None:
         return known
-    text = "".join(linecache.getlines(code.co_filename, names))
-    found = [d for d in _definitions(text).get(code.co_firstlineno, ()) if _fits(d.node, code)]
-    if code.co_name == "<lambda>":
-        found = sorted(found, key=lambda d: _span(d.node)[1])[:1]       # of lambdas in each other the innermost
+    found = _found(code, names)
+    if not found:       # what Python remembers of the file may be older than the code
+        linecache.checkcache(code.co_filename)
+        found = _found(code, names)
     if len(found) != 1:
         raise Unconvertible("its source is not to be found" if not found else
                             "several functions with its name stand in its line")
     return found[0]
+
+
+def _found(code: types.CodeType, names: dict[str, Any]) -> list[Definition]:
+    text = "".join(linecache.getlines(code.co_filename, names))
+    found = [d for d in _definitions(text).get(code.co_firstlineno, ()) if _fits(d.node, code)]
+    if code.co_name == "<lambda>":
+        found = sorted(found, key=lambda d: _span(d.node)[1])[:1]       # of lambdas in each other the innermost
+    if code.co_filename.startswith(PACKAGE) or code in _compiled(text):
+        return found
+    return [d for d in found if _has_assert(d.node)]
+
+
+def _has_assert(node: ast.AST) -> bool:
+    """Whether tools for tests, such as pytest, may have compiled something else."""
+    return any(isinstance(x, ast.Assert) for x in ast.walk(node))
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: str) -> frozenset[types.CodeType]:
+    """The code of all functions of a file."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = [compile(text, "", "exec", dont_inherit=True)]
+    except (SyntaxError, ValueError):
+        return frozenset()
+    for code in found:
+        found += [x for x in code.co_consts if isinstance(x, types.CodeType)]
+    return frozenset(found)
 
 
 def define(code: types.CodeType, definition: Definition) -> None:

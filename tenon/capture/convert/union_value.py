@@ -84,16 +84,20 @@ def refusal(choice: UnionValue) -> UnsafeCall:
                       where=user_location(), hint="give it the same type and shape in all branches")
 
 
+OPERATORS: dict[str, Callable[..., Any]] = {"__divmod__": divmod}
+
+
 def _install(name: str, refuses: bool) -> None:
     def method(self: UnionValue, *args: Any) -> Any:
         if refuses or name in ONE_VALUE:
             value = resolved(self)
             return getattr(type(value), name)(value, *args)
-        use = getattr(operator, name, None) or (lambda value, *rest: getattr(type(value), name)(value, *rest))
+        use = OPERATORS.get(name) or getattr(operator, name, None) or (lambda value, *rest: getattr(type(value), name)(value, *rest))
         return each(self, lambda value: use(value, *args))
 
     def reflected(self: UnionValue, other: Any) -> Any:
-        return each(self, lambda value: getattr(operator, name.replace("__r", "__", 1))(other, value))
+        of = name.replace("__r", "__", 1)
+        return each(self, lambda value: (OPERATORS.get(of) or getattr(operator, of))(other, value))
     setattr(UnionValue, name, reflected if name in REFLECTED else method)
 
 
@@ -101,9 +105,10 @@ def _names(text: str) -> list[str]:
     return [f"__{name}__" for name in text.split()]
 
 
-REFLECTED = frozenset(_names("radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor"))
+REFLECTED = frozenset(_names("radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift rdivmod"))
 RESOLVED = _names("add sub mul truediv floordiv mod pow matmul neg pos abs invert lt le gt ge eq ne len iter getitem "
-                  "setitem delitem contains call enter exit iadd isub imul itruediv and or xor reversed round")
+                  "setitem delitem contains call enter exit iadd isub imul itruediv and or xor lshift rshift divmod "
+                  "reversed round")
 ONE_VALUE = frozenset(_names("len iter contains reversed enter exit"))      # Python wants the answer itself
 KNOWN = _names("hash int float index str format next")
 for _name in [*RESOLVED, *sorted(REFLECTED), *KNOWN]:
