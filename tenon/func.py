@@ -21,8 +21,8 @@ def functional_call(module: Module, parameters: Mapping[str, Tensor] | Sequence[
                     kwargs: Mapping[str, Any] | None = None) -> Any:
     """What the module returns with these tensors in place of its parameters and buffers of the same names.
 
-    They are a dictionary, or several.  `args` is a tuple of arguments, or one.  The module is as before afterwards, whatever happens.  Raises ArgumentError
-    for a name that the module does not have.
+    They are a dictionary, or several.  `args` is a tuple of arguments, or one.  The module is as before afterwards,
+    whatever happens.  Raises ArgumentError for a name that the module does not have.
 
     >>> net = tn.nn.Linear(2, 1)
     >>> zeros = {name: tn.zeros_like(p) for name, p in net.named_parameters()}

@@ -83,6 +83,8 @@ class RuntimeNumber(Tensor):
         return number_of(strong(self).trunc(), int)
 
     def __invert__(self) -> RuntimeNumber:
+        if self.weak not in (bool, int):
+            raise TypeError(f"bad operand type for unary ~: {self.weak.__name__!r}")
         return RuntimeNumber(subtract(-1, _as(self, int)))
 
     def __neg__(self) -> RuntimeNumber:

@@ -15,6 +15,8 @@ from itertools import chain, starmap
 from operator import call
 from typing import Any
 
+import numpy as np
+
 from tenon.atomic import Store
 from tenon.capture.captured import KEPT, Captured, Change, holder_of
 from tenon.capture.convert.tensor_list import element
@@ -288,9 +290,12 @@ def fits(type: TensorType, shape: Sequence[Dim], sizes: dict[str, int]) -> bool:
                for dim, size in zip(type.shape, shape, strict=True))
 
 
+ARRAYS = (Tensor, np.ndarray)       # fast calls leave numbers that change as arrays
+
+
 def sizes_of(types: Sequence[TensorType], leaves: Sequence[Any]) -> dict[str, int]:
     """The numbers behind the symbols, in a call that fits."""
     sizes: dict[str, int] = {}
-    for type, x in zip(types, (x for x in leaves if isinstance(x, Tensor)), strict=True):
-        fits(type, x.own.payload.shape, sizes)
+    for type, x in zip(types, (x for x in leaves if isinstance(x, ARRAYS)), strict=True):
+        fits(type, x.own.payload.shape if isinstance(x, Tensor) else x.shape, sizes)
     return sizes

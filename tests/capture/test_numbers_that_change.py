@@ -579,3 +579,13 @@ def test_a_size_that_is_divided_by_a_difference_of_sizes():
         for size in (2, 5, 3, 4, 3, 7):
             x = tn.ones(size)
             assert outcome(lambda x=x, f=function: x * f(x.shape[0])) == outcome(lambda x=x, f=jitted: f(x)), size
+
+
+def test_sizes_are_returned_beside_numbers_that_change():
+    def sizes(x, a):
+        y = x - a
+        return x.shape, x.shape[0] * 2, y.sum()
+    jitted = tn.jit(sizes)
+    for size, a in ((5, 1.0), (7, 2.0), (7, 2.0), (7, 3.0), (4, 3.0), (4, 5.0)):
+        x = tn.ones(size)
+        assert exact(jitted(x, a=a)) == exact(sizes(x, a))

@@ -92,7 +92,8 @@ def _install(name: str, refuses: bool) -> None:
         if refuses or name in ONE_VALUE:
             value = resolved(self)
             return getattr(type(value), name)(value, *args)
-        use = OPERATORS.get(name) or getattr(operator, name, None) or (lambda value, *rest: getattr(type(value), name)(value, *rest))
+        use = OPERATORS.get(name) or getattr(operator, name, None) or (
+            lambda value, *rest: getattr(type(value), name)(value, *rest))
         return each(self, lambda value: use(value, *args))
 
     def reflected(self: UnionValue, other: Any) -> Any:
@@ -105,7 +106,8 @@ def _names(text: str) -> list[str]:
     return [f"__{name}__" for name in text.split()]
 
 
-REFLECTED = frozenset(_names("radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift rdivmod"))
+REFLECTED = frozenset(_names("radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor rlshift rrshift "
+                             "rdivmod"))
 RESOLVED = _names("add sub mul truediv floordiv mod pow matmul neg pos abs invert lt le gt ge eq ne len iter getitem "
                   "setitem delitem contains call enter exit iadd isub imul itruediv and or xor lshift rshift divmod "
                   "reversed round")
