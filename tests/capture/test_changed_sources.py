@@ -1,6 +1,8 @@
 """Files that change while the program runs: a jitted function does what its code does, not what its file says now."""
 
+import ast
 import importlib
+import linecache
 import os
 import sys
 
@@ -46,3 +48,12 @@ def test_a_file_is_changed_and_not_loaded(module):
     loaded, x = module("+ 1"), tn.ones(2)
     module("* 50", load=False)
     assert tn.jit(loaded.f)(x).tolist() == [2.0] * 2 and tn.jit(loaded.f)(-x).tolist() == [1.0] * 2
+
+
+def test_a_cell_of_a_notebook_is_compiled_statement_by_statement():
+    text = "import math\n\ndef f(x):\n    if x.sum() > 0:\n        return x * math.floor(2.5)\n    return -x\n"
+    linecache.cache["<a cell>"] = len(text), None, text.splitlines(True), "<a cell>"
+    names = {}
+    for statement in ast.parse(text).body:
+        exec(compile(ast.Module([statement], []), "<a cell>", "exec"), names)
+    assert tn.jit(names["f"], fullgraph=True)(tn.ones(2)).tolist() == [2.0] * 2

@@ -6,6 +6,7 @@ The file may have changed since it was imported: a definition is that of the cod
 from __future__ import annotations
 
 import ast
+import dis
 import linecache
 import types
 import warnings
@@ -18,6 +19,7 @@ from tenon.errors import PACKAGE
 from tenon.records import dataclass
 
 Function = ast.FunctionDef | ast.Lambda
+CALLING = ("PUSH_NULL", "PRECALL", "NOP")
 
 
 _generated: WeakKeyDictionary[types.CodeType, Definition] = WeakKeyDictionary()
@@ -39,24 +41,28 @@ def definition_of(code: types.CodeType, names: dict[str, Any]) -> Definition:
     """Where `code`, of a function with these globals, is defined; raises Unconvertible where there is no source."""
     if (known := _generated.get(code)) is not None:
         return known
-    found = _found(code, names)
-    if not found:       # what Python remembers of the file may be older than the code
+    if not (same := _is_compiled(code, names)):     # what Python remembers of the file may be older than the code
         linecache.checkcache(code.co_filename)
-        found = _found(code, names)
+        same = _is_compiled(code, names)
+    found = [d for d in _definitions(_text(code, names)).get(code.co_firstlineno, ()) if _fits(d.node, code)]
+    if code.co_name == "<lambda>":
+        found = sorted(found, key=lambda d: _span(d.node)[1])[:1]       # of lambdas in each other the innermost
+    found = [d for d in found if same or _has_assert(d.node)]
     if len(found) != 1:
         raise Unconvertible("its source is not to be found" if not found else
                             "several functions with its name stand in its line")
     return found[0]
 
 
-def _found(code: types.CodeType, names: dict[str, Any]) -> list[Definition]:
-    text = "".join(linecache.getlines(code.co_filename, names))
-    found = [d for d in _definitions(text).get(code.co_firstlineno, ()) if _fits(d.node, code)]
-    if code.co_name == "<lambda>":
-        found = sorted(found, key=lambda d: _span(d.node)[1])[:1]       # of lambdas in each other the innermost
-    if code.co_filename.startswith(PACKAGE) or code in _compiled(text):
-        return found
-    return [d for d in found if _has_assert(d.node)]
+def _text(code: types.CodeType, names: dict[str, Any]) -> str:
+    return "".join(linecache.getlines(code.co_filename, names))
+
+
+def _is_compiled(code: types.CodeType, names: dict[str, Any]) -> bool:
+    """Whether the file, as far as it is known, has this code."""
+    return code.co_filename.startswith(PACKAGE) or any(
+        x == code or _meaning(x) == _meaning(code)
+        for x in _compiled(_text(code, names)) if x.co_firstlineno == code.co_firstlineno)
 
 
 def _has_assert(node: ast.AST) -> bool:
@@ -65,17 +71,28 @@ def _has_assert(node: ast.AST) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _compiled(text: str) -> frozenset[types.CodeType]:
+def _compiled(text: str) -> list[types.CodeType]:
     """The code of all functions of a file."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = [compile(text, "", "exec", dont_inherit=True)]
     except (SyntaxError, ValueError):
-        return frozenset()
+        return []
     for code in found:
         found += [x for x in code.co_consts if isinstance(x, types.CodeType)]
-    return frozenset(found)
+    return found
+
+
+def _meaning(code: types.CodeType) -> Any:
+    """The name and instructions of code, without what depends on the rest of the file: how methods are called."""
+    rows = [(i.opname.replace("LOAD_METHOD", "LOAD_ATTR"), None if i.opcode in dis.hasjrel else _constant(i.argval))
+            for i in dis.get_instructions(code) if i.opname not in CALLING]
+    return code.co_name, rows
+
+
+def _constant(x: Any) -> Any:
+    return _meaning(x) if isinstance(x, types.CodeType) else (type(x), repr(x))
 
 
 def define(code: types.CodeType, definition: Definition) -> None:
