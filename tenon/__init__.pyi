@@ -1,5 +1,6 @@
 """Written by tools/generate_stubs.py from the operators' definitions."""
 
+from typing import Any
 from tenon.ops.public import *
 from tenon.types import DType
 from tenon.pytorch_names import BoolTensor as BoolTensor
@@ -10,11 +11,10 @@ from tenon.random import Generator as Generator
 from tenon.graph.ir import Graph as Graph
 from tenon.pytorch_names import IntTensor as IntTensor
 from tenon.pytorch_names import LongTensor as LongTensor
-from builtins import tuple as Size
 from tenon.tensor import Tensor as Tensor
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
 from tenon import amp as amp
-from tenon.tensor import asarray as as_tensor
+from tenon.tensor import asarray as _as_tensor
 from tenon.tensor import asarray as asarray
 from tenon.autocast import autocast as autocast
 from tenon.transforms import autograd as autograd
@@ -30,12 +30,12 @@ from tenon.pytorch_names import cuda as cuda
 from tenon.transforms.custom_gradient import custom_vjp as custom_vjp
 from tenon import data as data
 from tenon import debug as debug
-from tenon.devices import Device as device
+from tenon.devices import Device as _device
 from tenon.devices import devices as devices
 from tenon import distributed as distributed
 from tenon import distributions as distributions
 from tenon.random import dropout as dropout
-from tenon.types import DType as dtype
+from tenon.types import DType as _dtype
 from tenon.array_api import e as e
 from tenon.eager.grad_mode import enable_grad as enable_grad
 from tenon.debug.explain import explain as explain
@@ -109,24 +109,28 @@ from tenon.runtime.thread_pool import set_num_threads as set_num_threads
 from tenon.pytorch_names import set_rng_state as set_rng_state
 from tenon.tensor import stop_gradient as stop_gradient
 from tenon.capture.cond_switch import switch as switch
-from tenon.ops.indexing import take_along_axis as take_along_dim
+from tenon.ops.indexing import take_along_axis as _take_along_dim
 from tenon.tensor import tensor as tensor
 from tenon import testing as testing
 from tenon import torch as torch
-from tenon.transforms import pytrees as tree
+from tenon.transforms import pytrees as _tree
 from tenon.random import uniform as uniform
 from tenon import utils as utils
 from tenon.transforms.gradients import value_and_grad as value_and_grad
 from tenon.transforms.gradients import vjp as vjp
 from tenon.transforms.vmap_interpreter import vmap as vmap
 from tenon.capture.while_scan import while_loop as while_loop
+Size = tuple[Any, ...]
+as_tensor = _as_tensor
 bfloat16: DType
 bool: DType
 cdouble: DType
 cfloat: DType
 complex128: DType
 complex64: DType
+device = _device
 double: DType
+dtype = _dtype
 float: DType
 float16: DType
 float32: DType
@@ -139,6 +143,8 @@ int64: DType
 int8: DType
 long: DType
 short: DType
+take_along_dim = _take_along_dim
+tree = _tree
 uint16: DType
 uint32: DType
 uint64: DType

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import Parameter
 from pathlib import Path
-from types import ModuleType
+from types import GenericAlias, ModuleType
 from typing import Any
 
 import tenon as tn
@@ -62,22 +62,28 @@ def texts() -> dict[Path, str]:
 
 def package_text() -> str:
     """The names of `tn`, from where they are defined."""
-    lines = ["from tenon.ops.public import *", "from tenon.types import DType"]
-    lines += [f"from tenon import {name} as {name}" if name in tn._MODULES else place(name, getattr(tn, name))
-              for name in sorted({*dir(tn), *tn._MODULES}) if name not in PUBLIC and not name.startswith("_")]
+    lines = ["from typing import Any", "from tenon.ops.public import *", "from tenon.types import DType"]
+    for name in sorted({*dir(tn), *tn._MODULES}):
+        if name not in PUBLIC and not name.startswith("_"):
+            lines += [f"from tenon import {name} as {name}"] if name in tn._MODULES else places(name, getattr(tn, name))
     lines += ["__version__: str", "__array_api_version__: str"]
     return f'"""{WRITTEN}"""\n\n' + "\n".join(sorted(lines, key=lambda line: not line.startswith("from"))) + "\n"
 
 
-def place(name: str, value: Any) -> str:
-    """A line that says what a name of `tn` is."""
-    if isinstance(value, ModuleType):
-        package, _, module = value.__name__.rpartition(".")
-        return f"from {package} import {module} as {name}"
+def places(name: str, value: Any) -> list[str]:
+    """The lines that say what a name of `tn` is."""
     if isinstance(value, DType):
-        return f"{name}: DType"
-    module = getattr(value, "__module__", None) or "tenon.array_api"
-    return f"from {module} import {getattr(value, '__name__', name)} as {name}"
+        return [f"{name}: DType"]
+    if isinstance(value, GenericAlias):
+        return [f"{name} = {str(value).replace('typing.', '')}"]
+    if isinstance(value, ModuleType):
+        package, _, there = value.__name__.rpartition(".")
+    else:
+        package, there = getattr(value, "__module__", None) or "tenon.array_api", getattr(value, "__name__", name)
+    if there == name:
+        return [f"from {package} import {name} as {name}"]
+    # an import by another name is private in a stub
+    return [f"from {package} import {there} as _{name}", f"{name} = _{name}"]
 
 
 def public_text() -> str:
