@@ -12,7 +12,7 @@ import inspect
 import types
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
@@ -624,7 +624,8 @@ class Jitted(StandsFor):
                 record.text_read = unmoved.stack
                 record.unmoved.update(root_of(place).name for place in unmoved.places)
             except (UnsafeCall, Exception) as error:
-                emit("captured.by_value", function=self.__name__, reason=str(error))
+                with suppress(UnsafeCall):      # the message of an error may be text that the graph computes
+                    emit("captured.by_value", function=self.__name__, reason=str(error))
                 self.converting = converting
                 break
         return self._converted(record, leaves, structure, ())

@@ -55,6 +55,12 @@ class GuardPlace:
         """What tells places apart."""
         return self.kind, id(self.holder), self.key
 
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        key = "" if self.kind == CELL else f".{self.key}" if str(self.key).isidentifier() else f"[{self.key!r}]"
+        return (self.path + key).lstrip(".")
+
     def read(self) -> Any:
         """The value that stands there."""
         if self.kind == CELL:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenon.capture.captured import Captured
+from tenon.capture.guard_places import ARGUMENT
 from tenon.capture.guards import same_atom, short
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.settle import fits
@@ -30,7 +31,9 @@ def why_not(captured: Captured, leaves: Sequence[Any], names: Sequence[str] = ()
     if (failing := captured.guards.failing()) is not None:
         return failing
     if captured.arguments(leaves) is None:
-        return "a number from outside, or what is asked of it, is not what it was"
+        places = [place for place, _ in captured.further.numbers] if captured.further else []
+        moved = [_name(names, x.key) if x.kind == ARGUMENT else x.label for x in places]
+        return f"{' or '.join(moved) or 'a number from outside'}, or what is asked of it, is not what it was"
     return next((why for held in captured.held if (why := _changed(*held))), "a tensor from outside changed its type")
 
 
