@@ -57,7 +57,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     """
     left = CollectedResults(known, (result, *(change.value for change in changes)) if changes else result)
     if any(type(key) in SYMBOLIC for key in [*(change.key for change in changes), *left.structure.all_labels()]):
-        raise UnsafeCall("a number that changes is a key")
+        raise UnsafeCall("a number or text that changes is a key")
     leaves = _Leaves(capture, moving, left, known, arguments)
     output = ResultNest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
     effects = [(change, number) if (number := leaves.numbers.get(id(change.holder))) is not None else

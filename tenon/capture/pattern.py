@@ -112,7 +112,7 @@ class CapturePattern:
 
     def changed(self, leaves: Sequence[Any]) -> list[GuardPlace]:
         """Where other numbers stand than in the objects before, if that is all that is different."""
-        objects = self._objects(leaves, are_numbers)
+        objects = self._objects(leaves, may_be_inputs)
         if objects is None:
             return []
         groups = [replace(r.group, holder=objects[r.holder.number], expected=r.expected)
@@ -278,8 +278,8 @@ def pattern_of(captured: Captured, leaves: Sequence[Any]) -> CapturePattern | No
     return None if pattern is None or pattern.keeps_argument() else pattern
 
 
-def are_numbers(x: Any, y: Any) -> bool:
-    """Whether two values are numbers of one type."""
+def may_be_inputs(x: Any, y: Any) -> bool:
+    """Whether two values are numbers, or texts, of one type."""
     return type(x) in CHANGING and type(x) is type(y)
 
 
