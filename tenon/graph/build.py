@@ -189,10 +189,28 @@ def constant_attrs(array: np.ndarray) -> dict[str, Any]:
     return {"data": tuple(array.ravel().tolist()), "dtype": as_dtype(array.dtype), "shape": array.shape}
 
 
+class ExpansionBuilder(Builder):
+    """Of a composite operator: one of too many nodes is refused, as an attribute says how many there are."""
+
+    def emit(self, op: Op, inputs: tuple[Input, ...], attrs: Mapping[str, Any], loc: Location | None = None,
+             after: tuple[Value, ...] = ()) -> Any:
+        if len(self.nodes) >= MAX_EXPANSION_NODES:
+            raise GraphError(f"{self.name} would be made of more than {MAX_EXPANSION_NODES} operators",
+                             where=loc or self.loc, hint="give it smaller attributes")
+        return super().emit(op, inputs, attrs, loc, after)
+
+
+MAX_EXPANSION_NODES = 10_000
+
+
 def trace(fn: Callable[..., Any], *types: TensorType | None, name: str | None = None, **attrs: Any) -> Graph:
     """The graph of `fn` applied to values of these types; None passes None."""
+    return _traced(Builder(name or getattr(fn, "__name__", "graph").strip("<>")), fn, types, attrs)
+
+
+def _traced(builder: Builder, fn: Callable[..., Any], types: Sequence[TensorType | None],
+            attrs: Mapping[str, Any]) -> Graph:
     names = list(inspect.signature(fn).parameters) if not isinstance(fn, Op) else []
-    builder = Builder(name or getattr(fn, "__name__", "graph").strip("<>"))
     names += [f"x{k}" for k in range(len(names), len(types))]
     inputs = [None if t is None else builder.parameter(t, n) for t, n in zip(types, names, strict=False)]
     with using(builder):
@@ -261,11 +279,11 @@ def expansion(op: Op, types: tuple[TensorType | None, ...], attrs: Mapping[str, 
     """
     assert op.expand is not None
     if any(is_by_data(dim) for type in types if type is not None for dim in type.shape):
-        return trace(op.expand, *types, name=op.name, **attrs)
+        return _traced(ExpansionBuilder(op.name), op.expand, types, attrs)
     return _expansion(op, types, Exact(attrs))
 
 
 @lru_cache(maxsize=4096)
 def _expansion(op: Op, types: tuple[TensorType | None, ...], attrs: Exact) -> Graph:
     assert op.expand is not None
-    return trace(op.expand, *types, name=op.name, **attrs.values)
+    return _traced(ExpansionBuilder(op.name), op.expand, types, attrs.values)

@@ -275,10 +275,15 @@ def local_response_norm(x: Any, *, size: int, alpha: float = 1e-4, beta: float =
     """x divided by (k + alpha * mean of the squares of `size` neighbouring channels) ** beta."""
     if x.ndim < 2:
         raise ShapeError(f"local_response_norm: the input must be [N, C, ...], it is {x.type}")
-    low, rest = [0, size // 2, *[0] * (x.ndim - 2)], [0] * x.ndim
-    wide = pad_op(x * x, 0, low=low, high=[0, (size - 1) // 2, *rest[2:]], interior=rest)
+    if size < 1:
+        raise ArgumentError(f"local_response_norm: size must be positive, it is {size}")
+    before, after = size // 2, (size - 1) // 2
+    channels, rest = x.shape[1], [0] * (x.ndim - 2)
+    if isinstance(channels, int):       # those that are further away than the last channel add nothing
+        before, after = min(before, channels), min(after, channels)
+    wide = pad_op(x * x, 0, low=[0, before, *rest], high=[0, after, *rest], interior=[0] * x.ndim)
     total: Any = 0
-    for shift in range(size):
+    for shift in range(before + after + 1):
         start = tuple(shift if axis == 1 else 0 for axis in range(x.ndim))
         stop = tuple(shift + n if axis == 1 else n for axis, n in enumerate(x.shape))
         total = total + slice_op(wide, start=start, stop=stop, step=(1,) * x.ndim)

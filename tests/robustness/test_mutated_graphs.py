@@ -203,6 +203,13 @@ def test_numbers_are_operands_of_bodies_too():
     assert program.run([np.ones(4, np.float32)])[0].tolist() == [3.0] * 4
 
 
+@pytest.mark.parametrize("call", ["local_response_norm(x, size=2147483648, alpha=0.5, beta=0.75, k=1.0)",
+                                  "mvlgamma(x, p=2147483648)"])
+def test_an_operator_that_many_would_make_is_refused_at_once(call):
+    with pytest.raises(GraphError, match="more than 10000 operators"):
+        verify(parse_graph(f"def f(x: f32[2, C]):\n    v0: f32[2, C] = {call}\n    return v0"))
+
+
 def test_mutated_texts_are_refused_or_run():
     """New ones in each run: what is found is printed, with the seed."""
     seed = int.from_bytes(os.urandom(4), "little")
