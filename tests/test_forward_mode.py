@@ -1,48 +1,64 @@
 """Products with Jacobians and Hessians of every operator, eager and compiled, against central differences in float64.
 
-Made from the examples beside the operators.  A product with a Jacobian is the pullback's own pullback at zero, so a
-gradient rule that is no linear function of the gradient it is given, as a graph, shows here.
+Made from the examples beside the operators, in float64 and, where they take them, of complex numbers.  A product with a
+Jacobian is the pullback's own pullback at zero, so a gradient rule that is no linear function of the gradient it is
+given, as a graph, shows here.
 """
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tenon as tn
-from operator_examples import arguments, call, differentiable, many, succeeding, with_floats
-from tenon.errors import GradientError
+from operator_examples import arguments, call, graph_of, many, succeeding, with_floats
+from tenon.errors import GradientError, TenonError
+from tenon.graph.op import OPS, Op
 from tenon.graph.text import parse_example
-from tenon.types import float64
+from tenon.types import DType, TensorType, complex128, float64
 
 STEP = 1e-6
 Arrays = list[np.ndarray]
 
 
-class Case:
-    """An example in float64: a function of its floating arguments, a place, a direction."""
+def fractional(type: Any) -> bool:
+    """Of real or complex numbers."""
+    return isinstance(type, TensorType) and type.dtype.kind in "fc"
 
-    def __init__(self, text: str) -> None:
+
+def drawn(seed: int, like: np.ndarray | Any) -> np.ndarray:
+    """Numbers of the same kind."""
+    data, shape = np.random.default_rng(seed), [int(n) for n in like.shape]
+    real = data.uniform(-1.5, 1.5, shape)
+    return real + 1j * data.uniform(-1.5, 1.5, shape) if like.dtype.kind == "c" else real
+
+
+class Case:
+    """An example in float64, or of complex numbers: a function of its fractional arguments, a place, a direction."""
+
+    def __init__(self, text: str, dtype: DType = float64) -> None:
         self.example = parse_example(text)
-        self.inputs = with_floats(self.example, float64)
+        self.inputs = tuple(t.with_dtype(complex128) if fractional(t) and t.dtype.kind == "c" else t
+                            for t in with_floats(self.example, dtype))
         self.arrays = arguments(self.example, self.inputs)
-        self.chosen = [k for k, a in enumerate(self.arrays) if a.dtype == np.float64]
+        self.chosen = [k for k, a in enumerate(self.arrays) if a.dtype.kind in "fc"]
         self.place = [self.arrays[k] for k in self.chosen]
-        self.direction = [np.random.default_rng(7 + k).uniform(-1.5, 1.5, a.shape) for k, a in enumerate(self.place)]
+        self.direction = [drawn(7 + k, a) for k, a in enumerate(self.place)]
 
     def outputs(self, *floating: Any) -> tuple[Any, ...]:
         given: list[Any] = [tn.asarray(a) for a in self.arrays]
         for k, x in zip(self.chosen, floating, strict=True):
             given[k] = x
-        return tuple(y for y in many(call(self.example, self.inputs, tuple(given))) if y.dtype.is_floating)
+        return tuple(y for y in many(call(self.example, self.inputs, tuple(given))) if y.dtype.kind in "fc")
 
     def scalar(self, *floating: Any) -> Any:
         """All outputs, bent and weighted: gradients of both signs that change with the place."""
         total: Any = 0.0
         for k, y in enumerate(self.outputs(*floating)):
-            weights = np.random.default_rng(99 + k).uniform(-1.5, 1.5, [int(n) for n in y.shape])
-            total = total + ((y + 0.1 * y * y) * weights).sum()
+            total = total + tn.real((y + 0.1 * y * y) * drawn(99 + k, y)).sum()
         return total
 
     def gradients(self, *floating: Any) -> Any:
@@ -73,19 +89,75 @@ def check(case: Case, products: Callable[..., Any]) -> None:
             np.testing.assert_allclose(tangent.numpy()[moves], expected[moves], rtol=1e-5, atol=1e-6 * scale)
 
 
-@pytest.mark.parametrize("text", differentiable())
+BY_DESIGN = {"stop_gradient": "is said to have none",
+             "svd": "vectors of complex matrices are given up to a factor, which LAPACK draws"}
+
+
+def smooth() -> list[str]:
+    """Examples with a rule or a definition, and fractions on both sides; those that are not public as well."""
+    found = []
+    for op in OPS.values():
+        texts = [] if op.effect or op.name == "stop_gradient" or not (op.vjp or op.expand) else op.examples
+        for text in (t for t in texts if not t.endswith("-> error")):
+            example = parse_example(text)
+            if any(map(fractional, example.inputs)) and any(map(fractional, example.outputs or ())):
+                found.append(text)
+    return found
+
+
+def of_complex() -> list[str]:
+    """Those whose real numbers may be complex."""
+    found = []
+    for text in smooth():
+        example = parse_example(text)
+        inputs = with_floats(example, complex128)
+        with suppress(TenonError):
+            graph_of(example, inputs)
+            found += [text] if inputs != example.inputs and example.op.name not in BY_DESIGN else []
+    return found
+
+
+SMOOTH, COMPLEX = smooth(), of_complex()
+ALL = bool(os.environ.get("TENON_EXPLORE"))         # compiled too, which takes minutes
+COMPILED = SMOOTH if ALL else list({parse_example(text).op: text for text in SMOOTH}.values())
+
+
+@pytest.mark.parametrize("text", SMOOTH, ids=str)
 def test_products_with_the_jacobian_and_the_hessian(text: str) -> None:
     case = Case(text)
     check(case, case.products)
 
 
-ONE_OF_EACH = list({parse_example(p.id).op: p for p in differentiable()}.values())
+@pytest.mark.parametrize("text", COMPLEX, ids=str)
+def test_products_of_complex_numbers(text: str) -> None:
+    case = Case(text, complex128)
+    check(case, tn.jit(case.products) if ALL else case.products)
 
 
-@pytest.mark.parametrize("text", ONE_OF_EACH)
+@pytest.mark.parametrize("text", COMPILED, ids=str)
 def test_compiled_products_with_the_jacobian_and_the_hessian(text: str) -> None:
     case = Case(text)
     check(case, tn.jit(case.products))
+
+
+def without_product(op: Op) -> str:
+    """Why an operator has no product above, or nothing."""
+    examples = [parse_example(text) for text in op.examples if not text.endswith("-> error")]
+    between = [e for e in examples if any(map(fractional, e.inputs)) and any(map(fractional, e.outputs or ()))]
+    if op.effect:
+        return "between devices: tests/sharding, tests/distributed"
+    if examples and not between:
+        return "no fractions go in, or none come out"
+    if op.name in BY_DESIGN:
+        return BY_DESIGN[op.name]
+    if not examples:
+        return "holds graphs or stacks, so it has no text: tests/test_control.py, tests/test_transforms.py"
+    return "" if op.vjp or op.expand else "has no rule, which is said: test_what_has_no_rule_raises"
+
+
+def test_every_operator_has_products_or_a_reason() -> None:
+    tested = {parse_example(text).op for text in SMOOTH}
+    assert [op.name for op in OPS.values() if (op in tested) == bool(without_product(op)) and op.name != "svd"] == []
 
 
 WITHOUT_RULE = [p for p in succeeding() if (op := parse_example(p.id).op).vjp is None and op.expand is None]

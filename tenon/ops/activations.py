@@ -13,7 +13,7 @@ import numpy as np
 
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.promotion import floating, separate
-from tenon.ops.arithmetic import abs_
+from tenon.ops.arithmetic import abs_, sign
 from tenon.ops.comparison import (
     clip,
     greater,
@@ -25,6 +25,7 @@ from tenon.ops.comparison import (
     minimum,
     where,
 )
+from tenon.ops.complex_parts import conj, real
 from tenon.ops.define import composite, function
 from tenon.ops.exponential import exp, expm1, log, log1p, sigmoid
 from tenon.ops.shape import reshape_op
@@ -159,7 +160,7 @@ def _gelu_vjp(g: Any, y: Any, x: Any, approximate: str) -> tuple[Any]:
         return (g * (normal_cdf(x) + x * exp(x * x * -0.5) * GAUSS),)
     bent = tanh((x + x * x * x * TANH_B) * TANH_A)
     slope = (x * x * (3 * TANH_B) + 1) * TANH_A
-    return (g * ((bent + 1) * 0.5 + x * (1 - bent * bent) * slope * 0.5),)
+    return (g * conj((bent + 1) * 0.5 + x * (1 - bent * bent) * slope * 0.5),)
 
 
 @composite(promote=floating, vjp=_gelu_vjp, batch="front",
@@ -182,7 +183,7 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
 @rounded_gradient
 def _silu_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     s = sigmoid(x)
-    return (g * (s + y * (1 - s)),)
+    return (g * conj(s + y * (1 - s)),)
 
 
 @composite(promote=floating, vjp=_silu_vjp, batch="front", numpy_work=8, examples=["silu(f32[2, 3]) -> f32[2, 3]"])
@@ -225,14 +226,20 @@ def mish(x: Any) -> Any:
     return x * tanh(softplus(x))
 
 
-@composite(promote=floating, batch="front", examples=["softsign(f32[2, 3]) -> f32[2, 3]"],
-           vjp=lambda g, y, x: (lambda: (lambda d: g / (d * d))(abs_(x) + 1),))
+def _softsign_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
+    d = abs_(x) + 1
+    if x.dtype.kind == "c":
+        return (g / d - sign(x) * (real(g * conj(x)) / (d * d)),)
+    return (g / (d * d),)
+
+
+@composite(promote=floating, vjp=_softsign_vjp, batch="front", examples=["softsign(f32[2, 3]) -> f32[2, 3]"])
 def softsign(x: Any) -> Any:
     """x / (1 + |x|)."""
     return x / (abs_(x) + 1)
 
 
-@composite(promote=floating, vjp=lambda g, y, x: (lambda: (lambda t: g * t * t)(tanh(x)),),
+@composite(promote=floating, vjp=lambda g, y, x: (lambda: (lambda t: g * t * t)(conj(tanh(x))),),
            batch="front", examples=["tanhshrink(f32[2, 3]) -> f32[2, 3]"])
 def tanhshrink(x: Any) -> Any:
     """x - tanh(x)."""

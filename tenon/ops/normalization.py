@@ -18,7 +18,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.promotion import floating
 from tenon.ops.comparison import maximum
 from tenon.ops.creation import as_number
-from tenon.ops.define import composite, layer_function, remembering
+from tenon.ops.define import check_kind, composite, layer_function, remembering
 from tenon.ops.exponential import rsqrt
 from tenon.ops.program_sizes import norm_sizes
 from tenon.ops.reduction import norm
@@ -58,6 +58,7 @@ def _last(x: Any, count: int) -> tuple[int, ...]:
 
 def _standard(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
     """x with mean 0 and variance 1 along the axes, and the reciprocal of its deviation."""
+    check_kind("layer_norm", x.dtype, "f")          # the square of a complex number is no variance
     centred = x - x.mean(axis=axes, keepdims=True)
     scale = rsqrt((centred * centred).mean(axis=axes, keepdims=True) + eps)
     return centred * scale, scale
@@ -97,6 +98,7 @@ def layer_norm(x: Any, normalized_shape: Any, weight: Any = None, bias: Any = No
 
 
 def _root_mean(x: Any, axes: tuple[int, ...], eps: float) -> Any:
+    check_kind("rms_norm", x.dtype, "f")
     return rsqrt((x * x).mean(axis=axes, keepdims=True) + eps)
 
 
@@ -174,6 +176,7 @@ def _batch_norm_vjp(g: Any, outputs: Any, x: Any, weight: Any, bias: Any, eps: f
     "batch_norm_train(f32[2, 3, 2], eps=1e-05) -> f32[2, 3, 2], f32[3], f32[3]"])
 def batch_norm_train(x: Any, weight: Any = None, bias: Any = None, *, eps: float) -> Any:
     """Mean 0 and variance 1 for every channel (axis 1), scaled and shifted; also the mean and variance found."""
+    check_kind("batch_norm", x.dtype, "f")
     axes, wide = _batch_axes(x), widened(x)
     mean = wide.mean(axis=axes)
     centred = wide - _channels(mean, x)

@@ -153,6 +153,7 @@ def entr(x: Any) -> Any:
            vjp=lambda g, z, x, y: (lambda: g * log1p(y), lambda: g * (x / (y + 1))))
 def xlog1py(x: Any, y: Any) -> Any:
     """x * log(1 + y), and 0 where x is 0, whatever y."""
+    check_kind("xlog1py", x.dtype, "f")
     return where(logical_and(equal(x, 0), ~isnan(y)), 0.0, x * log1p(y))
 
 
