@@ -23,8 +23,8 @@ from tenon.types import broadcast_shapes as broadcast_shapes
 from tenon.array_api import can_cast as can_cast
 from tenon.random import categorical as categorical
 from tenon.transforms.checkpoint import checkpoint as checkpoint
-from tenon.pytorch_names import clamp_max as clamp_max
-from tenon.pytorch_names import clamp_min as clamp_min
+from tenon.pytorch_methods import clamp_max as clamp_max
+from tenon.pytorch_methods import clamp_min as clamp_min
 from tenon.capture.cond_switch import cond as cond
 from tenon.pytorch_names import cuda as cuda
 from tenon.transforms.custom_gradient import custom_vjp as custom_vjp

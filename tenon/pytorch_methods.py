@@ -11,10 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tenon.eager.gradient_hooks import register_hook, retain_grad
 from tenon.errors import ArgumentError, ShapeError
+from tenon.ops.comparison import maximum, minimum
+from tenon.ops.comparison import where as select
 from tenon.ops.creation import empty, full, full_like, ones, zeros
 from tenon.ops.index_helpers import sliding_window
-from tenon.random import bernoulli, normal, rand
+from tenon.ops.indexing import take_along_axis
+from tenon.ops.solving import inv, pinv
+from tenon.random import bernoulli, multinomial, normal, rand
 from tenon.tensor import Tensor, tensor
 from tenon.tensor_state import TensorState
 from tenon.types import DType, complex64, complex128, int8, int16, uint8
@@ -22,10 +27,11 @@ from tenon.types import DType, complex64, complex128, int8, int16, uint8
 # Operators that may write their result over their first operand.
 IN_PLACE = (
     "abs", "acos", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "asin", "atan", "baddbmm", "ceil", "clamp",
-    "clip", "cos", "cumprod", "cumsum", "div", "divide", "exp", "expm1", "floor", "fmod", "index_add", "index_copy",
-    "index_fill", "lerp", "log", "log1p", "logical_and", "logical_not", "logical_or", "masked_fill", "mul", "multiply",
-    "nan_to_num", "neg", "negative", "pow", "reciprocal", "relu", "remainder", "round", "rsqrt", "scatter",
-    "scatter_add", "sigmoid", "sign", "sin", "sqrt", "square", "tanh", "tril", "triu", "true_divide", "trunc")
+    "clamp_max", "clamp_min", "clip", "cos", "cumprod", "cumsum", "div", "divide", "exp", "expm1", "floor", "fmod",
+    "index_add", "index_copy", "index_fill", "index_put", "lerp", "log", "log1p", "logical_and", "logical_not",
+    "logical_or", "masked_fill", "masked_scatter", "mul", "multiply", "nan_to_num", "neg", "negative", "pow",
+    "reciprocal", "relu", "remainder", "round", "rsqrt", "scatter", "scatter_add", "sigmoid", "sign", "sin", "sqrt",
+    "square", "tanh", "tril", "triu", "true_divide", "trunc")
 
 
 def _in_place(name: str) -> Callable[..., Tensor]:
@@ -138,6 +144,26 @@ def unfold(self: Any, dimension: int, size: int, step: int = 1) -> Any:
     return sliding_window(self, size, step, dimension)
 
 
+def where(self: Any, condition: Any, other: Any) -> Any:
+    """The elements where the condition holds, those of `other` elsewhere."""
+    return select(condition, self, other)
+
+
+def adjoint(self: Any) -> Any:
+    """The last two axes swapped, the elements conjugated."""
+    return self.mT.conj()
+
+
+def clamp_min(x: Any, min: Any) -> Any:
+    """The elements, none below `min`."""
+    return maximum(x, min)
+
+
+def clamp_max(x: Any, max: Any) -> Any:
+    """The elements, none above `max`."""
+    return minimum(x, max)
+
+
 # ---------------------------------------------------------------- questions
 
 def element_size(self: Any) -> int:
@@ -207,9 +233,11 @@ def _to(dtype: DType) -> Callable[[Any], Any]:
 METHODS: dict[str, Any] = {f"{name}_": _in_place(name) for name in IN_PLACE} | {
     make.__name__: make for make in (
         add_, sub_, copy_, fill_, zero_, normal_, uniform_, bernoulli_, detach_, type_as, view_as, expand_as, unfold,
-        new_tensor, element_size, nelement, is_floating_point, is_complex, is_contiguous)} | {
+        where, adjoint, clamp_min, clamp_max, multinomial, new_tensor, element_size, nelement, is_floating_point,
+        is_complex, is_contiguous, register_hook, retain_grad)} | {
     f"new_{make.__name__}": _new(make) for make in (zeros, ones, full, empty)} | {
-    "reshape_as": view_as, "ndimension": Tensor.dim, "data": property(Data, _set_data, doc=Data.__doc__)}
+    "reshape_as": view_as, "take_along_dim": take_along_axis, "mH": property(adjoint), "H": property(adjoint),
+    "inverse": inv, "pinverse": pinv, "ndimension": Tensor.dim, "data": property(Data, _set_data, doc=Data.__doc__)}
 METHODS |= {"is_sparse": _answer("is_sparse", False, "False: there are no sparse tensors."),
             "is_cuda": _answer("is_cuda", False, "False: there are no GPUs."),
             "is_cpu": _answer("is_cpu", True, "True: all devices are the CPU's.")}

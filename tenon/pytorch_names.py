@@ -15,9 +15,9 @@ from tenon import amp
 from tenon.devices import Device
 from tenon.eager.grad_mode import enable_grad, no_grad, recording_variable
 from tenon.errors import ArgumentError
-from tenon.ops.comparison import maximum, minimum
 from tenon.ops.creation import zeros
 from tenon.ops.indexing import take_along_axis
+from tenon.pytorch_methods import clamp_max, clamp_min
 from tenon.random import Generator, default_generator
 from tenon.tensor import Tensor, asarray, tensor
 from tenon.types import (
@@ -107,16 +107,6 @@ def is_complex(x: Tensor) -> Any:
 def numel(x: Tensor) -> Any:
     """How many elements a tensor has."""
     return x.size
-
-
-def clamp_min(x: Any, min: Any) -> Any:
-    """The elements, none below `min`."""
-    return maximum(x, min)
-
-
-def clamp_max(x: Any, max: Any) -> Any:
-    """The elements, none above `max`."""
-    return minimum(x, max)
 
 
 def scalar_tensor(value: Any, dtype: Any = float32) -> Tensor:

@@ -33,7 +33,18 @@ from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.ops.placing import on_device
-from tenon.tensor_state import Deferred, Elsewhere, Examples, Payload, TensorState, changed, journal, recorder
+from tenon.tensor_state import (
+    Deferred,
+    Elsewhere,
+    Examples,
+    Payload,
+    TensorState,
+    changed,
+    journal,
+    leaf_hooks,
+    recorder,
+    shown_to,
+)
 from tenon.tensor_views import TensorViews
 from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, TensorType, as_dtype
 
@@ -411,6 +422,10 @@ def _add_gradient(leaf: Tensor, total: Tensor, there: Any) -> None:
         raise GradientError("backward() inside tn.vmap reaches a tensor that all examples share",
                             hint="use tn.grad inside tn.vmap, or backward() outside")
     capture = recording_capture()
+    if leaf_hooks and (hooks := leaf_hooks.get(id(leaf))):
+        if capture is not None:
+            raise capture.needs_value(leaf, "the hook of a gradient")
+        total = shown_to(hooks, total)
     if capture is not None:
         capture.receive(leaf, total, there)
     else:

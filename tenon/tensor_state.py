@@ -6,7 +6,7 @@ Assignments are noted where somebody asks (`Changes`), so that a block of code c
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from operator import setitem
@@ -212,6 +212,18 @@ class TensorState:
         payload = self.payload.elements() if type(self.payload) is Deferred else self.payload
         return None, {"payload": payload, "requires_grad": self.requires_grad, "grad": self.grad, "node": None,
                       "index": 0}
+
+
+Hook = Callable[[Any], Any]
+leaf_hooks: dict[int, dict[int, Hook]] = {}     # by the identity of a leaf: what sees its gradient
+
+
+def shown_to(hooks: Mapping[int, Hook], gradient: Any) -> Any:
+    """A gradient as hooks leave it."""
+    for hook in list(hooks.values()):
+        new = hook(gradient)
+        gradient = gradient if new is None else new
+    return gradient
 
 
 class Recorder(Protocol):

@@ -106,7 +106,8 @@ def namespace_text(module: ModuleType) -> str:
 def methods_text() -> str:
     """The class of all methods of a tensor that are operators."""
     imports = sorted(["from tenon.graph.operators import Operators", "from tenon.tensor import Tensor",
-                      "from tenon.ops.public import DTypeLike, TensorLike", *result_classes(PUBLIC.values())])
+                      "from tenon.ops.public import DTypeLike, TensorLike", "from tenon.random import Generator",
+                      *result_classes([*PUBLIC.values(), METHODS["register_hook"]])])
     lines = [f"    {line}" for line in methods()]
     return in_full(HEAD.replace(", TypeAlias", "").replace("import numpy as np\n\n", ""), "\n".join(imports)
                    + "\n\nclass TensorMethods(Operators):\n" + "\n".join(lines) + "\n")
@@ -131,9 +132,12 @@ def methods() -> Iterator[str]:
     yield from (f"def __{python}__(self) -> {result(PUBLIC[name])}: ..." for python, name in UNARY.items())
     for name, own in METHODS.items():
         if name not in PUBLIC:
-            yield from ("@property", f"def {name}(self) -> Tensor: ...", f"@{name}.setter",
-                        f"def {name}(self, value: Any) -> None: ...") if isinstance(own, property) else (
-                f"def {name}{signature(own, method=True)}: ...",)
+            if not isinstance(own, property):
+                yield f"def {name}{signature(own, method=True)}: ..."
+                continue
+            yield from ("@property", f"def {name}(self) -> Tensor: ...")
+            if own.fset is not None:
+                yield from (f"@{name}.setter", f"def {name}(self, value: Any) -> None: ...")
     yield "def __getitem__(self, key: Any, /) -> Tensor: ..."
     yield "def view(self, *shape: Any) -> Tensor: ..."
     yield from (f"def {name}(self) -> Tensor: ..." for name in (*NAMED_TYPES, "t", "contiguous"))

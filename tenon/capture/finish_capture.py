@@ -16,7 +16,7 @@ from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guard_discovery import Reach
 from tenon.capture.guard_places import CHANGING
-from tenon.capture.guards import is_atom
+from tenon.capture.guards import GuardGroup, is_atom
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.moving import Moving
 from tenon.capture.output_effects import OutputEffects, Text, closed
@@ -41,7 +41,7 @@ from tenon.graph.value_devices import result_devices
 from tenon.records import replace
 from tenon.size_assumptions import Assumptions
 from tenon.tensor import Tensor
-from tenon.tensor_state import TensorState
+from tenon.tensor_state import TensorState, leaf_hooks
 from tenon.types import TensorType
 
 SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
@@ -89,6 +89,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     constants = () if capture.recorded or differentiable or capture.sized or places else _constants(sources, assigned)
     by_data = tuple((k, there[id(source)]) for k, source in enumerate(sources) if id(source) in there)
     wanted = _wanted(capture, graph, sources, flowing)
+    if gradients:           # a hook of one of these leaves is to be called from now on
+        reach.groups.append(GuardGroup(dict.values, leaf_hooks, tuple(leaf_hooks.values()), "hooks", sized=True))
     guards = reach.guards(leaves.roots)
     return Captured(graph, sources, [*types, *further.types], guards, assumptions, output, assigned,
                     gradients, effects, _flags(capture), differentiable, wanted, held, same, Inputs(sources),

@@ -36,7 +36,7 @@ class TapeNode:
         self.inputs = inputs
         self.attrs = attrs
         self.payloads = payloads
-        self.number = _next_number()
+        self.number: float = _next_number()
         self.root: Any = None       # what `_root` found last
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""Dropout layers: elements, channels, or self-normalising."""
+"""Layers that are random in training: dropout of elements or channels, self-normalising; ReLU of random slopes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenon.ops.comparison import where
 from tenon.ops.creation import ones
 from tenon.random import beside, dropout, rand
 
-__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "RReLU"]
 
 SATURATION = -1.7580993408473766        # -SELU_SCALE * SELU_ALPHA, what selu tends to
 
@@ -32,6 +32,16 @@ def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
         return x * 0
     a = ((1 - p) * (1 + p * SATURATION ** 2)) ** -0.5
     return where(rand(x.shape, device=beside(x)) < 1 - p, x, SATURATION) * a - a * SATURATION * p
+
+
+def rrelu(x: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
+    """x where positive, else times a slope: in training a random one in [lower, upper), else their mean."""
+    if not lower <= upper:
+        raise ArgumentError(f"rrelu: slopes from lower={lower} to upper={upper}")
+    slope: Any = (lower + upper) / 2
+    if training:
+        slope = lower + (upper - lower) * rand(x.shape, dtype=x.dtype, device=beside(x))
+    return where(x >= 0, x, x * slope)
 
 
 class Dropout(Module):
@@ -75,3 +85,16 @@ class AlphaDropout(Dropout):
 
     def forward(self, x: Any) -> Any:
         return alpha_dropout(x, self.p, self.training)
+
+
+class RReLU(Module):
+    """Leaky ReLU; in training each negative element has a random slope in [lower, upper)."""
+
+    def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False):
+        self.lower, self.upper = lower, upper
+
+    def forward(self, x: Any) -> Any:
+        return rrelu(x, self.lower, self.upper, self.training)
+
+    def extra_repr(self) -> str:
+        return f"lower={self.lower:g}, upper={self.upper:g}"

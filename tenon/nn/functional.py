@@ -14,6 +14,7 @@ from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_produc
 from tenon.nn.ctc import ctc_loss as ctc_loss
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
 from tenon.nn.dropout import dropout_channels
+from tenon.nn.dropout import rrelu as rrelu
 from tenon.nn.padding import pad as pad
 from tenon.nn.relaxed import gumbel_softmax as gumbel_softmax
 from tenon.ops.define import PUBLIC

@@ -1,4 +1,4 @@
-"""Functions that are called before and after a module: `register_forward_hook` and `register_forward_pre_hook`.
+"""Functions that are called before and after a module, and when gradients come to what it returned and was given.
 
 Hooks stand in the module's `_hooks`, in the order in which they were added; a captured function calls them too.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tenon.eager.gradient_hooks import watched
 from tenon.errors import ArgumentError
 
-Hooks = dict[int, tuple[bool, Callable[..., Any]]]      # whether it is called before, and the hook
+Hooks = dict[int, tuple[str, Callable[..., Any]]]       # when it is called, and the hook
+BEFORE, AFTER, GRADIENT_OUT, GRADIENT_IN = "before", "after", "gradient of the output", "gradient of the input"
 
 
 class HookHandle:
@@ -30,7 +32,7 @@ class HookHandle:
         self.remove()
 
 
-def added_hook(module: Any, before: bool, hook: Callable[..., Any]) -> HookHandle:
+def added_hook(module: Any, when: str, hook: Callable[..., Any]) -> HookHandle:
     """Let a module call a hook; raises ArgumentError where its class has a `__call__` of its own, which would not."""
     if not callable(hook):
         raise ArgumentError(f"register_forward_hook: a function was expected, not {type(hook).__name__}")
@@ -39,17 +41,64 @@ def added_hook(module: Any, before: bool, hook: Callable[..., Any]) -> HookHandl
                             hint="name its function forward")
     held: Hooks = module.__dict__.get("_hooks", {})
     key = max(held, default=-1) + 1
-    module._hooks = {**held, key: (before, hook)}
+    module._hooks = {**held, key: (when, hook)}
     return HookHandle(module, key)
 
 
 def called_with_hooks(module: Any, hooks: Hooks, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     """What the module returns for these inputs, hooks included."""
-    for before, hook in hooks.values():
-        if before and (new := hook(module, inputs)) is not None:
+    for hook in _those(hooks, BEFORE):
+        if (new := hook(module, inputs)) is not None:
             inputs = new if isinstance(new, tuple) else (new,)
+    seen = None
+    if any(when in (GRADIENT_IN, GRADIENT_OUT) for when, _ in hooks.values()):
+        seen = GradientsSeen(module, hooks, inputs)
+        inputs = seen.inputs
     out = module.forward(*inputs, **options)
-    for before, hook in hooks.values():
-        if not before and (new := hook(module, inputs, out)) is not None:
+    for hook in _those(hooks, AFTER):
+        if (new := hook(module, inputs, out)) is not None:
             out = new
-    return out
+    return out if seen is None else seen.output(out)
+
+
+def _those(hooks: Hooks, when: str) -> list[Callable[..., Any]]:
+    return [hook for its, hook in hooks.values() if its == when]
+
+
+class GradientsSeen:
+    """One call of a module with backward hooks: places on the tape at what goes in and what comes out."""
+
+    def __init__(self, module: Any, hooks: Hooks, inputs: tuple[Any, ...]):
+        self.module, self.hooks, self.came = module, hooks, ()
+        self.inputs = tuple(watched(inputs, self._at_inputs))
+        self.places = [k for k, (x, y) in enumerate(zip(inputs, self.inputs, strict=True)) if x is not y]
+
+    def output(self, out: Any) -> Any:
+        """What the module returned, watched."""
+        self.listed = list(out) if isinstance(out, (tuple, list)) else [out]
+        found = watched(self.listed, self._at_outputs)
+        self.given = [k for k, (x, y) in enumerate(zip(self.listed, found, strict=True)) if x is not y]
+        return found[0] if not isinstance(out, (tuple, list)) else type(out)(found)
+
+    def _at_outputs(self, gradients: Any) -> Any:
+        self.came = _spread(gradients, self.given, len(self.listed))
+        for hook in _those(self.hooks, GRADIENT_OUT):
+            if (new := hook(self.module, self.came)) is not None:
+                self.came = new if isinstance(new, tuple) else (new,)
+        if not self.places:         # no gradient goes on from here
+            for hook in _those(self.hooks, GRADIENT_IN):
+                hook(self.module, (None,) * len(self.inputs), self.came)
+        return [self.came[k] for k in self.given]
+
+    def _at_inputs(self, gradients: Any) -> Any:
+        found = _spread(gradients, self.places, len(self.inputs))
+        for hook in _those(self.hooks, GRADIENT_IN):
+            if (new := hook(self.module, found, self.came)) is not None:
+                found = new if isinstance(new, tuple) else (new,)
+        return [found[k] for k in self.places]
+
+
+def _spread(gradients: Any, places: list[int], count: int) -> tuple[Any, ...]:
+    """A gradient a place, None where there is none."""
+    known = dict(zip(places, gradients, strict=True))
+    return tuple(known.get(k) for k in range(count))

@@ -14,8 +14,9 @@ from tenon.tensor import Tensor
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss",
     "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "Loss", "MSELoss",
-    "MarginRankingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PairwiseDistance",
-    "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss",
+    "MarginRankingLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss",
+    "PairwiseDistance", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
 ]
 
 OTHER_NAMES = {"dim": "axis", "keepdim": "keepdims"}
@@ -77,6 +78,10 @@ TripletMarginLoss = _loss("TripletMarginLoss", pairwise_losses.triplet_margin_lo
 CosineEmbeddingLoss = _loss("CosineEmbeddingLoss", pairwise_losses.cosine_embedding_loss, margin=0.0, reduction="mean")
 MultiMarginLoss = _loss("MultiMarginLoss", pairwise_losses.multi_margin_loss, p=1, margin=1.0, weight=None,
                         reduction="mean")
+MultiLabelMarginLoss = _loss("MultiLabelMarginLoss", pairwise_losses.multilabel_margin_loss, reduction="mean")
+TripletMarginWithDistanceLoss = _loss(
+    "TripletMarginWithDistanceLoss", pairwise_losses.triplet_margin_with_distance_loss, distance_function=None,
+    margin=1.0, swap=False, reduction="mean")
 MultiLabelSoftMarginLoss = _loss("MultiLabelSoftMarginLoss", pairwise_losses.multilabel_soft_margin_loss, weight=None,
                                  reduction="mean")
 CosineSimilarity = _loss("CosineSimilarity", pairwise_losses.cosine_similarity, axis=1, eps=1e-8)

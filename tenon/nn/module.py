@@ -20,7 +20,7 @@ from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError, DTypeError, TenonError
 from tenon.migration_hints import MODULE, Absent, present
 from tenon.nn.describe import as_html, as_text
-from tenon.nn.hooks import HookHandle, added_hook, called_with_hooks
+from tenon.nn.hooks import AFTER, BEFORE, GRADIENT_IN, GRADIENT_OUT, HookHandle, added_hook, called_with_hooks
 from tenon.tensor import Tensor, tensor
 from tenon.types import DType
 
@@ -125,7 +125,7 @@ class Module:
 
         Returns a handle whose `remove()` takes it away.  Raises ArgumentError for a module that defines `__call__`.
         """
-        return added_hook(self, True, hook)
+        return added_hook(self, BEFORE, hook)
 
     def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Call `hook(module, inputs, output)` after every call; what it returns, if anything, replaces the output.
@@ -136,7 +136,24 @@ class Module:
         >>> sizes
         [(4, 2)]
         """
-        return added_hook(self, False, hook)
+        return added_hook(self, AFTER, hook)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, gradients of inputs, gradients of outputs)` when they are known.
+
+        Tuples of tensors, None where there is no gradient; what it returns, if anything, replaces those of the inputs.
+
+        >>> layer, norms = nn.Linear(3, 2), []
+        >>> handle = layer.register_full_backward_hook(lambda module, gi, go: norms.append(go[0].norm().item()))
+        >>> layer(tn.ones(1, 3)).sum().backward()
+        >>> len(norms)
+        1
+        """
+        return added_hook(self, GRADIENT_IN, hook)
+
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, gradients of outputs)` when they are known; what it returns replaces them."""
+        return added_hook(self, GRADIENT_OUT, hook)
 
     # ------------------------------------------------------------ what it holds
 

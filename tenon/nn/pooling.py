@@ -9,7 +9,7 @@ from tenon.ops.define import PUBLIC
 from tenon.ops.pooling import lp_pool
 
 USUAL = (("padding", 0), ("dilation", 1), ("count_include_pad", True))
-_FAMILIES = ("MaxPool", "AvgPool", "AdaptiveAvgPool", "AdaptiveMaxPool", "LPPool")
+_FAMILIES = ("MaxPool", "AvgPool", "AdaptiveAvgPool", "AdaptiveMaxPool", "LPPool", "MaxUnpool")
 __all__ = [f"{family}{count}d" for family in _FAMILIES for count in (1, 2, 3)]
 
 
@@ -36,6 +36,16 @@ class _MaxPool(_Pool):
     def forward(self, x: Any) -> Any:
         return PUBLIC[f"max_pool{self.count}d"](x, self.kernel_size, self.stride, self.padding, self.dilation,
                                                 self.ceil_mode, self.return_indices)
+
+
+class _MaxUnpool(_Pool):
+    """The elements where `MaxPool` with `return_indices` found them, zeros elsewhere."""
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0):
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+
+    def forward(self, x: Any, indices: Any, output_size: Any = None) -> Any:
+        return PUBLIC[f"max_unpool{self.count}d"](x, indices, self.kernel_size, self.stride, self.padding, output_size)
 
 
 class _AvgPool(_Pool):
@@ -81,7 +91,7 @@ class _LPPool(_Pool):
         return lp_pool(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode, self.count)
 
 
-for _base in (_MaxPool, _AvgPool, _AdaptiveAvgPool, _AdaptiveMaxPool, _LPPool):
+for _base in (_MaxPool, _AvgPool, _AdaptiveAvgPool, _AdaptiveMaxPool, _LPPool, _MaxUnpool):
     for _count in (1, 2, 3):
         _name = f"{_base.__name__[1:]}{_count}d"
         globals()[_name] = type(_name, (_base,), {"count": _count, "__doc__": _base.__doc__, "__module__": __name__})

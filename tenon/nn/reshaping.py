@@ -16,6 +16,7 @@ from tenon.types import normalize_axis
 PADDINGS = {"ZeroPad": "constant", "ConstantPad": "constant", "ReflectionPad": "reflect", "ReplicationPad": "replicate",
             "CircularPad": "circular"}
 __all__ = ["ChannelShuffle", "Flatten", "Fold", "PixelShuffle", "PixelUnshuffle", "Unflatten", "Unfold", "Upsample",
+           "UpsamplingBilinear2d", "UpsamplingNearest2d",
            *(f"{name}{count}d" for name in PADDINGS for count in (1, 2, 3))]
 
 
@@ -107,6 +108,20 @@ class Upsample(Module):
 
     def extra_repr(self) -> str:
         return f"{self.size if self.scale_factor is None else f'scale_factor={self.scale_factor}'}, mode={self.mode!r}"
+
+
+class UpsamplingNearest2d(Upsample):
+    """Images resampled to another size, each element that of the nearest one."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None):
+        super().__init__(size, scale_factor, "nearest")
+
+
+class UpsamplingBilinear2d(Upsample):
+    """Images resampled to another size bilinearly; corners lie on corners."""
+
+    def __init__(self, size: Any = None, scale_factor: Any = None):
+        super().__init__(size, scale_factor, "bilinear", True)
 
 
 class _Pad(Module):

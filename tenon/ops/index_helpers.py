@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, hold_where_natural
+from tenon.dims import Dim, hold_where_natural, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.ops import splitting
 from tenon.ops.arithmetic import floor_divide, remainder
-from tenon.ops.comparison import clip, not_equal
+from tenon.ops.comparison import clip, not_equal, where
 from tenon.ops.complex_parts import complex_, imag, real
 from tenon.ops.creation import arange
 from tenon.ops.define import function, lift
@@ -155,6 +155,36 @@ def unique_consecutive(x: Any, return_inverse: bool = False, return_counts: bool
         ends = concat([ravel(argwhere(starts)), full_op(literal(int(line.shape[0]), int64), shape=(1,))])
         found.append(diff(ends))
     return tuple(found) if len(found) > 1 else found[0]
+
+
+# ---------------------------------------------------------------- what stands at places
+
+@function
+def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
+    """x with the elements under a mask replaced by those of `source`, one after the other.
+
+    >>> tn.masked_scatter(tn.zeros(4), tn.tensor([True, False, True, True]), tn.tensor([1.0, 2.0, 3.0, 4.0]))
+    tensor([1., 0., 2., 3.])
+    """
+    x, mask, source = lift(x), lift(mask), lift(source)
+    mask = broadcast_to(mask, shape=x.shape)
+    place = cumsum(cast(ravel(mask), dtype=int64), 0) - 1
+    given = take(ravel(source), clip(place, 0, product(source.shape) - 1), axis=0)
+    return where(mask, cast(reshaped(given, x.shape), dtype=x.dtype), x)
+
+
+@function
+def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """x with x[indices] replaced by `values`, which are broadcast; with `accumulate` they are added, all of them.
+
+    >>> tn.index_put(tn.zeros(3), (tn.tensor([0, 0, 2]),), tn.tensor(1.0), accumulate=True)
+    tensor([2., 0., 1.])
+    """
+    x, key = lift(x), tuple(indices) if isinstance(indices, (list, tuple)) else (indices,)
+    if not accumulate:
+        return setitem(x, key, values)
+    places = reshaped(arange(product(x.shape)), x.shape)[key]
+    return put_(x, places, cast(broadcast_to(lift(values), shape=places.shape), dtype=x.dtype), True)
 
 
 # ---------------------------------------------------------------- complex numbers as pairs

@@ -8,7 +8,7 @@ from typing import Any
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.promotion import Kinds, floating
 from tenon.ops.activations import logsigmoid, softplus
-from tenon.ops.arithmetic import abs_
+from tenon.ops.arithmetic import abs_, sign
 from tenon.ops.comparison import equal, greater, less, maximum, minimum, where
 from tenon.ops.creation import iota
 from tenon.ops.define import composite, layer_function
@@ -16,6 +16,7 @@ from tenon.ops.exponential import exp, log, xlogy
 from tenon.ops.indexing import take, take_along_axis
 from tenon.ops.losses import no_negatives, reduced, with_axis
 from tenon.ops.reduction import norm
+from tenon.ops.scan import cummin_op
 
 TARGET = ((-2.0, 2.0), (0.1, 0.9), (0.5, 2.0), (0.5, 2.0))      # test data: scores, then probabilities, then weights
 PROBABILITIES = ((0.1, 0.9), (0.1, 0.9), (0.5, 2.0))
@@ -245,3 +246,41 @@ def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, *, redu
     loss = -(target * logsigmoid(x) + (1 - target) * logsigmoid(-x))
     loss = loss if weight is None else loss * weight
     return reduced("multilabel_soft_margin_loss", loss.mean(axis=-1), reduction)
+
+
+def _scores_and_listed(kinds: Kinds) -> tuple[Any, ...]:
+    return floating(kinds[:1])[0], kinds[1]
+
+
+@composite(autocast="wide", promote=_scores_and_listed, domain=((-2.0, 2.0), (0.0, 2.0)), method=False, examples=[
+    "multilabel_margin_loss(f32[4, 3], i64[4, 3], reduction='mean') -> f32",
+    "multilabel_margin_loss(f32[3], i64[3], reduction='none') -> f32"])
+def multilabel_margin_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
+    """The mean over classes of all max(0, 1 - x[target] + x[other]).
+
+    A row of `target` lists its classes; those from the first -1 on do not count.
+    """
+    _same_shape("multilabel_margin_loss", x, target)
+    last = x.ndim
+    over = equal(cummin_op(sign(target), axis=last - 1)[0], -1)
+    listed = where(over, 0, target)
+    hit = where(with_axis(over, last), False, equal(with_axis(listed, last), iota(x.shape[-1], last, last + 1)))
+    gap = maximum(1 - with_axis(take_along_axis(x, listed, axis=-1), last) + with_axis(x, last - 1), 0)
+    apart = where(with_axis(over, last), 0, where(hit.any(axis=last - 1, keepdims=True), 0, gap))
+    return reduced("multilabel_margin_loss", apart.sum(axis=(-2, -1)) / x.shape[-1], reduction)
+
+
+@layer_function
+def triplet_margin_with_distance_loss(anchor: Any, positive: Any, negative: Any, *, distance_function: Any = None,
+                                      margin: float = 1.0, swap: bool = False, reduction: str = "mean") -> Any:
+    """`triplet_margin_loss` with another distance, a function of two tensors; None is `pairwise_distance`.
+
+    >>> x = tn.tensor([[0.0, 1.0]])
+    >>> tn.triplet_margin_with_distance_loss(x, x + 1, x, distance_function=lambda a, b: (a - b).abs().sum(axis=-1))
+    tensor(3.)
+    """
+    distance = distance_function or pairwise_distance
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = minimum(far, distance(positive, negative))
+    return reduced("triplet_margin_with_distance_loss", maximum(near - far + margin, 0), reduction)

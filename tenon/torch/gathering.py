@@ -110,15 +110,6 @@ def _index_add(at: Site, x: Any, dim: int, index: Any, source: Any, *, alpha: An
     return put(x, index, source, axis=axis_of(dim, x.ndim), reduce="add")
 
 
-def _masked_scatter(at: Site, x: Any, mask: Any, source: Any) -> Any:
-    """x with the elements under a mask replaced by those of a source, one after the other."""
-    mask = tn.broadcast_to(mask, shape=at.shape)
-    place = tn.subtract(tn.cumsum(as_type(tn.reshape(mask, (-1,)), tn.int64), 0), 1)
-    last: Any = product(source.shape) - 1
-    given = tn.take(tn.reshape(source, (-1,)), tn.clip(place, 0, last), axis=0)
-    return tn.where(mask, tn.reshape(given, at.shape), tn.broadcast_to(x, shape=at.shape))
-
-
 def _index_reduce(at: Site, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
                   include_self: bool = True) -> Any:
     how = {**REDUCE, "mean": "mean"}[reduce]
@@ -155,6 +146,7 @@ GATHERING: dict[str, Rule] = {
     "gather": _gather, "scatter": _scatter, "scatter_reduce": _scatter_reduce, "embedding": _embedding,
     "scatter_add": lambda at, x, dim, index, source: _scatter(at, x, dim, index, source, reduce="add"),
     "index_select": _index_select, "index_add": _index_add, "index_reduce": _index_reduce,
-    "put": _put, "masked_scatter": _masked_scatter, "histc": _histogram, "searchsorted": _searchsorted,
+    "put": _put, "histc": _histogram, "searchsorted": _searchsorted,
+    "masked_scatter": lambda at, x, *others: tn.masked_scatter(tn.broadcast_to(x, shape=at.shape), *others),
     "bucketize": lambda at, x, edges, **keywords: _searchsorted(at, edges, x, **keywords),
 }

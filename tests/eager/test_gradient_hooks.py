@@ -1,0 +1,39 @@
+"""Hooks of gradients: what a captured function does with them, and who has none; interop compares them with PyTorch."""
+
+from typing import Any
+
+import pytest
+
+import tenon as tn
+from tenon import nn
+from tenon.errors import GradientError
+
+
+def test_captured_functions_call_hooks() -> None:
+    x, p = tn.tensor([1.0, 2.0], requires_grad=True), nn.Parameter([1.0, 2.0])
+
+    @tn.jit
+    def inside() -> None:
+        y = x * 3
+        y.register_hook(lambda g: g * 10)
+        y.sum().backward()
+
+    @tn.jit
+    def step(a: Any) -> None:
+        (p * a).sum().backward()
+
+    def gradient(run: Any, of: Any, *args: Any) -> Any:
+        of.grad = None
+        run(*args)
+        return of.grad.tolist()
+    assert [gradient(inside, x) for _ in range(3)] == [[30.0, 30.0]] * 3
+    assert [gradient(step, p, tn.ones(2)) for _ in range(3)] == [[1.0, 1.0]] * 3
+    for _ in range(2):
+        with p.register_hook(lambda g: g * 5):
+            assert [gradient(step, p, tn.ones(2)) for _ in range(3)] == [[5.0, 5.0]] * 3
+        assert [gradient(step, p, tn.ones(2)) for _ in range(3)] == [[1.0, 1.0]] * 3
+
+
+def test_a_tensor_without_gradients_has_no_hooks() -> None:
+    with pytest.raises(GradientError, match="requires no gradient"):
+        tn.ones(2).register_hook(print)
