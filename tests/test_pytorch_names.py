@@ -16,7 +16,8 @@ X = np.array([[0.25, 0.5], [0.75, 0.125]])
 ARGUMENTS: dict[str, tuple[Any, ...]] = dict.fromkeys(
     ("div", "divide", "fmod", "mul", "multiply", "pow", "remainder", "true_divide"), (2.0,)) | {
     "addcdiv": (X, X), "addcmul": (X, X), "addmm": (X, X), "addmv": (X[0] * 0 + X[:1].repeat(2, 0), X[0]), "clamp": (0.3, 0.6),
-    "addr": (X[0], X[1]), "clip": (0.3, 0.6), "cumprod": (0,), "cumsum": (1,), "lerp": (X, 0.5), "masked_fill": (X > 0.3, 0.0),
+    "addr": (X[0], X[1]), "clamp_max": (0.3,), "clamp_min": (0.3,), "clip": (0.3, 0.6),
+    "index_put": ((np.array([1, 0]),), X), "masked_scatter": (X > 0.3, X), "cumprod": (0,), "cumsum": (1,), "lerp": (X, 0.5), "masked_fill": (X > 0.3, 0.0),
     "logical_and": (X,), "logical_or": (X,), "index_add": (0, np.array([0, 1]), X), "index_copy": (0, np.array([1, 0]), X),
     "index_fill": (1, np.array([0]), 0.0), "scatter": (1, np.zeros((2, 1), int), 5.0),
     "scatter_add": (1, np.zeros((2, 1), int), X[:, :1])}

@@ -63,6 +63,10 @@ def _even(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     return len(args) == 1 and not named
 
 
+def _few(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    return len(args) < 3
+
+
 DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "max": (Difference("(values, indices)", "x.max(1), x.argmax(1)", _axis_given),),
     "min": (Difference("(values, indices)", "x.min(1), x.argmin(1)", _axis_given),),
@@ -73,7 +77,7 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "cummin": (Difference("(values, indices)", "x.cummin(1, return_indices=True)", _unless("return_indices")),),
     "split": (Difference("pieces of this size", "x.split_with_sizes([2, 2, 1])", _sections_are(int)),
               Difference("pieces of these sizes", "x.split_with_sizes([1, 3])", _sections_are(list))),
-    "repeat": (Difference("the tensor side by side", "x.tile(2, 1)", _always),),
+    "repeat": (Difference("the tensor side by side", "x.tile(2, 1)", _few),),
     "nonzero": (Difference("one tensor of rows", "x.nonzero(as_tuple=False)", _unless("as_tuple")),),
     "meshgrid": (Difference("the first input along axis 0", 'tn.meshgrid(x, y, indexing="ij")', _unless("indexing")),),
     "equal": (Difference("one bool for all elements", "tn.array_equal(x, y)", _always),),

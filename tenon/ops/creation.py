@@ -174,7 +174,7 @@ def _scalar(x: Any) -> Any:
 
 @function
 def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dtype: Any = None,
-             device: Any = None) -> Any:
+             device: Any = None, requires_grad: bool = False) -> Any:
     """`num` numbers at equal distances from start to stop, both included unless `endpoint=False`.
 
     Computed in float64; float32 unless `dtype` is given.  Start and stop may be scalar tensors, and have gradients.
@@ -193,11 +193,11 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
                    for x in (start, stop))
     at = iota(num)
     if isinstance(steps, int) and steps <= 0:
-        return on_device(cast(first + 0.0 * cast(at, dtype=wide), dtype=wanted), device)
+        return made_on_device(cast(first + 0.0 * cast(at, dtype=wide), dtype=wanted), device, requires_grad)
     gap = (last - first) / as_number(steps, float64)
     row = first + cast(at, dtype=wide) * gap
     out = cast(where(equal(at, as_number_int(steps)), last, row) if endpoint else row, dtype=wanted)
-    return on_device(out, device)
+    return made_on_device(out, device, requires_grad)
 
 
 def as_number_int(size: Dim) -> Any:
@@ -221,7 +221,8 @@ def logspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, bas
 
 
 @function
-def eye(n_rows: Any, n_cols: Any = None, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
+def eye(n_rows: Any, n_cols: Any = None, *, k: int = 0, dtype: Any = None, device: Any = None,
+        requires_grad: bool = False) -> Any:
     """Ones on the k-th diagonal (above the main one where k > 0), zeros elsewhere.
 
     >>> tn.eye(2, 3, k=1)
@@ -230,7 +231,7 @@ def eye(n_rows: Any, n_cols: Any = None, *, k: int = 0, dtype: Any = None, devic
     """
     n_cols = n_rows if n_cols is None else n_cols
     hit = equal(iota(n_rows, 0, 2) + k, iota(n_cols, 1, 2))
-    return on_device(cast(hit, dtype=dtype or float32), device)
+    return made_on_device(cast(hit, dtype=dtype or float32), device, requires_grad)
 
 
 @function

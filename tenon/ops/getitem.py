@@ -177,7 +177,7 @@ def _item(item: Any) -> list[Any]:
         return [item]
     if isinstance(item, (bool, np.bool_)):
         return [np.asarray(item)]
-    if isinstance(item, (list, tuple)):
+    if isinstance(item, (list, tuple, range)):
         item = np.asarray(item) if len(item) else np.zeros(0, np.int64)
         if item.dtype == object:
             raise OutOfRange("x[key]: a list in a key must be a regular array of integers or booleans")

@@ -1,4 +1,4 @@
-"""Optimizers that scale or sign the gradient: RMSprop, Adagrad, Adadelta, Lion."""
+"""Optimizers that scale, sign or average: RMSprop, Adagrad, Adadelta, Lion, Rprop, ASGD."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 from tenon.eager.grad_mode import no_grad
 from tenon.ops.arithmetic import sign
+from tenon.ops.comparison import clip, maximum, where
 from tenon.ops.creation import full_like
 from tenon.ops.exponential import sqrt
 from tenon.optim.optimizer import Optimizer, like, running
@@ -108,3 +109,55 @@ class Lion(Optimizer):
         start = p * (1 - rate * group["weight_decay"]) if group["weight_decay"] else p
         p.assign(start - sign(mean * beta1 + g * (1 - beta1)) * rate)
         mean.assign(running(mean, beta2, g * (1 - beta2)))
+
+
+class Rprop(Optimizer):
+    """Steps of a size of their own for each element, which grows while the sign of its gradient stays.
+
+    The size is multiplied by the second of `etas`, or by the first where the sign turned: there nothing moves.
+    """
+
+    slots = ("prev", "step_size")
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, etas: tuple[float, float] = (0.5, 1.2),
+                 step_sizes: tuple[float, float] = (1e-6, 50.0), maximize: bool = False):
+        super().__init__(params, lr=lr, etas=etas, step_sizes=step_sizes, maximize=maximize)
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Also optimise these parameters, with options of their own."""
+        super().add_param_group(group)
+        new = self.param_groups[-1]
+        with no_grad():
+            for size in new.slots["step_size"]:
+                size.assign(full_like(size, float(new["lr"])))
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
+        (less, more), (least, most), size = group["etas"], group["step_sizes"], slots["step_size"]
+        same = g * slots["prev"]
+        size.assign(clip(where(same > 0, size * more, where(same < 0, size * less, size)), least, most))
+        g = where(same < 0, 0, g)
+        p.assign(p - sign(g) * size)
+        slots["prev"].assign(g)
+
+
+class ASGD(Optimizer):
+    """Gradient descent with steps that shrink; `ax` of a parameter's state is its mean over the steps after `t0`."""
+
+    slots = ("ax",)
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, lambd: float = 1e-4, alpha: float = 0.75,
+                 t0: float = 1e6, weight_decay: float = 0.0, maximize: bool = False):
+        super().__init__(params, lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, maximize=maximize)
+
+    def prepare(self, group: ParameterGroup) -> Any:
+        """The size of this step, and the share of the new parameter in the mean."""
+        before = group["step"].astype("float64") - 1
+        return (group.held("lr") / (1 + before * group["lambd"] * group["lr"]) ** group["alpha"],
+                1 / maximum(before - group["t0"], 1.0))
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
+        rate, share = (like(x, p) for x in shared)
+        g, mean = decayed(p, g, group), slots["ax"]
+        new = p * (1 - rate * group["lambd"]) - g * rate
+        p.assign(new)
+        mean.assign(mean + (new - mean) * share)

@@ -51,7 +51,14 @@ def _margins(at: Site, g: Any, x: Any, target: Any, p: Any, margin: Any, weight:
     return pulled_back(forward, g, x, *given)[0]
 
 
+def _random_slope(at: Site, g: Any, x: Any, noise: Any, lower: Any, upper: Any, training: bool, *_: Any) -> Any:
+    """The gradient of a leaky ReLU with the slopes that were drawn, or their mean."""
+    slopes = noise if training and upper - lower > 1e-6 else tn.where(tn.greater(x, 0), 1.0, (lower + upper) / 2)
+    return tn.multiply(g, as_type(slopes, at.dtype))
+
+
 GRADIENTS: dict[str, Rule] = {
+    "rrelu_with_noise_backward": _random_slope,
     "softshrink_backward": _of_first(tn.softshrink), "hardshrink_backward": _of_first(tn.hardshrink),
     **{f"replication_pad{n}d_backward": _of_first(lambda x, pad: tn.pad(x, _pairs(x, pad), mode="edge"))
        for n in (1, 2, 3)},

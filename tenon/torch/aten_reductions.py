@@ -128,6 +128,27 @@ def _topk(at: Site, x: Any, k: int, dim: int = -1, largest: bool = True, sorted:
     return values, as_type(places, int64)
 
 
+def _kth(at: Site, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    if x.ndim == 0:
+        return x, tn.full((), 0, dtype=int64)
+    value, place = tn.kthvalue(x, k, axis_of(dim, x.ndim), keepdim)
+    return value, as_type(place, int64)
+
+
+def _median(at: Site, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The lower of two middle elements, and its place; the first NaN where there is one."""
+    whole = dim is None or x.ndim == 0
+    flat = tn.reshape(x, (-1,)) if whole else x
+    axis = 0 if whole else axis_of(dim, x.ndim)
+    value, place = _kth(at, flat, (flat.shape[axis] + 1) // 2, axis, True)
+    if x.dtype.kind == "f":
+        missing = tn.isnan(flat)
+        place = tn.where(tn.any(missing, axis=axis, keepdims=True), tn.argmax(missing, axis=axis, keepdims=True), place)
+        value = tn.gather(flat, place, axis=axis)
+    return tn.reshape(value, at.shape) if dim is None else (
+        tn.reshape(value, at.shape), as_type(tn.reshape(place, at.shape), int64))
+
+
 def _any(function: Callable[..., Any]) -> Rule:
     def rule(at: Site, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         found = function(x if x.dtype.kind == "b" else tn.not_equal(x, 0), axis=_axes(x, dim), keepdims=keepdim)
@@ -153,5 +174,5 @@ REDUCTIONS: dict[str, Rule] = {
     "_softmax": _softmax(tn.softmax), "_log_softmax": _softmax(tn.log_softmax), "softmax": _softmax(tn.softmax),
     "log_softmax": _softmax(tn.log_softmax), "_softmax_backward_data": _softmax_slope,
     "_log_softmax_backward_data": _log_softmax_slope, "linalg_vector_norm": _norm, "dist": _dist,
-    "sort": _sort, "topk": _topk,
+    "sort": _sort, "topk": _topk, "kthvalue": _kth, "median": _median,
 }

@@ -140,7 +140,7 @@ POINTWISE: dict[str, Rule] = {
     **{f"special_{name}": _unary(getattr(tn, name)) for name in ("i0e", "i1", "i1e", "log_ndtr", "entr")},
     "polygamma": lambda at, n, x: tn.polygamma(n, as_type(x, at.dtype)), "lcm": _binary(tn.lcm),
     "igamma": _binary(tn.gammainc), "igammac": _binary(tn.gammaincc),
-    "heaviside": _binary(tn.heaviside), "ldexp": _binary(tn.ldexp),
+    "heaviside": _binary(tn.heaviside), "ldexp": _binary(tn.ldexp), "frexp": lambda at, x: tn.frexp(x),
     "log_sigmoid": _unary(tn.logsigmoid),
     "round": _round, "logit": _logit, "gelu": _gelu, "elu": _elu,
     **{name: _asking(getattr(tn, name)) for name in ("isnan", "isinf", "isfinite", "signbit")},

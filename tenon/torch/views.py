@@ -74,9 +74,7 @@ def _repeat(at: Site, x: Any, repeats: Sequence[Any]) -> Any:
 
 
 def _diagonal(at: Site, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    first, second = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
-    others = tuple(k for k in range(x.ndim) if k not in (first, second))
-    return tn.diagonal(tn.permute(x, axes=(*others, first, second)), offset=offset)
+    return tn.diagonal(x, offset, dim1, dim2)
 
 
 def _as_strided(at: Site, x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:

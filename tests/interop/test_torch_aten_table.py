@@ -113,10 +113,17 @@ def of_rows(m: Any, y: Any) -> Any:
             torch.linalg.vector_norm(torch.complex(m, m))]
 
 
+def of_cubes(x: Any) -> Any:
+    return [x.diagonal(dim1=-2, dim2=-1), x.diagonal(1, 0, 2), x.median(1), x.median(), x.kthvalue(2, 0),
+            torch.frexp(x)[1],
+            torch.linalg.solve_triangular(x + 4 * torch.eye(4), x, upper=True),
+            torch.linalg.solve_triangular(x, x[1:2], upper=False, left=False, unitriangular=True)]
+
+
 @pytest.mark.filterwarnings("ignore:index_reduce.. is in beta")
 @pytest.mark.parametrize(("rules", "shapes"), [
     (resampled, [(2, 3, 7, 8)]), (read_between, [(2, 3, 5, 6), (2, 4, 3, 2)]), (of_volumes, [(2, 2, 5, 6, 4)]),
-    (of_rows, [(4, 6), (3, 6)])], ids=lambda x: getattr(x, "__name__", ""))
+    (of_rows, [(4, 6), (3, 6)]), (of_cubes, [(4, 4, 4)])], ids=lambda x: getattr(x, "__name__", ""))
 def test_rules_and_their_gradients(rules: Any, shapes: Any) -> None:
     torch.manual_seed(0)
     compare(Function(rules), *(torch.randn(shape) for shape in shapes))
