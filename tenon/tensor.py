@@ -275,16 +275,16 @@ class Tensor(TensorViews):
         return Tensor(payload.detached() if isinstance(payload, Examples) else payload)
 
     def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
-        """Add the gradient of this scalar to `.grad` of every leaf that requires one.
+        """Add the gradient of this one element to `.grad` of every leaf that requires one.
 
         `gradient` seeds a tensor that is no scalar; `create_graph` records the computation, for higher derivatives;
         without `retain_graph` (default: `create_graph`) the tape is released, and a second backward is an error.
-        Raises GradientError when nothing requires a gradient, or the shape is not () and no seed is given.
+        Raises GradientError when nothing requires a gradient, or there are more elements and no seed is given.
         """
         if not self.requires_grad:
             raise GradientError("backward() on a tensor that depends on nothing with requires_grad=True",
                                 hint="pass requires_grad=True where the parameters are made")
-        if gradient is None and self.shape != ():
+        if gradient is None and any(n != 1 for n in self.shape):
             raise GradientError(f"backward() needs a scalar, this tensor is {self.type}",
                                 hint="reduce it first, as in loss.mean().backward(), or pass gradient=")
         with differentiating(create_graph):

@@ -15,7 +15,7 @@ from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.build import PYTHON_SCALARS, literal
 from tenon.ops.comparison import equal, where
 from tenon.ops.define import define, function, lift
-from tenon.ops.placing import made_on_device, on_device
+from tenon.ops.placing import made_on_device
 from tenon.ops.shape import as_shape, cast, dimension, full_op, reshape_op, size_expression
 from tenon.types import DEFAULT_OF_KIND, DType, TensorType, as_dtype, float32, float64, int64
 
