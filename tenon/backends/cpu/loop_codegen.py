@@ -126,7 +126,15 @@ class Loops(Values):
 
     def loop(self, statement: Loop) -> None:
         extent = self.ends[statement.index] = self.value(statement.extent)
+        if _is_one_chunk(statement):
+            with self.b.if_then(self.b.icmp_unsigned("<", *self.own.of(ONE))):
+                self.stretch(statement, ZERO, extent, extent)
+            return
         start, stop = (ZERO, extent) if statement.kind != "parallel" else self.share(extent, statement.grain)
+        self.stretch(statement, start, stop, extent)
+
+    def stretch(self, statement: Loop, start: ir.Value, stop: ir.Value, extent: ir.Value) -> None:
+        """A thread's part of a loop."""
         line, written = elements_of_a_line(statement), streams(statement, self.pointers, self.target)
         if line is None or not written:
             self.around.append(statement.index)
@@ -266,6 +274,13 @@ def _least_share(loop: Loop) -> int | None:
     if loop.kind != "parallel" or not isinstance(loop.extent, Const) or not isinstance(loop.grain, Const):
         return None
     return min(int(loop.extent.value), int(loop.grain.value))
+
+
+def _is_one_chunk(loop: Loop) -> bool:
+    """Whether one thread does all of a parallel loop: LLVM has half the work where its ends are known."""
+    extent, grain = loop.extent, loop.grain
+    return loop.kind == "parallel" and isinstance(extent, Const) and isinstance(grain, Const) \
+        and extent.value <= grain.value
 
 
 def _is_shared_whole(loop: Loop, lanes: int) -> bool:
