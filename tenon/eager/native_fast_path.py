@@ -33,6 +33,7 @@ from tenon.graph.op import Op, current, innermost, set_call_cache
 from tenon.graph.operators import install
 from tenon.locks import unforked
 from tenon.ops.methods import called_methods, reflected_methods, short_methods
+from tenon.records import dataclass
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState, recorder
 from tenon.types import DType
@@ -132,33 +133,51 @@ def give_native(shorts: Sequence[FastPath], product: FastPath) -> None:
         from tenon.cpython.eager.ufunc_loops import new_array  # local: as above
 
     if new_array():
-        machine = _machine()
-        made = {short.op: machine.quick(short.op, rows, short.call, short.find)
-                for short in shorts if (rows := list(short.rows(machine)))}
-        for op, (quick, _) in made.items():
+        made = _native_calls(tuple(shorts), product)
+        for op, quick in made.quick.items():
             op.quick = quick
-        install({name: machine.as_method(made[op][0]) for name, op in short_methods().items() if op in made}
-                | {name: machine.as_method(made[op][1]) for name, op in reflected_methods().items() if op in made})
-        if rows := list(product.rows(machine)):
-            install({"__matmul__": machine.as_method(machine.product(product.op, rows, product.call))})
-        use_natives({short.ufunc: machine.on_arrays(short.ufunc, rows) for short in shorts
-                     if (rows := list(short.rows(machine)))} | dict(_on_axes(machine))
-                    | {np.where: machine.selection(np.where, MOVED)}, Fuser(machine, dict(_loops(shorts, machine))))
-        install({name: machine.called(name, target, method, isinstance(target, Op))
-                 for name, (target, method) in _METHODS.items()})
-        ready_calls.key = machine.function("key")
-        set_call_cache(machine.function("again"))
+        install(made.methods)
+        use_natives(made.on_arrays, made.fuser)
+        ready_calls.key = made.key
+        set_call_cache(made.again)
         if Op.__call__ is _OP_CALL:             # and not what somebody put in its place
-            Op.__call__ = machine.op_call(Op)   # type: ignore[method-assign]
+            Op.__call__ = made.op_call          # type: ignore[method-assign]
         programs.follow()
-        ways.above, ways.down, ways.release = map(machine.function, ("above", "down", "release"))
+        vars(ways).update(made.ways)
 
 
-def _loops(shorts: Sequence[FastPath], machine: EagerLibrary) -> Iterator[tuple[Any, Any]]:
-    """(ufunc, element type of what it reads), and its loop and the type of what that writes."""
-    for short in shorts:
-        for row in short.rows(machine):
-            yield (short.ufunc, row.dtype), (row.loop, row.result)
+@dataclass(frozen=True)
+class NativeCalls:
+    """The builtins that calls go on with: made once, they can be given up and taken again."""
+
+    quick: Mapping[Op, Callable[..., Any]]
+    methods: Mapping[str, Any]
+    on_arrays: Mapping[Any, Callable[..., Any]]     # what recipes call in the place of NumPy's functions
+    fuser: Fuser
+    key: Callable[..., Any]
+    again: Callable[..., Any]
+    op_call: Any
+    ways: Mapping[str, Callable[..., Any]]
+
+
+@cache
+def _native_calls(shorts: tuple[FastPath, ...], product: FastPath) -> NativeCalls:
+    machine = _machine()
+    rows = {short: list(short.rows(machine)) for short in (*shorts, product)}
+    own = [short for short in shorts if rows[short]]
+    made = {short.op: machine.quick(short.op, rows[short], short.call, short.find) for short in own}
+    methods = {name: machine.as_method(made[op][0]) for name, op in short_methods().items() if op in made}
+    methods |= {name: machine.as_method(made[op][1]) for name, op in reflected_methods().items() if op in made}
+    if rows[product]:
+        methods["__matmul__"] = machine.as_method(machine.product(product.op, rows[product], product.call))
+    methods |= {name: machine.called(name, target, method, isinstance(target, Op))
+                for name, (target, method) in _METHODS.items()}
+    on_arrays = {short.ufunc: machine.on_arrays(short.ufunc, rows[short]) for short in own} | dict(_on_axes(machine))
+    loops = {(short.ufunc, row.dtype): (row.loop, row.result) for short in own for row in rows[short]}
+    return NativeCalls({op: quick for op, (quick, _) in made.items()}, methods,
+                       on_arrays | {np.where: machine.selection(np.where, MOVED)}, Fuser(machine, loops),
+                       machine.function("key"), machine.function("again"), machine.op_call(Op),
+                       {name: machine.function(name) for name in ("above", "down", "release")})
 
 
 def _on_axes(machine: EagerLibrary) -> Iterator[tuple[Any, Any]]:
