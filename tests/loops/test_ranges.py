@@ -48,8 +48,8 @@ def values_of(x, guard, sizes):
     run = _Run({}, sizes)
     for a, b, c in itertools.product(range(7), range(sizes["B"]), range(3)):
         env = {i: np.int64(a), j: np.int64(b), k: np.int64(c)}
-        if c < run.value(LOOPS[k], env) and (guard is None or run.value(guard, env)):
-            yield int(run.value(x, env))
+        if c < run.value(LOOPS[k])(env) and (guard is None or run.value(guard)(env)):
+            yield int(run.value(x)(env))
 
 
 def in_loops():
