@@ -29,6 +29,8 @@ from tenon.types import TOKEN, TensorType, has_arrays
 MOST_AXES = 64              # of NumPy's arrays
 MOST_NESTED = 32            # graphs within graphs
 MOST_NODES = 1 << 18        # of a graph, those of its sub-graphs counted wherever they are held
+MOST_ACCEPTED = 1 << 14     # nodes that are remembered to break no rule
+MOST_KEPT = 64              # elements of an attribute of theirs
 HANDLES = "ts"              # kinds of types that are no data: tokens and stacks
 
 
@@ -131,6 +133,9 @@ def _define(value: Value, defined: set[Value], graph: Graph) -> None:
 
 def _check_node(graph: Graph, node: Node) -> None:
     """What holds for every operator, and then what its own rule says.  A rule that stumbles over a node refuses it."""
+    key = _key(node)
+    if key is not None and key in _accepted:
+        return
     try:
         _check_inputs(node)
         check_attributes(node.op, node.attrs)
@@ -143,6 +148,32 @@ def _check_node(graph: Graph, node: Node) -> None:
         raise _broken(graph, node, error.what) from None
     except Exception as error:
         raise _broken(graph, node, f"is not made so: {type(error).__name__}: {error}") from None
+    if key is not None:
+        if len(_accepted) >= MOST_ACCEPTED:
+            _accepted.clear()
+        _accepted.add(key)
+
+
+def _key(node: Node) -> Any:
+    """All that decides whether a node breaks a rule; None where that is not plain data.
+
+    Of symbols more may be known at another place, sub-graphs change, and long attributes are not worth keeping.
+    """
+    if node.after or any(type(value) is tuple and len(value) > MOST_KEPT for value in node.attrs.values()):
+        return None
+    types = *types_of(node.inputs), None, *[x.type for x in node.outputs]
+    if any(type(n) is not int for t in types if t is not None for n in t.shape):
+        return None
+    stated = tuple([None if t is None else (t.dtype, t.shape) for t in types])
+    try:
+        key = node.op, stated, tuple([(name, exactly(value)) for name, value in node.attrs.items()])
+        hash(key)
+    except TypeError:
+        return None
+    return None if node.graphs else key
+
+
+_accepted: set[Any] = set()     # keys of nodes that break no rule: passes leave most of a graph as it is
 
 
 def _check_inputs(node: Node) -> None:

@@ -168,12 +168,13 @@ def run_loop_passes(loops: Loops, passes: Sequence[LoopPass], context: LoopConte
     compared where `validate` does."""
     check, validate = always_check if check is None else check, is_validating() if validate is None else validate
     text = "" if trace is None else print_loops(loops, context)
+    seen: dict[int, Any] = {}
     for each in passes:
         started = time.perf_counter()
         try:
             loops, pairs = each.over(each.run, loops, context)
             if check:
-                verify_loops(loops, context)
+                verify_loops(loops, context, seen)
             if validate:
                 for before, after in _changed(pairs):
                     compare(each.name, before, after)

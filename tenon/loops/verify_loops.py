@@ -35,15 +35,23 @@ from tenon.types import int64
 Names = frozenset[Expr]
 
 
-def verify_loops(loops: Any, context: LoopContext) -> None:
-    """Raise CompilerDefect where elements, groups of them and nests, or a kernel are not well formed."""
-    listed: Sequence[Any] = loops.nests if isinstance(loops, Kernel) else loops
+def verify_loops(loops: Any, context: LoopContext, seen: dict[int, Any] | None = None) -> None:
+    """Raise CompilerDefect where elements, groups of them and nests, or a kernel are not well formed.
+
+    `seen` holds, by their identity, those that were verified before: most passes leave most of them as they are.
+    """
+    whole = isinstance(loops, Kernel)
+    listed: Sequence[Any] = loops.nests if whole else loops
     flat = [y for x in listed for y in (x if isinstance(x, (list, tuple)) else (x,))]
     for x in flat:
+        if seen is not None and not whole:
+            if id(x) in seen:
+                continue
+            seen[id(x)] = x
         if isinstance(x, StoreTarget):
             _element(x)
         else:
-            _nest(x, {*context.inputs, *context.outputs, *context.added} if isinstance(loops, Kernel) else None)
+            _nest(x, {*context.inputs, *context.outputs, *context.added} if whole else None)
 
 
 def _element(x: StoreTarget) -> None:
