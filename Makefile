@@ -20,7 +20,7 @@ demo: $(VENV)/.demo  ## train a network on real handwritten digits, save it, loa
 
 test: $(VENV)/.test  ## the whole test suite, but for the comparison with other frameworks
 	@echo "pytest, $(WORKERS) workers"
-	@$(BIN)/python -m pytest -q -n $(WORKERS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal
 
 check: $(VENV)/.test  ## before every commit, under a minute: subjects, lint, types, layers, one test a promise
 	@echo "git: subjects of commits"

@@ -190,7 +190,7 @@ def test_machine_code_computes_what_the_reference_computes(make: Any, first: int
     assert not fallen_back, "operators with a compute rule that no kernel was made for"
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mixed_graphs(most_nodes=15))
 def test_random_programs_compute_what_the_reference_computes(graph: Graph) -> None:
     note(print_graph(graph, locations=False))

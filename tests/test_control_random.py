@@ -69,7 +69,7 @@ steps: Any = st.recursive(st.sampled_from(SIMPLE), lambda inner: st.one_of(
     st.builds(followed, inner, inner)), max_leaves=5)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(step=steps, seed=st.integers(0, 9))
 def test_random_programs_and_their_gradients(step: Step, seed: int) -> None:
     rng = np.random.default_rng(seed)
