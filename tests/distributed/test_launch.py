@@ -30,12 +30,12 @@ def ran(tmp_path: Path, text: str, *options: str, arguments: tuple[str, ...] = (
     pytest.importorskip("mpi4py")
     (tmp_path / "script.py").write_text(text)
     return subprocess.run(command(*options, str(tmp_path / "script.py"), *arguments), env=environment(tmp_path),
-                          capture_output=True, text=True, timeout=60, check=False)
+                          capture_output=True, text=True, timeout=600, check=False)
 
 
 def all_gone(tmp_path: Path) -> bool:
     """Whether no process is left that wrote its number; one that nobody asked about yet is gone."""
-    until = time.monotonic() + 5
+    until = time.monotonic() + 200
     while any(alive((tmp_path / str(k)).read_text()) for k in range(2)):
         if time.monotonic() > until:
             return False
@@ -77,7 +77,7 @@ def test_a_killed_rank_is_noticed_and_all_start_again(tmp_path: Path) -> None:
     assert "restart 1 of 1" in found.stderr
     assert found.stdout.count("sum [2. 2.]") == 2
     seconds = float((tmp_path / "again").read_text()) - float((tmp_path / "died").read_text())
-    assert seconds < 15         # 0.9 s on a quiet machine
+    assert seconds < 60         # 0.9 s on a quiet machine
 
 
 def test_ctrl_c_reaches_the_processes(tmp_path: Path) -> None:
@@ -86,12 +86,12 @@ def test_ctrl_c_reaches_the_processes(tmp_path: Path) -> None:
         HEAD + "open(os.environ['OUT'] + f'/{rank}', 'w').write(str(os.getpid()))\nspeaker.recv((2,), float, 1 - rank, 0)")
     process = subprocess.Popen(command("-n", "2", str(tmp_path / "script.py")), env=environment(tmp_path),
                                stderr=subprocess.PIPE, text=True)
-    until = time.monotonic() + 20
+    until = time.monotonic() + 200
     while not all((tmp_path / str(k)).exists() and (tmp_path / str(k)).read_text() for k in range(2)):
         assert time.monotonic() < until
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=20)[1]
+    said = process.communicate(timeout=200)[1]
     assert process.returncode == 130 and "KeyboardInterrupt" in said
     assert all_gone(tmp_path)
 

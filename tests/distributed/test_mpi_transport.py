@@ -22,7 +22,7 @@ def mpiexec(count: int, *command: str, **environment: str) -> subprocess.Complet
     """Python on so many ranks."""
     path = f"{ROOT}{os.pathsep}{ROOT / 'tests'}"
     return subprocess.run([str(MPIEXEC), "-n", str(count), sys.executable, *command], capture_output=True, text=True,
-                          timeout=60, env={**os.environ, "PYTHONPATH": path, "TENON_THREADS": "1", **environment})
+                          timeout=600, env={**os.environ, "PYTHONPATH": path, "TENON_THREADS": "1", **environment})
 
 
 @pytest.mark.parametrize("count", [2, 3])

@@ -211,7 +211,7 @@ def trained(folder: Path, *faults: str, options: tuple[str, ...] = ()) -> tuple[
     script = folder.with_suffix(".py")
     script.write_text(TRAINING)
     ran = subprocess.run([sys.executable, "-m", "tenon", "launch", "-n", "2", "--max-restarts", str(len(faults)),
-                          *options, str(script), str(folder), *faults], capture_output=True, text=True, timeout=120,
+                          *options, str(script), str(folder), *faults], capture_output=True, text=True, timeout=600,
                          env={**os.environ, "PYTHONPATH": str(ROOT), "TENON_THREADS": "1"}, check=False)
     assert ran.returncode == 0, ran.stderr
     found: np.ndarray = np.load(f"{folder}.npy")

@@ -30,7 +30,7 @@ print(weight.detach().numpy().tobytes().hex()[:64], net.up.weight.shape)
 def lines(tmp_path: Path, *before: str) -> list[str]:
     (tmp_path / "script.py").write_text(SCRIPT)
     found = subprocess.run([sys.executable, *before, str(tmp_path / "script.py")], capture_output=True, text=True,
-                           env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}, timeout=120, check=False)
+                           env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}, timeout=600, check=False)
     assert found.returncode == 0, found.stdout + found.stderr
     return found.stdout.splitlines()
 
