@@ -274,12 +274,12 @@ COMMANDS = {
         argument("--folder", type=Path, default=Path("demo"), help="where weights and pictures go (default: demo)"),
         argument("--epochs", type=int, help="how often all images are seen"),
         argument("--classify", type=Path, metavar="WEIGHTS", help="only load these weights and classify"))),
-    "show": Command("a function at every stage: graph, passes, loops, schedules, llvm, asm", show, (
+    "show": Command("a function at every stage: graph, dataflow, passes, loops, schedules, llvm, asm", show, (
         argument("function", metavar="FILE:FUNCTION",
                  help="of a Python file, which is run as `python FILE` would, or of a file that tn.save wrote"),
         argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),
         argument("--stages", default="graph,passes,loops",
-                 help="comma-separated, of graph, passes, loops, schedules, llvm, asm (default: %(default)s)"),
+                 help="of graph, dataflow, passes, loops, schedules, llvm, asm, with commas (default: %(default)s)"),
         argument("--target", metavar="MACHINE",
                  help="the machine to make code for: x86-64-v3, x86-64-v4, aarch64-linux, riscv64 (default: this one)"),
         LOAD)),

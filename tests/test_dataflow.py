@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from tenon.dataflow.dataflow_text import parse_dataflow
 from tenon.dataflow.execute import execute
 from tenon.dataflow.from_graph import to_dataflow
 from tenon.dataflow.verify_dataflow import verify
+from tenon.debug.stages import show_function
 from tenon.dims import symbol
 from tenon.errors import GraphError
 from tenon.graph.build import trace
@@ -296,3 +298,11 @@ def test_a_result_that_never_comes_is_an_error():
 def test_texts_of_no_dataflow_are_refused(text, message):
     with pytest.raises(GraphError, match=message):
         parse_dataflow(text)
+
+
+def test_a_user_sees_it(tmp_path: Path) -> None:
+    """`tenon show` prints it, and what is printed runs."""
+    (tmp_path / "f.py").write_text("def halved(n):\n    while n > 1:\n        n = n // 2\n    return n\n")
+    [shown] = show_function(f"{tmp_path / 'f.py'}:halved", ["i64"], ["dataflow"])
+    found = execute(parse_dataflow(shown.removeprefix("# dataflow\n")), [np.int64(20)])
+    assert "NextIteration" in shown and [int(x) for x in found] == [1]

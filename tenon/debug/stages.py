@@ -11,6 +11,7 @@ from traceback import walk_tb
 from typing import Any
 
 from tenon.capture.constant_weights import late_program
+from tenon.dataflow.from_graph import to_dataflow
 from tenon.dims import SymbolicDim
 from tenon.errors import PACKAGE, ArgumentError, Location, TenonError, location_of
 from tenon.graph.text import parse_graph, parse_type, print_graph
@@ -19,6 +20,7 @@ from tenon.jit import Jitted, jit
 from tenon.loops.parse_loops import is_loop_text
 from tenon.loops.run_on_loop_text import run_on_loop_text
 from tenon.ops.creation import zeros
+from tenon.passes.expand import expand
 from tenon.pipeline import CPU, PASSES, Step, compile, compile_with_constants, cross_backend, optimize, run_passes
 from tenon.program.backend_interface import Backend
 from tenon.serialization.run_file import function_of
@@ -26,7 +28,7 @@ from tenon.target import Target, target
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
-STAGES = ("graph", "passes", "loops", "schedules", "llvm", "asm")
+STAGES = ("graph", "dataflow", "passes", "loops", "schedules", "llvm", "asm")
 CONTEXTS = contextlib.__file__
 SAMPLE_SIZES = (7, 11)      # of a symbolic size, one capture after the other
 
@@ -86,6 +88,8 @@ def stage_texts(captured: Any, stages: Sequence[str], machine: Target | None = N
     backend = CPU if machine is None else cross_backend(machine)
     if "graph" in stages:
         yield f"# captured\n{captured.graph}"
+    if "dataflow" in stages:
+        yield f"# dataflow\n{to_dataflow(expand(captured.graph))}"
     if "passes" in stages:
         steps: list[Step] = []
         optimize(captured.graph, steps, backend)
