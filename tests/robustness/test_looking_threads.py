@@ -171,6 +171,6 @@ def test_a_handler_of_signals_sees_and_keeps_the_elements_before_the_step() -> N
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    (kept, now), = seen
+    kept, now = seen[0]         # a busy machine may send another signal before the first stops the timer
     counting.behind_a_long_loop()
     assert kept.numpy().min() == kept.numpy().max() == now
