@@ -27,6 +27,7 @@ from tenon.records import dataclass
 
 SMALLEST_SYMBOLIC_SIZE = 2
 BY_DATA = "data_"       # begins the names of sizes that the data decide
+BY_NUMBER = "number_"   # begins the names of sizes that are Python numbers, others in other calls
 METHODS = ("/dataclasses.py", "/reprlib.py")      # where those of dataclasses are, Python's and ours
 
 
@@ -196,6 +197,7 @@ innermost: ContextVar[Answering | None] = ContextVar("innermost", default=None)
 def _polynomial(operation: Callable[..., Dim]) -> Callable[..., Any]:
     """The operation on sizes; on the number where the other operand is of another kind of number."""
     def method(self: SymbolicDim, other: Any) -> Any:
+        other = other.as_dim() if hasattr(type(other), "as_dim") else other     # a number that changes, in a capture
         if isinstance(other, (Integral, SymbolicDim)):
             return operation(self, other)
         return getattr(int(self), operation.__name__)(other) if isinstance(other, Number) else NotImplemented

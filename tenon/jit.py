@@ -11,7 +11,7 @@ import functools
 import inspect
 import types
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
@@ -52,6 +52,7 @@ from tenon.capture.trace import Held
 from tenon.config import ConfigError, usable_cores
 from tenon.devices import device_count, placing
 from tenon.dims import (
+    BY_NUMBER,
     Dim,
     PinnedSize,
     UndecidedSize,
@@ -647,14 +648,16 @@ class Jitted(StandsFor):
         known: dict[str, Dim] = {}
         told: dict[str, Dim] = {}       # of sizes that the data decide
         agreed: set[tuple[int, int]] = set()    # axes whose sizes are numbers in this capture
+        numbers: set[str] = set()               # symbols of numbers that are numbers in this capture
         while True:
             types = argument_types(leaves, record, known, moving, agreed)
             try:
-                return self._attempt(leaves, structure, types, moving, told)
+                return self._attempt(leaves, structure, types, moving, told, (known, numbers))
             except PinnedSize as pinned:
                 if pinned.solution is not None and is_by_data(symbol(pinned.solution[0])):
                     told |= [pinned.solution]
                 elif pinned.solution is None:
+                    numbers |= {name for name in pinned.names if name.startswith(BY_NUMBER)}
                     (agreed if pinned.agreed else record.exact).update(places(types, pinned.names))
                 else:
                     known = {name: substitute(dim, dict([pinned.solution])) for name, dim in known.items()}
@@ -663,14 +666,15 @@ class Jitted(StandsFor):
                 return self._attempt(leaves, structure, argument_types(leaves, None, places=moving), moving)
 
     def _attempt(self, leaves: list[Any], structure: Structure, types: list[TensorType],
-                 moving: Sequence[GuardPlace], told: Mapping[str, Dim] = MappingProxyType({})) -> Captured:
+                 moving: Sequence[GuardPlace], told: Mapping[str, Dim] = MappingProxyType({}),
+                 numbers: tuple[Mapping[str, Dim], Set[str]] | None = None) -> Captured:
         with unforked:
             from tenon.capture.capture_run import (
                 Attempt,  # local: what captures is loaded when something is first captured
             )
 
         return Attempt(self.function, self.__name__, self.converting, leaves, structure, types, moving,
-                       told).capture()
+                       told, numbers).capture()
 
     def _refuse(self, record: CaptureRecord, reason: Reason) -> None:
         """Let calls like this one run by part, or say that they cannot be one graph."""

@@ -40,7 +40,7 @@ class Assumptions:
     the graph runs.
     """
 
-    sizes: Mapping[str, int]
+    sizes: dict[str, int]
     recorded: Answers = field(default_factory=dict)
     by_data: Answers = field(default_factory=dict)          # on sizes that the data decide
     look_up: Callable[[str], int] = _not_at_hand            # one of them, as it is in this call
@@ -81,6 +81,11 @@ class Assumptions:
     def hold(self, sizes: Mapping[str, int]) -> bool:
         """Whether every recorded answer is the same for these sizes."""
         return answers_hold(self.recorded, sizes)
+
+    def contradict(self, sizes: Mapping[str, int]) -> bool:
+        """Whether an answer is another one for these sizes, which need not be all."""
+        known = {key: answer for key, answer in self.recorded.items() if symbols(key[0] - key[2]) <= sizes.keys()}
+        return not answers_hold(known, sizes)
 
 
 def answers_hold(answers: Mapping[tuple[Dim, str, Dim], bool], sizes: Mapping[str, int]) -> bool:

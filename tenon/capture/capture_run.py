@@ -6,7 +6,7 @@ raises UnsafeCall, a size whose number is asked for PinnedSize or UndecidedSize,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from types import CodeType
 from typing import Any
@@ -32,7 +32,7 @@ from tenon.capture.trace import Capture, Held, capturing
 from tenon.dims import Dim, UndecidedSize
 from tenon.errors import PACKAGE, CompilerDefect
 from tenon.records import dataclass, field
-from tenon.size_assumptions import Assumptions, assuming
+from tenon.size_assumptions import Assumptions, assuming, learn
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
@@ -58,6 +58,8 @@ class Attempt:
     types: list[TensorType]
     places: Sequence[GuardPlace] = ()        # where other numbers and tensors stand in every call
     told: Mapping[str, Dim] = field(default_factory=dict)       # what sizes that the data decide are known to be
+    # what symbols of numbers are known to be, and which have to be numbers; None where no number is a size
+    numbers: tuple[Mapping[str, Dim], Set[str]] | None = None
 
     def capture(self) -> Captured:
         """Call the function; the graph of what it did, with all that it read and changed.
@@ -92,9 +94,12 @@ class Attempt:
         watch = CodeWatch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
         given = [*self.leaves, *(x for _, x in moving.tensors)]
         assumptions = Assumptions(sizes_of(self.types, given), refuse=refusal)
+        sizes = [assumptions.sizes]
         if isinstance(capture, ConvertingCapture):
-            capture.data_sizes = DataSizes(self.told, assumptions.sizes, lambda x: capture.array_of(x, given))
-            assumptions.look_up = capture.data_sizes.look_up
+            data_sizes = DataSizes(self.told, assumptions.sizes, lambda x: capture.array_of(x, given))
+            capture.data_sizes, assumptions.look_up = data_sizes, data_sizes.look_up
+            sizes.append(data_sizes.sizes)
+        self._learn_numbers(moving, sizes)
         with assuming(assumptions), capturing(capture):
             self._add_arguments(capture, moving)
             result, changes = self._observe(capture, watch, snapshot, before, args, keywords)
@@ -118,6 +123,12 @@ class Attempt:
                             watch.sightings)
         captured.callers = watch.callers
         return captured
+
+    def _learn_numbers(self, moving: Moving, sizes: Sequence[dict[str, int]]) -> None:
+        """Let numbers that change be sizes, which are noted here."""
+        if self.numbers is not None:
+            moving.numbers.told, moving.numbers.exact = self.numbers
+            moving.numbers.learn = lambda dim, size: [learn(dim, size, known) for known in sizes]
 
     def _refuse_types(self, codes: set[CodeType], kinds: set[str]) -> None:
         """What asks a value for its type is given that of a stand-in, which Tenon's own code knows."""

@@ -111,12 +111,12 @@ class Moving:
         """Which argument is a number that the call leaves, or a container from a place; to be asked for when all that
         the graph reads is known."""
         self.results.append(x)
-        return self.base + len(self.numbers.scalars) + len(self.results) - 1
+        return self.base + len(self.numbers.read) + len(self.results) - 1
 
     def further(self) -> Further:
         """What calls read anew."""
-        scalars = [(x, dtype) for x, dtype, _ in self.numbers.scalars.values()]
-        return Further([place for place, _ in self.tensors], self.found, scalars, self.results, self.numbers,
+        read = [(x, type) for x, type, _ in self.numbers.read.values()]
+        return Further([place for place, _ in self.tensors], self.found, read, self.results, self.numbers,
                        self.nests, self.fixed)
 
 

@@ -23,7 +23,7 @@ from tenon.capture.movable import ContainerForm
 from tenon.capture.symbolic_numbers import NEVER_RAISES, SYMBOLIC, Asked, Computed, Numbers, SymNumber, scalar
 from tenon.graph.build import MAX_FINITE
 from tenon.records import dataclass
-from tenon.types import DType, TensorType, float64
+from tenon.types import TensorType, float64
 
 Prologue = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]
 SYMBOLS = {
@@ -40,7 +40,7 @@ class Further:
 
     tensors: Sequence[GuardPlace]
     numbers: Sequence[tuple[GuardPlace, SymNumber]]
-    scalars: Sequence[tuple[SymNumber, DType]]      # that the graph reads
+    read: Sequence[tuple[SymNumber, TensorType]]    # by the graph: as scalars, or as sizes of what nobody looks into
     results: Sequence[SymNumber | GuardPlace]       # that the call leaves, or changes
     program: Numbers                                # how they are computed
     nests: Sequence[tuple[GuardPlace, ContainerForm]]    # that hold some of them, and their forms
@@ -52,8 +52,8 @@ class Further:
 
     @property
     def types(self) -> list[TensorType]:
-        """Of the scalars."""
-        return [TensorType(dtype, ()) for _, dtype in self.scalars]
+        """Of what the graph reads."""
+        return [type for _, type in self.read]
 
     @property
     def copied(self) -> list[GuardPlace]:
@@ -66,7 +66,7 @@ class Further:
         A container that can be changed is none of those which the guards are about, which would be told apart from it.
         """
         moving = [x for _, x in self.numbers if not self.program.is_settled(x)]
-        needed = self.tensors or self.nests or self.scalars or self.results or moving
+        needed = self.tensors or self.nests or self.read or self.results or moving
         apart = frozenset(id(direct(group).holder) for group in guards) if self.copied else frozenset()
         return _PrologueWriter(self, apart).function() if needed else None
 
@@ -90,7 +90,7 @@ class _PrologueWriter:
         reads = [f"n{x.index} = {self.read(place)}" for place, x in moving]
         kinds = [f"if type(n{x.index}) is not {x.kind.__name__}: return None" for _, x in moving]
         results = [*(self.read(place) for place in further.tensors),
-                   *(self.converted(x, dtype) for x, dtype in further.scalars), *map(self.left, further.results)]
+                   *(self.converted(x, type) for x, type in further.read), *map(self.left, further.results)]
         lines = [*held, *reads, *kinds, *self.steps(), f"return ({', '.join(results)}{',' * (len(results) == 1)})"]
         body = "\n".join(f"        {line}" for line in lines)
         source = f"def prologue(leaves):\n    try:\n{body}\n    except Exception:\n        return None\n"
@@ -139,7 +139,7 @@ class _PrologueWriter:
     def steps(self) -> list[str]:
         """What is computed and asked, as far as somebody needs it, or would notice that it raises."""
         left = [x for x in self.further.results if isinstance(x, SymNumber)]
-        wanted = {x.index for x in [*left, *(x for x, _ in self.further.scalars)]}
+        wanted = {x.index for x in [*left, *(x for x, _ in self.further.read)]}
         lines: list[str] = []
         for step in reversed(self.numbers.steps):
             moves = [x for x in step.args if type(x) in SYMBOLIC and not self.numbers.is_settled(x)]
@@ -186,8 +186,11 @@ class _PrologueWriter:
             self.scope[self._names[id(x)]] = x
         return self._names[id(x)]
 
-    def converted(self, x: SymNumber, dtype: DType) -> str:
+    def converted(self, x: SymNumber, type: TensorType) -> str:
         """The array of a number that the graph reads."""
+        if type.shape:
+            return f"{self.name(np.empty)}({self.text(x)}, bool)"
+        dtype = type.dtype
         text, slowly = self.text(x), f"{self.name(scalar)}({self.text(x)}, {self.name(dtype)})"
         if dtype.kind in "iu" and x.kind is int:
             info = np.iinfo(dtype.numpy)

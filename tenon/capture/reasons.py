@@ -26,7 +26,7 @@ def why_not(captured: Captured, leaves: Sequence[Any], names: Sequence[str] = ()
     for (k, x), type in zip(tensors, captured.types, strict=False):      # behind them are those that are read anew
         if not fits(type, x.own.payload.shape, sizes):
             return f"{_name(names, k)} is {x.type}, and was {type}"
-    if not captured.assumptions.hold(sizes):
+    if captured.assumptions.contradict(sizes):
         return "a comparison of sizes came out differently"
     if (failing := captured.guards.failing()) is not None:
         return failing

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,18 +18,19 @@ import numpy as np
 
 from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now
 from tenon.capture.guards import same_atom
-from tenon.dims import SymbolicDim
+from tenon.dims import BY_NUMBER, SMALLEST_SYMBOLIC_SIZE, Dim, SymbolicDim, substitute, symbol
 from tenon.errors import user_location
 from tenon.graph.build import literal
 from tenon.records import dataclass
 from tenon.tensor import Tensor, fresh
-from tenon.types import DEFAULT_OF_KIND, DType, TensorType
+from tenon.types import DEFAULT_OF_KIND, DType, TensorType, bool_
 
 KINDS = (int, float, str)           # of values that may become inputs; a bool is one of two, and guarded
 PYTHON = (bool, int, float)
 PLAIN = (type(None), *PYTHON, str)
 MOST_STEPS = 1000
 UNEQUAL = (type(None), str, bytes, tuple, list, dict)     # no number equals one of these
+OF_SIZES = (operator.add, operator.sub, operator.mul, operator.neg, operator.pos)    # which give sizes
 NEVER_RAISES = frozenset((operator.add, operator.sub, operator.mul, operator.and_, operator.or_, operator.xor,
                           operator.neg, operator.pos, operator.abs, operator.invert))
 
@@ -111,6 +112,10 @@ class SymNumber:
             return known(self) if self.kind is int else operator.index(self)
         found = self.numbers.compute(operator.add, self, size) if self.numbers.ask(operator.lt, self, 0) else self
         return found.in_graph()
+
+    def as_dim(self) -> Dim:
+        """The number as a size: a symbol, or itself where it has to be known."""
+        return self.numbers.dim(self) if self.kind is int else self  # type: ignore[return-value]
 
     def _convert(self, what: str) -> None:
         """A capture that converts has other functions in the place of those that need a number of Python's."""
@@ -221,7 +226,11 @@ class Numbers:
         self.places: dict[int, Any] = {}    # of the inputs
         self.steps: list[Computed | Asked] = []
         self.settled: set[int] = set()      # those whose value was asked for: they are no numbers that change
-        self.scalars: dict[tuple[int, DType], tuple[SymNumber, DType, Tensor]] = {}     # what the graph reads
+        self.read: dict[tuple[int, DType | None], tuple[SymNumber, TensorType, Tensor]] = {}    # by the graph
+        self.made: dict[int, Computed] = {}             # the steps that compute numbers
+        self.exact: Container[str] = ()                 # the names of symbols that have to be numbers
+        self.told: Mapping[str, Dim] = {}               # what some symbols are, in terms of others
+        self.learn: Callable[[Dim, int], Any] | None = None     # notes a size; None where no number is one
         self.declare: Callable[[Tensor, int, TensorType], None] = _undeclared
         self.lengths: dict[int, tuple[Any, int]] = {}   # of lists: as at first, where it is a number that changes
         self.counted: set[int] = set()                  # those that were asked for their length
@@ -236,7 +245,7 @@ class Numbers:
 
     def end(self) -> None:
         """The capture is over; what it was is not kept."""
-        self.ended, self.declare = True, _undeclared
+        self.ended, self.declare, self.learn = True, _undeclared, None
 
     def compute(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)`, of arguments some of which are such numbers."""
@@ -247,7 +256,9 @@ class Numbers:
             return function(*map(known, args))
         roots = frozenset().union(*(x.roots for x in args if type(x) in SYMBOLIC))
         found = self._new(value, roots)
-        self._note(Computed(found.index, function, args, type(value) if function is operator.pow else None))
+        made = Computed(found.index, function, args, type(value) if function is operator.pow else None)
+        self._note(made)
+        self.made[found.index] = made
         return found
 
     def ask(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -267,11 +278,29 @@ class Numbers:
 
     def scalar(self, x: SymNumber, dtype: DType) -> Tensor:
         """A number as a tensor from outside, an argument of the graph."""
-        key = x.index, dtype
-        if key not in self.scalars:
-            self.scalars[key] = x, dtype, fresh(self._value(scalar, (x, dtype)))
-            self.declare(self.scalars[key][-1], len(self.scalars) - 1, TensorType(dtype, ()))
-        return self.scalars[key][-1]
+        if (x.index, dtype) not in self.read:
+            self._read(x, dtype, TensorType(dtype, ()), self._value(scalar, (x, dtype)))
+        return self.read[x.index, dtype][-1]
+
+    def _read(self, x: SymNumber, key: DType | None, type: TensorType, value: np.ndarray) -> None:
+        self.read[x.index, key] = x, type, fresh(value)
+        self.declare(self.read[x.index, key][-1], len(self.read) - 1, type)
+
+    def dim(self, x: SymNumber) -> Dim:
+        """A number as a size: an expression of symbols that arguments of the graph have for sizes."""
+        made = self.made.get(x.index)
+        if made is not None and made.function in OF_SIZES and all(
+                type(part) is int or (type(part) is SymNumber and part.kind is int) for part in made.args):
+            found: Dim = made.function(*(part if type(part) is int else self.dim(part) for part in made.args))
+            return found
+        name = f"{BY_NUMBER}{x.index}"
+        if self.learn is None or self.is_settled(x) or x.value < SMALLEST_SYMBOLIC_SIZE or name in self.exact:
+            return int(self.know(x))
+        found = substitute(symbol(name), self.told)
+        if (x.index, None) not in self.read:
+            self.learn(found, x.value)
+            self._read(x, None, TensorType(bool_, (found,)), np.empty(x.value, bool))
+        return found
 
     def length(self, x: Any, here: Any) -> Any:
         """The length of a container that is `here` in this call; of a list whose length changes from call to call
@@ -331,6 +360,11 @@ def known(x: Any) -> Any:
     return x.numbers.know(x) if type(x) in SYMBOLIC else x
 
 
+def as_dim(x: Any) -> Any:
+    """A value as a size, where it is a number that changes."""
+    return x.as_dim() if type(x) is SymNumber else x
+
+
 def value_of(x: Any) -> Any:
     """The same, unnoticed."""
     return x.value if type(x) in SYMBOLIC else x
@@ -358,8 +392,7 @@ def _install(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
         if isinstance(other, Tensor) or (asks and type(other) in UNEQUAL):
             return NotImplemented
         if not (type(other) in PYTHON or type(other) is SymNumber):
-            return of(known(left), known(right)) if type(other) is not SymbolicDim else of(
-                *(int(x) if x is other else x for x in (left, right)))
+            return of(*(known(x) if type(other) is not SymbolicDim else as_dim(x) for x in (left, right)))
         numbers = (left if type(left) is SymNumber else right).numbers
         return (numbers.ask if asks else numbers.compute)(of, left, right)
 

@@ -17,6 +17,7 @@ from tenon.capture import capture_run
 from tenon.capture.capture_run import Attempt
 from tenon.capture.captured import Captured
 from tenon.capture.pytree import unfold
+from tenon.dims import PinnedSize
 from tenon.errors import PACKAGE, Location
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph
@@ -56,13 +57,14 @@ def captured_with_origins(jitted: Jitted, captured: Captured, args: Any, keyword
     leaves, structure, _ = unfold((args, keywords))
     further = captured.further
     places = () if further is None else (*further.tensors, *(place for place, _ in further.numbers))
-    types = captured.types[:len(captured.types) - (0 if further is None else len(further.scalars))]
-    again = Attempt(jitted.function, jitted.__name__, jitted.converting, leaves, structure, types, places)
+    types = captured.types[:len(captured.types) - (0 if further is None else len(further.read))]
+    again = Attempt(jitted.function, jitted.__name__, jitted.converting, leaves, structure, types, places,
+                    numbers=({}, frozenset()))
     names = ModuleNames()
     with _told_origins(names):
         try:
             found = again.capture()
-        except Exception:       # it needs what the first capture found out: what is there has to do
+        except (Exception, PinnedSize):     # it needs what the first capture found out: what is there has to do
             return captured, names
     if print_graph(found.graph, locations=False) != print_graph(captured.graph, locations=False):
         return captured, names

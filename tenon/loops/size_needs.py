@@ -22,9 +22,12 @@ def size_needs(body: Graph) -> tuple[Dim, ...]:
 
 
 def _of_slice(node: Node) -> Iterator[Dim]:
-    """Of the axes that have elements for certain: nothing is asked of others."""
+    """Of axes whose needs hold although the axis may be empty, or that have elements for certain; and so the others:
+    nothing is asked of a slice without elements."""
     (x,), (start, stop, step) = node.inputs, (node.attrs[name] for name in ("start", "stop", "step"))
     assert x is not None
-    for n, a, b, c in zip(x.shape, start, stop, step, strict=True):
-        if all(never_negative(slice_size(*abc) - 1) for abc in zip(start, stop, step, strict=True)):
+    axes = list(zip(x.shape, start, stop, step, strict=True))
+    empty = [k for k, (_, a, b, c) in enumerate(axes) if not never_negative(slice_size(a, b, c) - 1)]
+    for k, (n, a, b, c) in enumerate(axes):
+        if not empty or (empty == [k] and c == 1 and never_negative(n - a)):
             yield from slice_needs(n, a, b, c)

@@ -16,7 +16,7 @@ from tenon.graph.build import PYTHON_SCALARS, literal
 from tenon.ops.comparison import equal, where
 from tenon.ops.define import define, function, lift
 from tenon.ops.placing import made_on_device
-from tenon.ops.shape import as_shape, cast, dimension, full_op, reshape_op, size_expression
+from tenon.ops.shape import as_dim, as_shape, cast, dimension, full_op, reshape_op, size_expression
 from tenon.types import DEFAULT_OF_KIND, DType, TensorType, as_dtype, float32, float64, int64
 
 
@@ -144,7 +144,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, de
     (tensor([0, 1, 2, 3, 4]), tensor([1.  , 1.25, 1.5 , 1.75]))
     """
     start, stop = (0, start) if stop is None else (start, stop)
-    start, stop, step = (_scalar(x) for x in (start, stop, step))
+    start, stop, step = (_scalar(as_dim(x)) for x in (start, stop, step))
     if not isinstance(step, SymbolicDim) and step == 0:
         raise ArgumentError("arange: step must not be 0")
     whole = not any(isinstance(x, float) for x in (start, stop, step))

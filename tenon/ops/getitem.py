@@ -20,7 +20,7 @@ from tenon.ops.comparison import less, maximum, minimum, where
 from tenon.ops.define import function
 from tenon.ops.indexing import check_range, put, take, wrap_index
 from tenon.ops.searching import argwhere_op, as_size, in_graph, is_in_graph
-from tenon.ops.shape import broadcast_to, cast, full_op, inverse_permutation, permute, reshape_op
+from tenon.ops.shape import as_dim, broadcast_to, cast, full_op, inverse_permutation, permute, reshape_op
 from tenon.ops.slicing import box, slice_update
 from tenon.records import dataclass, field
 from tenon.types import Shape, broadcast_shapes, int64
@@ -229,6 +229,7 @@ def _is_array(item: Any) -> bool:
 
 def _slice(item: slice, size: Any) -> tuple[Any, Any, int]:
     """First element, number of elements and step of a slice along an axis of this size."""
+    item = slice(*map(as_dim, (item.start, item.stop, item.step)))
     step = 1 if item.step is None else operator.index(item.step)
     if step == 0:
         raise ShapeError("x[key]: the step of a slice must not be 0")

@@ -191,6 +191,11 @@ def is_size(n: Any) -> bool:
     return type(n) is int or issubclass(type(n), (Size, SymbolicDim))
 
 
+def as_dim(n: Any) -> Any:
+    """A number that changes from call to call as a size of the graph; anything else is itself."""
+    return n.as_dim() if hasattr(type(n), "as_dim") else n
+
+
 def as_shape(shape: Any) -> Shape:
     """A shape given as a size or a sequence of sizes, as a tuple; raises ShapeError on a negative size."""
     listed = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
@@ -199,6 +204,7 @@ def as_shape(shape: Any) -> Shape:
             break
     else:
         return listed           # Python's own, as nearly always
+    listed = tuple(map(as_dim, listed))
     sizes = tuple(int(size) if hasattr(size, "__index__") and isinstance(size, (np.integer, bool, Size)) else size
                   for size in listed)
     for size in sizes:
@@ -211,7 +217,7 @@ def as_shape(shape: Any) -> Shape:
 
 def resolve_shape(x: Any, shape: Any) -> Shape:
     """The shape with its -1 worked out from the number of elements of `x`."""
-    listed = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    listed = list(map(as_dim, shape if isinstance(shape, (tuple, list)) else [shape]))
     unknown = [k for k, size in enumerate(listed) if isinstance(size, int) and size == -1]
     if len(unknown) > 1:
         raise ShapeError(f"only one size may be -1: {listed}")

@@ -133,7 +133,10 @@ def test_bodies_say_what_their_slices_need():
     return v0""") == ["B - 7"]
     assert needs("""def f(x: f32[B]):
     v0: f32[C - 2] = slice(x, start=(2,), stop=(C,), step=(1,))
-    return v0""") == []         # it may have no elements
+    return v0""") == ["-1*C + B"]       # without elements it ends at 2, which is within
+    assert needs("""def f(x: f32[B]):
+    v0: f32[C - 3] = slice(x, start=(3,), stop=(C,), step=(1,))
+    return v0""") == []         # it may have no elements, and lie behind the end
 
 
 SHRINKING = {

@@ -1,0 +1,68 @@
+"""A Python number that changes and bounds a slice, or is a size, is a symbolic size: few captures, same results."""
+
+import pytest
+
+import tenon as tn
+
+
+def written(x, n):
+    x = x.clone()
+    x[:n] = 0.0
+    return x
+
+
+def gradient(x, n):
+    w = x.detach().clone().requires_grad_()
+    (w[:n] ** 2).sum().backward()
+    return w.grad
+
+
+CASES = [
+    lambda x, n: x[:n].sum(), lambda x, n: x[:n] * 2, lambda x, n: x[-n:], lambda x, n: x[n:], written, gradient,
+    lambda x, n: x[n * 2:(n + 1) * 2].reshape(2, -1).sum(0), lambda x, n: x[max(0, n - 4):n].sum(),
+    lambda x, n: x[:x.shape[0] - n], lambda x, n: x[:n] + x[n:2 * n], lambda x, n: x[:n] if n < 5 else x[n:],
+    lambda x, n: tn.cat([x, tn.zeros(n)]), lambda x, n: tn.arange(n) * x.sum(), lambda x, n: x[:n] @ tn.ones(n),
+    lambda x, n: x.reshape(2, 20)[:, :n].mean(1), lambda x, n: (x[:n // 2], x[:min(n, 8)]),
+    lambda x, n: x.shape[0] * n + x[:n].sum(), lambda x, n: (x[:n].shape, x[:n].numel()),
+]
+
+
+@pytest.mark.parametrize("k", range(len(CASES)))
+def test_few_captures(k):
+    jitted, x = tn.jit(CASES[k]), tn.arange(40.0)
+    for n in (1, 2, 7, 3, 9, 40, 12, 4, 50, 5, 0, 6, 9, 8, 10):
+        n = n if k not in (6, 9, 13) else min(n, 19)        # which raise beyond
+        assert repr(jitted(x, n)) == repr(CASES[k](x, n))
+    assert len(captures(jitted)) <= 6, tn.explain(jitted)
+
+
+def test_a_cache_that_fills():
+    def attend(cache, p, x):
+        cache[p] = x
+        return cache[:p + 1].sum(0)
+    jitted, cache, other = tn.jit(attend), tn.zeros(20, 3), tn.zeros(20, 3)
+    for p in range(20):
+        assert repr(jitted(cache, p, tn.ones(3) * p)) == repr(attend(other, p, tn.ones(3) * p))
+    assert len(captures(jitted)) <= 3 and repr(cache) == repr(other)
+
+
+def test_a_size_of_an_argument_that_agrees():
+    def add(x, y, n):
+        return x[:n] + y
+    jitted, x = tn.jit(add), tn.arange(40.0)
+    for n in range(1, 12):
+        assert repr(jitted(x, tn.ones(n), n)) == repr(add(x, tn.ones(n), n))
+    assert len(captures(jitted)) <= 2
+
+
+def test_lengths_of_a_list():
+    def means(x, lengths):
+        return [x[k, :n].mean() for k, n in enumerate(lengths)]
+    jitted, x = tn.jit(means), tn.arange(120.0).reshape(3, 40)
+    for n in (3, 7, 2, 9, 12, 5):
+        assert repr(jitted(x, [n, n + 2, n * 2])) == repr(means(x, [n, n + 2, n * 2]))
+    assert len(captures(jitted)) <= 2
+
+
+def captures(jitted):
+    return [captured for record in jitted.records.values() for captured in record.captures]
