@@ -23,6 +23,7 @@ from tenon.capture.effects import Effect, Snapshot, stored_items
 from tenon.capture.finish_capture import conclude
 from tenon.capture.guard_discovery import Reach
 from tenon.capture.guard_places import LENGTH, GuardPlace, Key
+from tenon.capture.guards import DATES, PATHS
 from tenon.capture.leaving import is_of_the_program
 from tenon.capture.moving import Moving
 from tenon.capture.pytree import Structure, unfold
@@ -106,7 +107,7 @@ class Attempt:
         if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes):
             raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
         if moving.found:
-            self._refuse_types(watch.codes, {x.kind.__name__ for _, x in moving.found})
+            self._refuse_types(watch.codes, {x.kind for _, x in moving.found})
         moving.settle()
         reach = self._reached(watch.codes, changes, moving.names, watch.library)
         for _, value in moving.fixed:
@@ -130,11 +131,13 @@ class Attempt:
             moving.numbers.told, moving.numbers.exact = self.numbers
             moving.numbers.learn = lambda dim, size: [learn(dim, size, known) for known in sizes]
 
-    def _refuse_types(self, codes: set[CodeType], kinds: set[str]) -> None:
+    def _refuse_types(self, codes: set[CodeType], kinds: set[type]) -> None:
         """What asks a value for its type is given that of a stand-in, which Tenon's own code knows."""
+        words = {"int", "float", *(kind.__name__ for kind in kinds)}
+        qualified = not kinds.isdisjoint((*DATES, *PATHS))      # such as datetime.date
         for code in (x for x in codes if not x.co_filename.startswith(PACKAGE)):
             names = names_of(code).global_names
-            if "type" in names and not names.isdisjoint({"int", "float", *kinds}):
+            if "type" in names and (qualified or not names.isdisjoint(words)):
                 raise UnsafeCall("a value that changes may have been asked for its type", convertible=True)
 
     @property

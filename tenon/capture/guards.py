@@ -7,7 +7,9 @@ C code and looks at them one by one only where that fails.  `tenon.capture.guard
 
 from __future__ import annotations
 
+import datetime
 import enum
+import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter, call, is_
@@ -20,7 +22,9 @@ from tenon.graph.structural_key import exactly
 from tenon.records import dataclass
 from tenon.types import DType
 
-ATOMS = (bool, int, float, complex, str, bytes, type(None), np.dtype, range, type(Ellipsis), slice)
+DATES = (datetime.date, datetime.datetime, datetime.time, datetime.timedelta)
+PATHS = (pathlib.PosixPath, pathlib.WindowsPath, pathlib.PurePosixPath, pathlib.PureWindowsPath)
+ATOMS = (bool, int, float, complex, str, bytes, type(None), np.dtype, range, type(Ellipsis), slice, *DATES, *PATHS)
 OBVIOUS = (".__code__", ".__class__", ".__dict__")      # compared, but not told: they hardly ever change
 DEFAULTS = (".__defaults__", ".__kwdefaults__")
 CLASS, DICT = attrgetter("__class__", "__dict__"), attrgetter("__dict__")       # of an object

@@ -88,7 +88,7 @@ class _PrologueWriter:
                  for place, value in [*further.fixed, *asked]]
         held += self.told_apart()
         reads = [f"n{x.index} = {self.read(place)}" for place, x in moving]
-        kinds = [f"if type(n{x.index}) is not {x.kind.__name__}: return None" for _, x in moving]
+        kinds = [f"if type(n{x.index}) is not {self.name(x.kind)}: return None" for _, x in moving]
         results = [*(self.read(place) for place in further.tensors),
                    *(self.converted(x, type) for x, type in further.read), *map(self.left, further.results)]
         lines = [*held, *reads, *kinds, *self.steps(), f"return ({', '.join(results)}{',' * (len(results) == 1)})"]
@@ -158,7 +158,7 @@ class _PrologueWriter:
         call = self.call(step.function, step.args)
         if isinstance(step, Computed):
             name = f"n{step.index}"
-            checks = [f"if type({name}) is not {step.kind.__name__}: return None"] if step.kind else []
+            checks = [f"if type({name}) is not {self.name(step.kind)}: return None"] if step.kind else []
             return [f"{name} = {call}", *checks]
         if isinstance(step.answer, bool):
             return [f"if not ({call}): return None" if step.answer else f"if {call}: return None"]

@@ -8,12 +8,14 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.guard_places import ARGUMENT
-from tenon.capture.guards import same_atom, short
+from tenon.capture.guards import DATES, PATHS, same_atom, short
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.settle import fits
 from tenon.errors import RecompileWarning, user_location
 from tenon.tensor import Tensor
 from tenon.types import DType, TensorType
+
+TEXTS = (str, *DATES, *PATHS)
 
 
 def why_not(captured: Captured, leaves: Sequence[Any], names: Sequence[str] = ()) -> str:
@@ -50,12 +52,11 @@ def _changed(x: Tensor, requires_grad: bool, without_grad: bool, type: TensorTyp
 
 
 def is_another_text(captured: Captured, leaves: Sequence[Any]) -> bool:
-    """Whether the first thing that is not as it was is text, and was."""
-    for k, value in captured.values:
-        if not same_atom(leaves[k], value):
-            return type(value) is type(leaves[k]) is str
-    found = captured.guards.differing()
-    return found is not None and all(type(x) is str for x in found)
+    """Whether the first thing that is not as it was is text, a date or a path, and was."""
+    found: Sequence[Any] | None = next(
+        ((value, leaves[k]) for k, value in captured.values if not same_atom(leaves[k], value)), None)
+    found = captured.guards.differing() if found is None else found
+    return found is not None and all(type(x) in TEXTS for x in found) and len(set(map(type, found))) == 1
 
 
 def why_other_key(before: Any, now: Any, leaves: Sequence[Any], names: Sequence[str]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import os
 import sys
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now
-from tenon.capture.guards import same_atom
+from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now, unwatched
+from tenon.capture.guards import DATES, PATHS, same_atom
 from tenon.dims import BY_NUMBER, SMALLEST_SYMBOLIC_SIZE, Dim, SymbolicDim, substitute, symbol
 from tenon.errors import user_location
 from tenon.graph.build import literal
@@ -25,9 +26,10 @@ from tenon.records import dataclass
 from tenon.tensor import Tensor, fresh
 from tenon.types import DEFAULT_OF_KIND, DType, TensorType, bool_
 
-KINDS = (int, float, str)           # of values that may become inputs; a bool is one of two, and guarded
+KINDS = (int, float, str, *DATES, *PATHS)   # of values that may become inputs; a bool is one of two, and guarded
 PYTHON = (bool, int, float)
 PLAIN = (type(None), *PYTHON, str)
+FIXED = (*PLAIN, *DATES, *PATHS)
 MOST_STEPS = 1000
 UNEQUAL = (type(None), str, bytes, tuple, list, dict)     # no number equals one of these
 OF_SIZES = (operator.add, operator.sub, operator.mul, operator.neg, operator.pos)    # which give sizes
@@ -161,22 +163,53 @@ class SymNumber:
         return other // self, other % self
 
 
-class SymText(SymNumber):
-    """The same of a text: what is asked of it becomes a condition, what is made of it is made anew in every call."""
+class SymObject(SymNumber):
+    """The same of a text, a date or a path, which cannot be changed: what is asked of it becomes a condition, what is
+    made of it is made anew in every call."""
 
     __slots__ = ()
     __hash__ = SymNumber.__hash__
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not hasattr(str, name):
-            raise AttributeError(f"'str' object has no attribute {name!r}")
-        return partial(self._method, getattr(str, name))
+        kind = type(self.value)
+        if name.startswith("__") or not hasattr(kind, name):
+            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+        if not is_computed(kind, name):
+            return getattr(known(self), name)
+        found = getattr(kind, name)
+        return partial(self._method, found) if callable(found) else self._compute(operator.attrgetter(name), self)
 
     def _method(self, method: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
-        """What a method of text gives; it may be handed anything, and keeps only what cannot change."""
-        if keywords or not all(map(_is_fixed, args)):
+        """What a method gives; it may be handed anything, and keeps only what cannot change."""
+        if not all(map(_is_fixed, args)) or not all(type(x) in PLAIN for x in keywords.values()):
             return method(known(self), *args, **keywords)
-        return self.numbers.compute(method, self, *args)
+        return self._compute(partial(method, **keywords) if keywords else method, self, *args)
+
+    def _compute(self, function: Callable[..., Any], *args: Any) -> Any:
+        with unwatched():       # Python's library, which paths are written in
+            return self.numbers.compute(function, *args)
+
+    def __fspath__(self) -> str:
+        return str(os.fspath(known(self)))
+
+    def __repr__(self) -> str:
+        self._convert("repr()")
+        return repr(known(self))
+
+    def __str__(self) -> str:
+        self._convert("str()")
+        return str(known(self))
+
+    def __format__(self, spec: str) -> str:
+        self._convert("format()")
+        return format(known(self), spec)
+
+
+class SymText(SymObject):
+    """The same of a text."""
+
+    __slots__ = ()
+    __hash__ = SymNumber.__hash__
 
     def __len__(self) -> int:
         return int(self.numbers.ask(len, self))
@@ -193,26 +226,31 @@ class SymText(SymNumber):
     def __mod__(self, values: Any) -> Any:
         return known(self) % values
 
-    def __repr__(self) -> str:
-        self._convert("repr()")
-        return repr(known(self))
 
-    def __str__(self) -> str:
-        self._convert("str()")
-        return str(known(self))
-
-    def __format__(self, spec: str) -> str:
-        self._convert("format()")
-        return format(known(self), spec)
+SYMBOLIC = (SymNumber, SymObject, SymText)
+OF_THE_MACHINE = ("astimezone", "timestamp")    # whose clock is set to some zone
+OF_PATHS = frozenset(("name", "stem", "suffix", "suffixes", "parent", "parts", "root", "anchor", "drive", "with_name",
+                      "with_stem", "with_suffix", "joinpath", "as_posix", "relative_to", "is_relative_to",
+                      "is_absolute", "match"))    # which look at no file
 
 
-SYMBOLIC = (SymNumber, SymText)
+def is_computed(kind: type, name: str) -> bool:
+    """Whether an attribute of such a value follows from it, as most do."""
+    if kind in PATHS:
+        return name in OF_PATHS
+    return name not in OF_THE_MACHINE and not isinstance(vars_of(kind, name), (classmethod, staticmethod))
+
+
+def vars_of(kind: type, name: str) -> Any:
+    """What a class has under a name, as it is."""
+    return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
+
 
 
 def _is_fixed(x: Any) -> bool:
     """Whether an argument is a plain value, or given to every call."""
     parts = x if type(x) is tuple else (x.start, x.stop, x.step) if type(x) is slice else None
-    return type(x) in PLAIN or type(x) in SYMBOLIC if parts is None else all(type(part) in PLAIN for part in parts)
+    return type(x) in FIXED or type(x) in SYMBOLIC if parts is None else all(type(part) in PLAIN for part in parts)
 
 
 class Numbers:
@@ -311,7 +349,7 @@ class Numbers:
 
     def know(self, x: SymNumber) -> Any:
         """The number itself, which it must be in every call."""
-        if type(x) is SymText:
+        if isinstance(x, SymObject):
             self.text_asked = stack_now()
         if not self.is_settled(x):
             self.settled.add(x.index)
@@ -330,7 +368,7 @@ class Numbers:
 
     def _new(self, value: Any, roots: frozenset[int] | None) -> SymNumber:
         index, self._count = self._count, self._count + 1
-        kind = SymText if type(value) is str else SymNumber
+        kind = SymNumber if type(value) in PYTHON else SymText if type(value) is str else SymObject
         return kind(self, index, value, frozenset((index,)) if roots is None else roots)
 
 
@@ -389,7 +427,7 @@ def on_number(function: Callable[..., Any], numbers: Sequence[Any]) -> Any:
 
 def _install(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
     def on(left: Any, right: Any, other: Any) -> Any:
-        if isinstance(other, Tensor) or (asks and type(other) in UNEQUAL):
+        if isinstance(other, (Tensor, SymObject)) or (asks and type(other) in UNEQUAL):
             return NotImplemented
         if not (type(other) in PYTHON or type(other) is SymNumber):
             return of(*(known(x) if type(other) is not SymbolicDim else as_dim(x) for x in (left, right)))
@@ -406,15 +444,18 @@ def _install(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
         setattr(SymNumber, f"__r{name}__", backward)
 
 
-def _install_on_text(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
-    def on(self: SymText, left: Any, right: Any, other: Any) -> Any:
-        if type(other) is not str and type(other) is not SymText:
+def _install_on_object(kind: type[SymObject], name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
+    def on(self: SymObject, left: Any, right: Any, other: Any) -> Any:
+        text = kind is SymText
+        if type(other) not in (str, SymText) if text else asks and type(other) in UNEQUAL and type(other) is not str:
             return NotImplemented
-        return (self.numbers.ask if asks else self.numbers.compute)(of, left, right)
+        if type(other) not in FIXED and type(other) not in SYMBOLIC:
+            return of(known(left), known(right))
+        return self.numbers.ask(of, left, right) if asks else self._compute(of, left, right)
 
-    setattr(SymText, f"__{name}__", lambda self, other: on(self, self, other, other))
+    setattr(kind, f"__{name}__", lambda self, other: on(self, self, other, other))
     if not asks:
-        setattr(SymText, f"__r{name}__", lambda self, other: on(self, other, self, other))
+        setattr(kind, f"__r{name}__", lambda self, other: on(self, other, self, other))
 
 
 def _install_unary(name: str, of: Callable[[Any], Any]) -> None:
@@ -429,8 +470,11 @@ for _name, _of in {"and": operator.and_, "or": operator.or_, "xor": operator.xor
     _install(_name, _of, asks=False)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     _install(_name, getattr(operator, _name), asks=True)
-    _install_on_text(_name, getattr(operator, _name), asks=True)
-_install_on_text("add", operator.add, asks=False)
+    for _kind in (SymObject, SymText):
+        _install_on_object(_kind, _name, getattr(operator, _name), asks=True)
+for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
+    _install_on_object(SymObject, _name, getattr(operator, _name), asks=False)
+_install_on_object(SymText, "add", operator.add, asks=False)
 for _name in ("neg", "pos", "abs", "invert"):
     _install_unary(_name, getattr(operator, _name))
 for _name in ("floor", "ceil", "trunc"):

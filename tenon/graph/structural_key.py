@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from tenon.graph.ir import Graph, Input, Literal
 
 NUMBERS = (bool, int, float, complex, np.generic)
+TIMES = (datetime.datetime, datetime.time)      # equal where the instants are, in whatever zones
 
 
 def structure(graph: Graph) -> tuple[Any, ...]:
@@ -39,7 +41,7 @@ def exactly(value: Any) -> Any:
         return kind, frozenset(map(exactly, value))
     if kind is slice or kind is range:
         return kind, exactly((value.start, value.stop, value.step))
-    return kind, value
+    return (kind, *value.__reduce_ex__(4)[1]) if kind in TIMES else (kind, value)
 
 
 class Exact:
