@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from tenon.eager.errstate import quiet
 from tenon.errors import DTypeError, ShapeError
+from tenon.ops.barrier import stop_gradient
+from tenon.ops.joining_and_axes import concat
 from tenon.ops.shape import cast
 from tenon.runtime.buffer_pool import take
 from tenon.tensor_views import TensorViews
-from tenon.types import DType, as_dtype, float32
+from tenon.types import DType, as_dtype, float32, float64
 
 
 def array_of(data: Any, dtype: DType | None) -> np.ndarray:
@@ -35,6 +38,45 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray:
     array = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     as_dtype(array.dtype)
     return array
+
+
+def has_tensors(data: Any) -> bool:
+    """Whether a nested list has tensors in it, or numbers that the graph reads."""
+    if isinstance(data, (list, tuple)):
+        return any(map(has_tensors, data))
+    return isinstance(data, TensorViews) or hasattr(type(data), "in_graph")
+
+
+def tensor_of_list(data: Any, dtype: DType | None) -> Any:
+    """The same of such a list, while a function is captured: its elements, without gradients, one behind the other."""
+    sample = array_of(_sample(data), dtype)
+    parts = [cast(_element(x), dtype=as_dtype(sample.dtype)).reshape((-1,)) for x in _elements(data)]
+    return concat(parts, axis=0).reshape(sample.shape)
+
+
+def _element(x: Any) -> Any:
+    if isinstance(x, TensorViews):
+        return stop_gradient(x)
+    if hasattr(type(x), "in_graph"):
+        return x.in_graph(float64 if isinstance(x, float) else None)
+    return np.asarray(x)
+
+
+def _elements(data: Any) -> Iterator[Any]:
+    if isinstance(data, (list, tuple)):
+        for x in data:
+            yield from _elements(x)
+    else:
+        yield data
+
+
+def _sample(data: Any) -> Any:
+    """A list of numbers and arrays like these."""
+    if isinstance(data, (list, tuple)):
+        return [_sample(x) for x in data]
+    if isinstance(data, TensorViews):
+        return np.zeros(tuple(map(int, data.shape)), data.dtype.numpy)
+    return data.value if hasattr(type(data), "in_graph") else data
 
 
 def _ragged(data: Any, where: str = "") -> str:

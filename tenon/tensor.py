@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenon.array_conversion import array_of, copied
+from tenon.array_conversion import array_of, copied, has_tensors, tensor_of_list
 from tenon.autodiff import backward
 from tenon.buffer_ownership import adopted
 from tenon.devices import HOST, among, check_device, placing
@@ -477,6 +477,9 @@ def _as_array(data: Any, dtype: Any, copy: bool | None) -> Tensor:
     if recorder.get() is not None and hasattr(type(data), "in_graph"):      # a number that changes from call to call
         made: Tensor = data.in_graph(wanted)
         return made
+    if recorder.get() is not None and isinstance(data, (list, tuple)) and has_tensors(data):
+        joined: Tensor = tensor_of_list(data, wanted)
+        return joined
     array = array_of(data, wanted)
     shares = not isinstance(data, COPIED) and np.shares_memory(array, np.asarray(data))
     if copy is False and not shares and array.size:

@@ -212,6 +212,7 @@ class SymText(SymObject):
     __hash__ = SymNumber.__hash__
 
     def __len__(self) -> int:
+        self._convert("len()")
         return int(self.numbers.ask(len, self))
 
     def __iter__(self) -> Iterator[str]:

@@ -589,3 +589,16 @@ def test_sizes_are_returned_beside_numbers_that_change():
     for size, a in ((5, 1.0), (7, 2.0), (7, 2.0), (7, 3.0), (4, 3.0), (4, 5.0)):
         x = tn.ones(size)
         assert exact(jitted(x, a=a)) == exact(sizes(x, a))
+
+
+@pytest.mark.parametrize("of", [
+    lambda x, n, f: tn.tensor([x.sum(), n, f]), lambda x, n, f: tn.tensor([[x.sum(), n], [x[0], f]]),
+    lambda x, n, f: tn.tensor([x, x * n]), lambda x, n, f: tn.tensor([x.argmax(), n, 3]),
+    lambda x, n, f: tn.tensor([x.sum() > 3, True]), lambda x, n, f: tn.tensor([x.sum(), f], dtype=tn.int32),
+    lambda x, n, f: tn.tensor([f, x.sum().item()], dtype=tn.float64)])
+def test_a_tensor_is_made_of_numbers_and_tensors(of):
+    jitted = tn.jit(of)
+    for n in range(5):
+        x = tn.arange(6.0, requires_grad=True) * n
+        assert repr(jitted(x, n, n * 0.1)) == repr(of(x, n, n * 0.1))
+    assert len(jitted.records) == 1 and len(next(iter(jitted.records.values())).captures) == 2

@@ -32,6 +32,7 @@ INPUTS = [
     lambda x, t: (f"{t:>10}|{t!r}|{t}", x), lambda x, t: ("<" + t + ">", t + t, x), lambda x, t: (f"[{t:>4}]", x),
     lambda x, t: ("-".join([t, "a"]), f"{t}:{t}", x), lambda x, t: ([t, (t, x)], {"k": t}),
     lambda x, t: (t or "none", x), lambda x, t: x * (t.lower() == "train 1"), matched,
+    lambda x, t: x * len(t), lambda x, t: len(f"{t}!") + x,
 ]
 BY_VALUE = [
     lambda x, t: x * {"eval": 2, "a": 3}.get(t, 1), lambda x, t: x * 2 if t in {"eval", "a"} else x,

@@ -32,7 +32,7 @@ from tenon.capture.convert.traced_iterables import (
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
 from tenon.capture.runtime_numbers import RuntimeNumber, attribute_of, function_of, number_of, one_kind
-from tenon.capture.symbolic_numbers import SYMBOLIC, on_number
+from tenon.capture.symbolic_numbers import SYMBOLIC, SymText, on_number
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
 from tenon.ops.joining_and_axes import concat, stack
@@ -69,6 +69,8 @@ def is_open(x: Any) -> bool:
 @replaces(len)
 def len_(x: Any) -> Any:
     capture = capture_now()
+    if type(x) is SymText:
+        return on_number(len, (x,))
     if capture is not None and capture.numbers is not None and type(x) is list:
         return capture.numbers.length(x, length(capture, x) if capture.irregular and is_undecided(x) else len(x))
     if capture is not None and capture.sized and isinstance(x, Tensor) and x.ndim:
