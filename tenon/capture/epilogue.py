@@ -7,6 +7,7 @@ the same for all calls, leaf by leaf.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import starmap
 from operator import call, not_
 from typing import Any
@@ -16,7 +17,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.effects import STORES, Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.output_effects import OutputEffects, filled
-from tenon.capture.pytree import LEAF, Structure
+from tenon.capture.pytree import LEAF, Structure, container
 from tenon.capture.result_leaves import FromArguments, FromGraph, FromOutside
 from tenon.capture.trace import Argument
 from tenon.tensor import fresh
@@ -75,8 +76,10 @@ class _EpilogueWriter:
         if structure is LEAF:
             return self.leaf(next(leaves))
         children = [self.nest(child, leaves) for child in structure.children]
-        if None in children or structure.repeats or structure.kind not in (tuple, list, dict):
+        if None in children or structure.repeats:
             return None
+        if structure.kind not in (tuple, list, dict):
+            return f"{self.name(partial(container, structure))}([{', '.join(map(str, children))}])"
         if structure.kind is dict:
             items = zip(map(self.name, structure.labels), children, strict=True)
             return f"{{{', '.join(f'{label}: {child}' for label, child in items)}}}"

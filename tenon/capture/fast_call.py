@@ -29,6 +29,7 @@ from tenon.capture.constant_weights import WithConstants, given, late_program
 from tenon.capture.epilogue import epilogue
 from tenon.capture.guard_places import CHANGING
 from tenon.capture.lent import Lending, Lent
+from tenon.capture.nest_reader import nest_reader
 from tenon.capture.prologue import Prologue
 from tenon.capture.pytree import LEAF, Structure, unfold
 from tenon.capture.replay import run
@@ -75,7 +76,7 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     if captured.leaves_of_tape:
         made = _for_leaves(captured.leaves_of_tape, made)
     if prologue is not None:
-        return _with_leaves(structure, _read_anew(prologue, made, leaves, outside), captured.apart)
+        return _with_leaves(structure, leaves[:own], _read_anew(prologue, made, leaves, outside), captured.apart)
     if maker.answer is not None and distinct == len(leaves) and _is_plain(structure):
         return maker.answer if not outside else _apart_from(outside, maker.answer)
     several = len(leaves) > 1
@@ -86,7 +87,7 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
         if several and len(set(map(id, given))) != distinct:
             return MISS
         return made(given)
-    return _with_leaves(structure, call if outside or several else made, captured.apart)
+    return _with_leaves(structure, leaves[:own], call if outside or several else made, captured.apart)
 
 
 def _for_leaves(places: Sequence[int], made: Callable[[tuple[Any, ...]], Any]) -> Callable[[tuple[Any, ...]], Any]:
@@ -152,7 +153,8 @@ def _apart_from(outside: frozenset[int], call: Call) -> Call:
     return apart
 
 
-def _with_leaves(structure: Structure, call: Callable[[tuple[Any, ...]], Any], apart: frozenset[int]) -> Call:
+def _with_leaves(structure: Structure, leaves: Sequence[Any], call: Callable[[tuple[Any, ...]], Any],
+                 apart: frozenset[int]) -> Call:
     """A function of a call's arguments that gives their leaves to `call`, and says MISS where the structure differs."""
     positional, named = structure.children
     count, names = len(positional.children), named.labels
@@ -164,11 +166,16 @@ def _with_leaves(structure: Structure, call: Callable[[tuple[Any, ...]], Any], a
         same = len(args) == count and tuple(keywords) == names
         return call((*args, *keywords.values())) if same else MISS
 
+    def simple(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        leaves = read(args, keywords)
+        return MISS if leaves is None else call(leaves)
+
     def nested(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         leaves, found, containers = unfold((args, keywords))
         return call(tuple(leaves)) if found == structure and apart.isdisjoint(map(id, containers)) else MISS
     if any(child is not LEAF for child in (*positional.children, *named.children)):
-        return nested
+        read: Any = nest_reader(structure, leaves, apart)
+        return nested if read is None else simple
     return with_names if names else plain
 
 

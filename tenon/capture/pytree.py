@@ -145,13 +145,16 @@ def _build(structure: Structure, leaves: Iterator[Any], made: list[Any], change:
     children = [_build(child, leaves, made, change) for child in structure.children]
     if change is not None:
         structure = change(structure, children)
+    new = container(structure, children)
+    if not issubclass(structure.kind, tuple):
+        made[number] = new
+    return new
+
+
+def container(structure: Structure, children: list[Any]) -> Any:
+    """A container of this structure that holds these."""
     if issubclass(structure.kind, tuple):
         return structure.kind(children) if structure.kind is tuple else structure.kind(*children)
-    made[number] = _container(structure, children)
-    return made[number]
-
-
-def _container(structure: Structure, children: list[Any]) -> Any:
     if structure.kind is list:
         return children
     if structure.kind is dict:
