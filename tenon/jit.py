@@ -815,9 +815,10 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     reads is guarded, whatever it assigns is assigned by every call.  `fullgraph=True` raises CaptureError where it
     would otherwise run by part.
     `memory_budget` is how many bytes may lie between kernels, beside arguments and results: values are computed again
-    instead of being kept, the cheapest first, until that holds or nothing helps.  What loops keep of their turns for
-    gradients counts: a run in which that does not fit raises OutOfMemory.  Without a budget, a large graph computes
-    again what is done element by element, as long as that takes at most a hundredth or two of its time.
+    instead of being kept, the cheapest first, until that holds.  Where nothing helps, the call raises OverBudget, as it
+    does where that which loops keep of their turns for gradients does not fit; 0 asks for as little as can be.  Without
+    a budget, a large graph computes again what is done element by element, as long as that takes at most a hundredth or
+    two of its time.
     Where no gradient is recorded, what depends on tensors from outside alone (weights) is computed once, and again when
     they change; `constants=False` saves the memory that this takes.
     `autotune=True` measures, where several schedules claim a product, which is the fastest on this machine, once: it is

@@ -211,6 +211,8 @@ class _Leaves:
     def _plain(self, x: Any) -> Any:
         if type(x) is Text:
             return self._written(x)
+        if x is SymbolicDim:
+            raise UnsafeCall("a size is asked for its type", convertible=True)
         if id(x) in self.roots:
             return FromArguments(self.roots[id(x)])
         if not (is_atom(x) or id(x) in self.known or x is MISSING or isinstance(x, SHARED)):

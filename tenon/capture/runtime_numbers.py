@@ -7,6 +7,7 @@ meets, and arithmetic among numbers is Python's; where an integer grows beyond 6
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.symbolic_numbers import SymNumber, value_of
 from tenon.dims import SymbolicDim
-from tenon.errors import user_location
+from tenon.errors import PACKAGE, user_location
 from tenon.graph.build import literal
 from tenon.ops.arithmetic import divide, floor_divide, negative, remainder, subtract
 from tenon.ops.comparison import equal, isfinite, isnan, less, logical_and, logical_not, logical_or, not_equal, where
@@ -29,6 +30,7 @@ KIND_OF = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 DTYPE_OF: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
 ORDER = (bool, int, float, complex)
 ARRAYS = (Tensor, np.ndarray, np.generic)       # with which a number gives an array
+OF_TENSORS = frozenset(name for name in dir(Tensor) if not name.startswith("_") and not hasattr(complex, name))
 MAX_INTEGER = 2.0**62   # of an integer in the graph, beyond which float64 does not tell what fits 64 bits
 
 
@@ -44,6 +46,12 @@ class RuntimeNumber(Tensor):
         own = (of if of.dtype is wanted else cast(strong(of), dtype=wanted)).state
         # A number carries no gradient, whatever becomes of the tape of the tensor.
         self.own = TensorState(own.payload) if own.requires_grad else own
+
+    def __getattribute__(self, name: str) -> Any:
+        """What a tensor has and Python's number has not, is not there for the users' code."""
+        if name in OF_TENSORS and not sys._getframe(1).f_code.co_filename.startswith(PACKAGE):
+            raise AttributeError(f"{object.__getattribute__(self, 'weak').__name__!r} object has no attribute {name!r}")
+        return object.__getattribute__(self, name)
 
     def __getattr__(self, name: str) -> Any:
         """What no tensor has, and Python's number does."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from tenon.errors import OverBudget
 from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import DONATED, MEMORY_BUDGET, UPDATES
 from tenon.program.backend_interface import Array
@@ -146,6 +147,7 @@ def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
     scratch = max((count(u.facts.scratch, table.sizes) for u in assembly.units), default=0)
     moves, (arena, plan, stride) = table.finish(), plan_memory(table, scratch)
     graph, sizes, taken = assembly.graph, table.sizes, table.taken
+    _hold_to(graph.notes.get(MEMORY_BUDGET), plan.size)
     arguments = len(assembly.arguments)
     of = {x: _place(taken.get(x, x), table, arena, arguments) for x in dict.fromkeys(table.operands)}
     slots = list(enumerate(of[x] for x in table.operands))
@@ -169,6 +171,14 @@ def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
         host=table.host, loops=any(has_loops(step) for step in assembly.steps),
         endless=any(has_loops(step, endless=True) for step in assembly.steps), sizes=sizes, of=of, labels=table.labels,
         budget=graph.notes.get(MEMORY_BUDGET))
+
+
+def _hold_to(budget: int | None, size: int) -> None:
+    """Raise where the arena is larger than the user allowed; a budget of 0 asks for as little as can be."""
+    if budget and size > budget:
+        raise OverBudget(f"what lies between kernels takes {size / 2**20:.4g} MiB, and memory_budget is "
+                         f"{budget / 2**20:.4g} MiB",
+                         hint="memory_budget=0 takes as little as can be; tn.checkpoint computes a part again")
 
 
 def plan_memory(table: Table, scratch: int) -> tuple[dict[Storage, int], ArenaPlan, int]:

@@ -487,3 +487,18 @@ def test_a_tensor_with_another_attribute_is_another_argument():
         w = Scaled([1.0])
         w.factor = factor
         assert f(w).tolist() == [factor]
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: int(x.sum()).sum(), lambda x: float(x.sum()).shape, lambda x: hasattr(x.sum().item(), "mean"),
+    lambda x: type(x.shape[0]), lambda x: range(3 if x.sum() > 0 else 2)[-1], lambda x: x.sum().item().is_integer()])
+def test_numbers_and_sizes_are_pythons_own(function):
+    def outcome(of, x):
+        try:
+            return repr(of(x))
+        except AttributeError as error:
+            return str(error)
+    jitted = tn.jit(function)
+    for x in (tn.ones(2), -tn.ones(3), tn.ones(4)):
+        assert outcome(jitted, x) == outcome(function, x)
+    assert "a bug of Tenon" not in str(tn.explain(jitted))

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.errors import ArgumentError, OutOfRange
+from tenon.errors import ArgumentError, OutOfRange, OverBudget
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import MEMORY_BUDGET
 from tenon.graph.text import parse_graph
@@ -115,6 +115,16 @@ def test_a_training_step_learns_the_same_in_two_thirds_of_the_memory():
         peaks.append(step.capture(x).program.peak_bytes)
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
     assert peaks[1] <= 2 / 3 * peaks[0]
+
+
+def test_a_budget_that_cannot_be_kept_is_an_error():
+    def function(x):
+        y = x @ x
+        return (y * (y @ y)).sum()
+    x = tn.ones(64, 64)
+    with pytest.raises(OverBudget, match="memory_budget"):
+        tn.jit(function, memory_budget=1000)(x)
+    assert tn.jit(function, memory_budget=100_000)(x).item() == tn.jit(function, memory_budget=0)(x).item()
 
 
 def test_a_budget_may_be_written_as_a_whole_float():

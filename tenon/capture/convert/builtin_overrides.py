@@ -33,6 +33,7 @@ from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
 from tenon.capture.runtime_numbers import RuntimeNumber, attribute_of, function_of, number_of, one_kind
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymText, on_number
+from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
 from tenon.ops.joining_and_axes import concat, stack
@@ -192,6 +193,8 @@ def type_(*args: Any, **keywords: Any) -> Any:
                                  x in found.options])) if type(found) is UnionValue else type_(found)
     if len(args) == 1 and type(args[0]) in SYMBOLIC:
         return args[0].kind
+    if len(args) == 1 and type(args[0]) is SymbolicDim:
+        return int
     return one_kind(args[0]).weak if len(args) == 1 and type(args[0]) is RuntimeNumber else type(*args, **keywords)
 
 

@@ -72,6 +72,9 @@ class Range(ItemSource):
     def at(self, index: Any) -> Any:
         return self.start + index * self.step
 
+    def __getitem__(self, key: Any) -> Any:
+        raise UnsafeCall("an item is taken of a range that is as long as the data decide", where=user_location())
+
 
 class Listed(ItemSource):
     """A Python sequence beside others: its items are known for known numbers only."""
