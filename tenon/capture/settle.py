@@ -63,11 +63,16 @@ class Stopped(Exception):
 
 # ---------------------------------------------------------------- what a program returned
 
+def in_words(raised: BaseException | str) -> str:
+    """What a function raises, as it is told."""
+    return raised if isinstance(raised, str) else f"{type(raised).__name__}: {raised}".removesuffix(": ")
+
+
 def off_the_graph(captured: Captured) -> BaseException:
     """The error of a call that its graph does not hold: the function's own, where there is but one."""
     if len(captured.raising) == 1 and isinstance(captured.raising[0], BaseException):
         return captured.raising[0].with_traceback(None)
-    known = [x if isinstance(x, str) else f"{type(x).__name__}: {x}" for x in captured.raising if x]
+    known = [in_words(x) for x in captured.raising if x]
     return CaptureError("the call takes a way that its graph does not hold" + (
         f", such as where the function raises {' or '.join(known)}" if known else ""))
 

@@ -22,7 +22,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.pytree import flatten
 from tenon.capture.result_leaves import FromGraph, FromOutside, OneOf, ResultNest, SharedLeaf
-from tenon.capture.settle import Stopped, fits
+from tenon.capture.settle import Stopped, fits, in_words
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.dims import Dim, PinnedSize, UndecidedSize, substitute
 from tenon.eager.grad_mode import enable_grad, no_grad
@@ -261,7 +261,8 @@ def _variant(name: str, captured: Captured, before: Sequence[Any], known: dict[A
         captured.graph, tuple(map(source_of, captured.sources)), tuple(captured.types[_tensors_in(before):]),
         ResultNest(nameless(output.structure), leaves),
         (*((source_of(source), result, carries) for source, result, carries in captured.assigned), *kept),
-        tuple(gradients), captured.assumptions, carrying, captured.by_data, captured.failed)
+        tuple(gradients), captured.assumptions, carrying, captured.by_data, captured.failed,
+        raising=tuple(dict.fromkeys(map(in_words, captured.raising))))
 
 
 def _tensors_in(leaves: Sequence[Any]) -> int:

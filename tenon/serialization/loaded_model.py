@@ -278,7 +278,8 @@ def _captured(variant: Variant, wanted: tuple[int, ...], options: Mapping[str, A
         differentiable=bool(wanted), wanted=wanted,
         held=[(x, x.requires_grad, x.grad is None, x.type, None) for x in variant.all_held()], same=[],
         inputs=Inputs(variant.sources), outside=frozenset(), apart=frozenset(), codes=frozenset(),
-        constants=constants, by_data=variant.by_data, failed=variant.failed)
+        constants=constants, by_data=variant.by_data, failed=variant.failed,
+        raising=variant.raising)
     notes = {MEMORY_BUDGET: options.get("memory_budget"), AUTOTUNE: options.get("autotune"),
              DONATED: None if wanted else captured.donations or None,
              UPDATES: None if wanted else captured.updates or None}

@@ -192,7 +192,8 @@ class _Reader:
             self.graph, sources, self.types, self.nest(said["returns"], 0), tuple(assigned), tuple(gradients),
             self.assumptions(), frozenset(_integer(k, self.results) for k in _list(said["carrying"])),
             tuple((_integer(k, len(sources)), self.condition(r)) for k, r in map(_pair, _list(said["by_data"]))),
-            None if failed is None else self.condition(failed), accumulates, recording)
+            None if failed is None else self.condition(failed), accumulates, recording,
+            tuple(_texts(said.get("raising", []))))
 
     def source(self, found: Any) -> Source:
         if isinstance(found, str):

@@ -38,6 +38,7 @@ class Variant:
     failed: int | None = None                       # the result that says that the graph does not hold
     accumulates: bool | None = None                 # whether the gradients that it leaves are there before; None: any
     recording: bool | None = None                   # whether it is for calls that are recorded; None: for all
+    raising: tuple[str, ...] = ()                   # what the function raises where the graph does not hold, in words
 
     @property
     def held(self) -> dict[int, Tensor]:

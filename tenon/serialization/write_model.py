@@ -90,7 +90,7 @@ def _variant_as_json(variant: Variant, names: Mapping[int, str]) -> dict[str, An
             "sizes": [[str(left), relation, str(right), answer]
                       for (left, relation, right), answer in variant.assumptions.recorded.items()],
             "carrying": sorted(variant.carrying), "by_data": [list(x) for x in variant.by_data],
-            "failed": variant.failed, "recording": variant.recording,
+            "failed": variant.failed, "raising": list(variant.raising), "recording": variant.recording,
             "accumulates": variant.accumulates}
 
 

@@ -21,7 +21,9 @@ CHANGES = {
     "char_rnn_classification": ("tensor[li][0][letter] = 1", "tensor[li, 0, letter] = 1"),
     "gcn": (".max(1)[1]", ".argmax(1)"), "vq_vae": ("torch.var(data)", "torch.var(data, unbiased=True)"),
     "radiance_field": ("torch.split(pts.reshape(-1, 3), 10)", "pts.reshape(-1, 3).split_with_sizes([10, 10, 4])"),
-    "lstm_crf": ("forward_var[0][0] = 0.0", "forward_var[0, 0] = 0.0"),
+    "lstm_crf": ("forward_var[0][0] = 0.0", "forward_var[0, 0] = 0.0",
+                 "torch.max(self.transitions + forward_var.unsqueeze(0), dim=1)",
+                 "(s := self.transitions + forward_var.unsqueeze(0)).max(dim=1), s.argmax(dim=1)"),
     "point_net": ("2, keepdim=True)[0]", "2, keepdim=True)", "_, predicted = torch.max(model(data)[0].data, 1)",
                   "predicted = model(data)[0].data.argmax(1)")}
 

@@ -291,3 +291,14 @@ def test_calls_that_come_often_see_what_changes(net: Net, loaded: Any) -> None:
     y = x.detach().requires_grad_()
     loaded(y).sum().backward()
     assert y.grad is not None and tn.jit(lambda x: loaded(x))(x).shape == (3, 4)
+
+
+def test_an_assert_on_data_is_checked_where_the_function_is_loaded(tmp_path: Path) -> None:
+    def checked(x: Any) -> Any:
+        assert x.sum() > 0, "nothing in it"
+        return x * 2
+    tn.save(tmp_path / "f.safetensors", checked, (tn.ones(3),))
+    loaded = tn.load(tmp_path / "f.safetensors")
+    assert loaded(tn.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(CaptureError, match="where the function raises AssertionError: nothing in it"):
+        loaded(-tn.ones(3))
