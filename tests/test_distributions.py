@@ -131,7 +131,8 @@ def test_policy_gradient_in_a_captured_step() -> None:
 # ---------------------------------------------------------------- mistakes
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: D.Normal(0.0, -1.0), r"Normal: scale must be above 0, got tensor\(-1.\)"),
+    (lambda: D.Normal(0.0, -1.0), "Normal: scale must be above 0, got -1.0"),
+    (tn.jit(lambda: D.Normal(0.0, -1.0)), "Normal: scale must be above 0, got -1.0"),
     (lambda: D.Normal(tn.tensor([0.0, np.nan]), 1.0), "Normal: loc must be numbers, not NaN"),
     (lambda: D.Uniform(2.0, 1.0), "Uniform: high - low must be above 0"),
     (lambda: D.Gamma(0.0, 1.0), "Gamma: concentration must be above 0"),

@@ -38,15 +38,20 @@ def together(owner: str, checks: dict[str, Check], **given: Any) -> list[Any]:
             raise DTypeError(f"{owner}: {name} must be real numbers, it is {made.type}")
         tensors.append(made)
         if name in checks:
-            check(owner, name, made, checks[name])
+            check(owner, name, x if type(x) in (bool, int, float) else made, checks[name])
     return list(broadcast_arrays(*tensors)) if len(tensors) > 1 else tensors
 
 
 def check(owner: str, name: str, x: Any, rule: Check) -> None:
-    """Raise ArgumentError where values that are known do not satisfy a rule."""
+    """Raise ArgumentError where values that are known do not satisfy a rule; a graph knows its numbers."""
     test, words = rule
-    if at_once() and not bool(all_(test(x.detach()))):
-        raise ArgumentError(f"{owner}: {name} {words}, got {x.detach()}")
+    if not isinstance(x, Tensor):
+        holds = test(x)
+    else:
+        x = x.detach()
+        holds = not at_once() or bool(all_(test(x)))
+    if not holds:
+        raise ArgumentError(f"{owner}: {name} {words}, got {x}")
 
 
 def one_of(owner: str, probs: Any, logits: Any) -> tuple[bool, Any]:

@@ -32,7 +32,7 @@ from tenon.types import broadcast_shapes, int64
 
 __all__ = ["Bernoulli", "Binomial", "Categorical", "Geometric", "OneHotCategorical", "Poisson"]
 
-whole: Check = (lambda x: (x >= 0) & (x == x.floor()), "must be whole numbers, none below 0")
+whole: Check = (lambda x: (x >= 0) & (x == x // 1), "must be whole numbers, none below 0")
 
 
 def _counts(value: Any, most: Any = math.inf) -> Any:

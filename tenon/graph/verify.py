@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from tenon.dims import SymbolicDim
-from tenon.errors import ADDRESSABLE, GraphError, TenonError
+from tenon.errors import ADDRESSABLE, ArgumentError, DeviceError, GraphError, TenonError
 from tenon.graph.attributes import check_attributes
 from tenon.graph.build import agree, canonical_attrs, types_of
 from tenon.graph.interpret import concrete, concrete_type
@@ -41,7 +41,10 @@ def verify(graph: Graph) -> Graph:
     _check_symbols(graph)
     _verify(graph, set())
     if speaks_of_devices(graph):
-        devices_of(graph)
+        try:
+            devices_of(graph)
+        except (ArgumentError, DeviceError) as error:
+            raise GraphError(error.what, where=error.where, hint=error.hint) from None
     return graph
 
 

@@ -206,6 +206,9 @@ def _pad_pairs(width: Any, ndim: int) -> list[tuple[int, int]]:
     if len(width) == 1:
         return _pad_pairs(width[0], ndim)
     if not isinstance(width[0], (tuple, list)):
+        if len(width) != 2:
+            raise ShapeError(f"pad: {len(width)} numbers are no (before, after) pair, nor a pair an axis",
+                             hint="((1, 1), (2, 2)); nn.functional.pad takes PyTorch's flat list, last axis first")
         return [(width[0], width[1])] * ndim
     if len(width) != ndim:
         raise ShapeError(f"pad: {len(width)} pairs of sizes for {ndim} axes")

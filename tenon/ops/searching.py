@@ -90,7 +90,7 @@ def bucketize(x: Any, boundaries: Any, right: bool = False) -> Any:
 def bincount(x: Any, weights: Any = None, minlength: int = 0, length: int | None = None) -> Any:
     """How often each of 0, 1, 2 ... occurs in x, or the sum of its weights.
 
-    `length` fixes the number of bins, which otherwise depends on the data.
+    `length` fixes the number of bins, which otherwise depends on the data; branches, loops and `vmap` need it.
 
     >>> tn.bincount(tn.tensor([0, 1, 1, 3]))
     tensor([1, 2, 0, 1])

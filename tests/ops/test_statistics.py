@@ -162,6 +162,12 @@ def test_negative_padding_cuts_off() -> None:
     assert tn.pad(tn.arange(4), [(-4, 2)], mode="edge").tolist() == [3, 3]
 
 
+@pytest.mark.parametrize("widths", [(1, 2, 3), (1, 2, 3, 4)])
+def test_a_flat_list_of_paddings_is_refused(widths: tuple[int, ...]) -> None:
+    with pytest.raises(ShapeError, match="numbers are no"):
+        tn.pad(tn.ones(2, 3), widths)
+
+
 def test_division_rounds_as_asked() -> None:
     x = tn.tensor([-7, 7])
     assert tn.div(x, 2, rounding_mode="trunc").tolist() == [-3, 3]

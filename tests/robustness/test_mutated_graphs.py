@@ -104,6 +104,8 @@ def f(x: u64[2]):
     v0: i64[3] = random_integers(x, low=0, count=0, shape=(3,), stream=0)
     return v0
 """, "there are no 0 integers"),
+    "a device that is none": (
+        "def f(x: f32[3]):\n    v0: f32[3] = to_device(x, device='B + cpu')\n    return v0", "there is no device 'B + cpu'"),
     "a negative size": ("def f(x: f32[-3]):\n    return x", "sizes are whole numbers from 0"),
     "a size of which nothing tells": ("def f(x: f32[(B)//(2)]):\n    return x", "follows from no parameter's shape"),
     "more than any memory holds": ("def f(x: f32[4611686018427387904]):\n    return x", "larger than any memory"),

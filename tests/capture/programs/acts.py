@@ -263,7 +263,7 @@ def queue_is_filled_in_a_branch(jit):
     f = jit(g)
 
     def run():
-        t = threading.Thread(target=worker)
+        t = threading.Thread(target=worker, daemon=True)     # it waits for ever where f raises
         t.start()
         for k in (1, 1, -1, 1):
             f(vector(k))
