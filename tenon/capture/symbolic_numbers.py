@@ -11,7 +11,7 @@ import math
 import operator
 import os
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now, unwatched
 from tenon.capture.guards import DATES, PATHS, same_atom
-from tenon.dims import BY_NUMBER, SMALLEST_SYMBOLIC_SIZE, Dim, SymbolicDim, substitute, symbol
+from tenon.dims import BY_NUMBER, SMALLEST_SYMBOLIC_SIZE, Dim, SymbolicDim, substitute, symbol, symbols
 from tenon.errors import user_location
 from tenon.graph.build import literal
 from tenon.records import dataclass
@@ -267,7 +267,7 @@ class Numbers:
         self.settled: set[int] = set()      # those whose value was asked for: they are no numbers that change
         self.read: dict[tuple[int, DType | None], tuple[SymNumber, TensorType, Tensor]] = {}    # by the graph
         self.made: dict[int, Computed] = {}             # the steps that compute numbers
-        self.exact: Container[str] = ()                 # the names of symbols that have to be numbers
+        self.exact: Set[str] = frozenset()                 # the names of symbols that have to be numbers
         self.told: Mapping[str, Dim] = {}               # what some symbols are, in terms of others
         self.learn: Callable[[Dim, int], Any] | None = None     # notes a size; None where no number is one
         self.declare: Callable[[Tensor, int, TensorType], None] = _undeclared
@@ -333,9 +333,10 @@ class Numbers:
             found: Dim = made.function(*(part if type(part) is int else self.dim(part) for part in made.args))
             return found
         name = f"{BY_NUMBER}{x.index}"
-        if self.learn is None or self.is_settled(x) or x.value < SMALLEST_SYMBOLIC_SIZE or name in self.exact:
-            return int(self.know(x))
         found = substitute(symbol(name), self.told)
+        if self.learn is None or self.is_settled(x) or x.value < SMALLEST_SYMBOLIC_SIZE or \
+                not symbols(found).isdisjoint(self.exact):
+            return int(self.know(x))
         if (x.index, None) not in self.read:
             self.learn(found, x.value)
             self._read(x, None, TensorType(bool_, (found,)), np.empty(x.value, bool))

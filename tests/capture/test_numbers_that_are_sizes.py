@@ -23,6 +23,7 @@ CASES = [
     lambda x, n: x[:x.shape[0] - n], lambda x, n: x[:n] + x[n:2 * n], lambda x, n: x[:n] if n < 5 else x[n:],
     lambda x, n: tn.cat([x, tn.zeros(n)]), lambda x, n: tn.arange(n) * x.sum(), lambda x, n: x[:n] @ tn.ones(n),
     lambda x, n: x.reshape(2, 20)[:, :n].mean(1), lambda x, n: (x[:n // 2], x[:min(n, 8)]),
+    lambda x, n: x[:2 * n].reshape(-1, 2),
     lambda x, n: x.shape[0] * n + x[:n].sum(), lambda x, n: (x[:n].shape, x[:n].numel()),
 ]
 
@@ -31,7 +32,7 @@ CASES = [
 def test_few_captures(k):
     jitted, x = tn.jit(CASES[k]), tn.arange(40.0)
     for n in (1, 2, 7, 3, 9, 40, 12, 4, 50, 5, 0, 6, 9, 8, 10):
-        n = n if k not in (6, 9, 13) else min(n, 19)        # which raise beyond
+        n = n if k not in (6, 9, 13, 16) else min(n, 19)        # which raise beyond
         assert repr(jitted(x, n)) == repr(CASES[k](x, n))
     assert len(captures(jitted)) <= 6, tn.explain(jitted)
 
@@ -66,3 +67,11 @@ def test_lengths_of_a_list():
 
 def captures(jitted):
     return [captured for record in jitted.records.values() for captured in record.captures]
+
+
+def test_a_number_that_has_to_be_even_and_then_a_number():
+    def halves(x, n):
+        return x[:n].reshape(-1, 2), x[:n].view(n // 2, 2).sum()
+    jitted, x = tn.jit(halves), tn.arange(40.0)
+    for n in (2, 4, 6, 8):
+        assert repr(jitted(x, n)) == repr(halves(x, n))
