@@ -17,6 +17,7 @@ from tenon.backends.cpu.contraction.transpose_registers import turn
 from tenon.backends.cpu.expression_codegen import ONE, ZERO, Values
 from tenon.backends.cpu.scalar_codegen import FUSED, I64, number, register
 from tenon.backends.cpu.vectorization import (
+    asks_where_it_is,
     has_gaps,
     in_flight,
     is_unrolled,
@@ -37,6 +38,7 @@ from tenon.target import Target
 from tenon.types import bool_, int64
 
 LOCAL_ALIGNMENT = 64        # bytes
+UNROLLED = "llvm.loop.unroll.full"
 WITHOUT_COPIES = "llvm.loop.unroll.disable"
 MASKED = "llvm.loop.vectorize.predicate.enable=1"
 LOOKED_AT = 1024    # elements, of which it is seen together whether all are small
@@ -175,12 +177,27 @@ class Loops(Values):
 
     def turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
         """The body for first + start <= index < first + stop."""
-        if is_unrolled(statement, self.target):
-            self.some_turns(statement, start, stop, first, "llvm.loop.unroll.full")
+        if (turns := _distance(start, stop)) == 1 or (turns is not None and is_unrolled(statement, self.target)
+                                                      and asks_where_it_is(statement)):
+            self.written_out(statement, range(start.constant, stop.constant), first)
+        elif is_unrolled(statement, self.target):
+            self.some_turns(statement, start, stop, first, UNROLLED)
         elif look := nearness(statement, near := Local("near", bool_)):
             self.near_or_far(statement, look, near, start, stop, first)
         else:
             self.vectors(statement, start, stop, first)
+
+    def written_out(self, statement: Loop, turns: range, first: ir.Value) -> None:
+        """The body for each index = first + turn, without a loop."""
+        before = dict(self.known)
+        if len(turns) > 1:
+            loop_flags(self.b.module, UNROLLED)         # `effort` asks whether a module has copies of a body
+        for place in turns:
+            at = ir.Constant(I64, place)
+            self.known[statement.index] = at if first is ZERO else self.b.add(first, at, flags=("nsw", "nuw"))
+            self.block(statement.body)
+            self.known.clear()
+            self.known.update(before)
 
     def near_or_far(self, statement: Loop, look: Loop, near: Local, start: ir.Value, stop: ir.Value,
                     first: ir.Value) -> None:

@@ -20,7 +20,7 @@ from tenon.backends.cpu.mathematics.notation import DOUBLE, SINGLE
 from tenon.dims import Dim
 from tenon.loops.affine import affine
 from tenon.loops.cost import FUNCTION, operations
-from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load, Local, constant
+from tenon.loops.expressions import COMPARISONS, Binary, Call, CheckedIndex, Const, Expr, Load, Local, constant
 from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update, roots, statements
 from tenon.loops.traversal import walk
 from tenon.records import replace
@@ -40,6 +40,12 @@ MOST_COPIES = 36        # of the innermost statements, where such loops are nest
 def is_unrolled(loop: Loop, target: Target) -> bool:
     """Whether a loop is written out, with all inside of it."""
     return _copies(loop, target) <= MOST_COPIES
+
+
+def asks_where_it_is(loop: Loop) -> bool:
+    """Whether a mask compares the index: LLVM merges it with the loop's end, and no longer knows how often it turns."""
+    return any(isinstance(x, Binary) and x.op in COMPARISONS and loop.index in x.free
+               for x in _parts(statements(loop.body)))
 
 
 def _copies(statement: Stmt, target: Target) -> int:
