@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,13 @@ from tenon.graph.text import parse_graph, print_graph
 from tenon.types import DType, TensorType, as_dtype, complex128, float64
 
 TIMES = 32.0        # roundings of one node's inside: sums in another order, formulas of another form
+AGAIN = 0.125       # of the uses of a value, how many read what was computed again
 LOUD = 8.0          # how much louder the tries are that look for elements which a rounding decides
 UNIT = {"f16": 2.0 ** -11, "bf16": 2.0 ** -8, "f32": 2.0 ** -24, "c64": 2.0 ** -24}
 LEAST = {"f16": 2.0 ** -25, "bf16": 2.0 ** -127, "f32": 2.0 ** -127, "c64": 2.0 ** -127}
 # A product that is added may be added unrounded, so each use of it in a sum is rounded for itself.  What is computed
-# again for another use may be rounded differently too, but not where it is compared or chosen.
+# again for another use may be rounded differently too, and all that it is made of, but not where it is compared or
+# chosen: where what is left of a cancellation is read twice, the two need not cancel again.
 SUMS = ("add", "subtract", "sum")
 DECIDING = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "where", "maximum", "minimum", "fmax",
             "fmin", "max", "min", "argmax", "argmin", "sort", "argsort", "clip", "sign", "floor", "ceil", "trunc", "round",
@@ -59,6 +61,19 @@ class Noise:
     loudness: float
     apart: bool
     unit: float = 0.0
+    twins: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+
+    def twin(self, x: Any) -> Any:
+        """The value as it is when it, and all that it is made of, is computed again."""
+        return self.twins[id(x)][1] if id(x) in self.twins else x
+
+    def of_either(self, arrays: Sequence[Any]) -> list[Any]:
+        """Values as they are, but for a few that were computed again."""
+        return [self.twin(x) if self.rng.random() < AGAIN else x for x in arrays]
+
+    def remember(self, values: Sequence[np.ndarray], again: Sequence[np.ndarray]) -> None:
+        """Values, and what they are when they are computed again; both are kept, so no other has their identity."""
+        self.twins.update({id(x): (x, y) for x, y in zip(values, again, strict=True) if x.shape == y.shape})
 
 
 _noise: ContextVar[Noise | None] = ContextVar("noise", default=None)
@@ -126,6 +141,17 @@ def evaluate_wide(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
         return tuple(map(widened, exact_op(op, [None if a is None else widened(a) for a in arrays], attrs, types, kernel)))
     if not any(a is not None and np.asarray(a).dtype.kind in "fcV" for a in arrays) and op.name != "pop":
         return tuple(map(widened, exact_op(op, arrays, attrs, types, kernel)))      # constants, random numbers, integers
+    if not noise.apart or op.name in DECIDING:
+        return _moved(op, arrays, attrs, types, kernel, noise)
+    found = _moved(op, noise.of_either(arrays), attrs, types, kernel, noise)
+    again = _moved(op, list(map(noise.twin, arrays)), attrs, types, kernel, noise)
+    noise.remember(found, again)
+    return found
+
+
+def _moved(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any], types: Sequence[TensorType], kernel: Any,
+           noise: Noise) -> tuple[Any, ...]:
+    """The outputs of one operator, moved for once."""
     if op.name in SUMS or (noise.apart and op.name not in DECIDING):
         arrays = [None if a is None else move(np.asarray(a), types[0].dtype, noise) for a in arrays]
     given, wide_attrs = [widened(a) for a in arrays], {name: wide_attribute(x) for name, x in attrs.items()}
@@ -134,7 +160,8 @@ def evaluate_wide(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
         return tuple(move(np.asarray(x), t.dtype, noise, least=least_of(op, np.asarray(x)))
                      for x, t in zip(found, types, strict=True))
     wide_attrs = {name: wide_graph(x) if isinstance(x, Graph) else x for name, x in wide_attrs.items()}
-    token = _noise.set(Noise(noise.rng, noise.loudness, noise.apart, max(noise.unit, *(unit_of(t.dtype) for t in types))))
+    token = _noise.set(Noise(noise.rng, noise.loudness, noise.apart, max(noise.unit, *(unit_of(t.dtype) for t in types)),
+                             noise.twins))
     try:
         body = expansion(op, tuple(map(reference.type_of, given)), wide_attrs)
         return tuple(reference.interpret_within(body, [a for a in given if a is not None]))
