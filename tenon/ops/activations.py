@@ -111,8 +111,8 @@ def hardswish(x: Any) -> Any:
 
 @composite(promote=floating, examples=["threshold(f32[2, 3], threshold=0.5, value=9.0) -> f32[2, 3]"])
 def threshold(x: Any, *, threshold: float, value: float) -> Any:
-    """x where above the threshold, else the value."""
-    return where(greater(x, threshold), x, value)
+    """x where above the threshold, or NaN, else the value."""
+    return where(less_equal(x, threshold), value, x)
 
 
 @composite(promote=floating, examples=["softshrink(f32[2, 3], lambd=0.5) -> f32[2, 3]"])

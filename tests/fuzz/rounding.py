@@ -55,11 +55,12 @@ class Expected:
 
 @dataclass(frozen=True)
 class Noise:
-    """How loud roundings are, whether uses are rounded apart, and the unit of a composite operator around."""
+    """How loud roundings are, whether uses are rounded apart, equal elements alike, and a composite operator's unit."""
 
     rng: np.random.Generator
     loudness: float
     apart: bool
+    keeps_ties: bool
     unit: float = 0.0
     twins: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
@@ -111,7 +112,7 @@ def judged(value: np.ndarray, native: np.ndarray, near: Sequence[np.ndarray], fa
 
 def wide_run(graph: Graph, arrays: Sequence[np.ndarray], seed: int, loudness: float, apart: bool) -> list[np.ndarray]:
     """The results in float64, with roundings of this loudness."""
-    noise = Noise(np.random.default_rng(seed), loudness, apart)
+    noise = Noise(np.random.default_rng(seed), loudness, apart, keeps_ties=seed % 2 == 1)
     given = [move(widened(a), as_dtype(a.dtype), noise, not apart) for a in arrays]
     with wide(noise), np.errstate(all="ignore"):
         return reference.interpret(graph, given)
@@ -160,7 +161,8 @@ def _moved(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any], types: Seque
         return tuple(move(np.asarray(x), t.dtype, noise, least=least_of(op, np.asarray(x)))
                      for x, t in zip(found, types, strict=True))
     wide_attrs = {name: wide_graph(x) if isinstance(x, Graph) else x for name, x in wide_attrs.items()}
-    token = _noise.set(Noise(noise.rng, noise.loudness, noise.apart, max(noise.unit, *(unit_of(t.dtype) for t in types)),
+    token = _noise.set(Noise(noise.rng, noise.loudness, noise.apart, noise.keeps_ties,
+                             max(noise.unit, *(unit_of(t.dtype) for t in types)),
                              noise.twins))
     try:
         body = expansion(op, tuple(map(reference.type_of, given)), wide_attrs)
@@ -183,20 +185,35 @@ def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least:
     """
     if dtype.kind not in "fc" or as_dtype(x.dtype).kind not in "fc" or not noise.loudness:
         return x
-    unit = max(unit_of(dtype), noise.unit) * noise.loudness
+    unit, small = max(unit_of(dtype), noise.unit) * noise.loudness, least if np.ndim(least) == 0 else 0.0
     least = np.maximum(LEAST.get(dtype.short, LEAST_OF_F64), least * unit)
     with np.errstate(all="ignore"):
-        off = _steps(x, unit, noise) if noise.apart else x * noise.rng.uniform(-unit, unit, x.shape)
-        off = off + noise.rng.uniform(-least, least, x.shape)
+        off = _steps(x, unit, noise) if noise.apart else x * unit * _random(x, noise)
+        off = off + least * _random(x, noise)
         rounds = widened(x.astype(dtype.numpy)) != x if exactly and dtype is not float64 else np.isfinite(x)
-    exact = (x == np.round(x)) if exactly and dtype in (float64, complex128) else False
-    return np.where(rounds & np.isfinite(x) & ~np.asarray(exact), x + np.where(np.isfinite(off), off, 0), x)
+        if exactly and dtype in (float64, complex128):
+            rounds = rounds & (x != np.round(x))
+        rounds = rounds | (np.abs(x) < small)       # that the type holds one of these says nothing
+    return np.where(rounds & np.isfinite(x), x + np.where(np.isfinite(off), off, 0), x)
 
 
 def _steps(x: np.ndarray, unit: float, noise: Noise) -> Any:
     """A rounding up, down or none: in steps of a power of two, so what is nothing but roundings ties, as it does."""
     _, power = np.frexp(np.abs(x))
-    return np.ldexp(unit, power - 1) * noise.rng.integers(-1, 2, x.shape)
+    return np.ldexp(unit, power - 1) * np.floor(1.5 * _random(x, noise) + 0.5)
+
+
+def _random(x: np.ndarray, noise: Noise) -> Any:
+    """Numbers from -1 to 1; where ties stay, the same for equal elements, as roundings are (Steele et al. 2014)."""
+    if not noise.keeps_ties:
+        return noise.rng.uniform(-1, 1, x.shape)
+    parts = (x.real, x.imag) if np.iscomplexobj(x) else (x,)
+    found = np.full(x.shape, noise.rng.integers(1 << 63), np.uint64)
+    for part in parts:
+        found ^= (np.array(part, np.float64).view(np.uint64) + np.uint64(1 << 15)) >> np.uint64(16)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            found = (found ^ (found >> np.uint64(shift))) * np.uint64(factor)
+    return found / 2.0 ** 63 - 1
 
 
 def unit_of(dtype: DType) -> float:

@@ -251,3 +251,14 @@ def test_the_cosine_of_vectors_whose_squares_are_no_numbers_is_a_number(size: fl
     x, y = (tn.tensor([[size, k * size]], dtype="float64") for k in (1, -2))
     assert np.isfinite(tn.cosine_similarity(x, y).numpy()).all()
     assert all(np.isfinite(g.numpy()).all() for g in tn.grad(lambda x, y: tn.cosine_similarity(x, y).sum(), (0, 1))(x, y))
+
+
+@pytest.mark.parametrize("form", [lambda f: f, tn.jit])
+def test_nan_goes_through_activations(form: Any) -> None:
+    """As PyTorch's: a NaN that a model hides is found by nobody."""
+    names = "relu relu6 leaky_relu elu celu selu gelu silu mish softplus softsign tanhshrink hardshrink softshrink " \
+            "hardtanh hardswish hardsigmoid logsigmoid sigmoid tanh"
+    functions = {name: getattr(tn, name) for name in names.split()}
+    functions["threshold"] = lambda x: tn.threshold(x, 0.5, 9.0)
+    x = tn.tensor([np.nan, 1.0])
+    assert [name for name, f in functions.items() if np.isnan(form(f)(x).numpy()).tolist() != [True, False]] == []
