@@ -64,9 +64,11 @@ class _ReaderWriter:
             self.lines.append(f"if type({at}) is not {self.name(kind)} or len({at}) != {len(keys)}: return None")
         else:
             keys, table = labels, at
+            if at != "v1":          # the call's named arguments are a dictionary
+                self.lines.append(f"if type({at}) is not {self.name(kind)}: return None")
             if kind is not dict:
                 table = f"{at}d"
-                self.lines += [f"if type({at}) is not {self.name(kind)}: return None", f"{table} = {at}.__dict__"]
+                self.lines.append(f"{table} = {at}.__dict__")
             self.lines.append(f"if (*{table},) != {self.name(tuple(labels))}: return None")
             at = table
         return all(self.part(child, f"{at}[{key!r}]" if type(key) in (int, str) else f"{at}[{self.name(key)}]")

@@ -64,7 +64,7 @@ def _even(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
 
 
 def _few(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
-    return len(args) < 3
+    return len(args) < 4
 
 
 DIFFERENCES: dict[str, tuple[Difference, ...]] = {

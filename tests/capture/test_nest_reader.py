@@ -40,6 +40,7 @@ def test_calls_of_another_structure_are_told():
     other.more = 1
     for args, keywords in ((([1],), {"k": 4}), (((1,), {"a": State(2, 3)}), {"k": 4}), (([1, 2], {"a": State(2, 3)}), {"k": 4}),
                            (([1], {"b": State(2, 3)}), {"k": 4}), (([1], {"a": other}), {"k": 4}), (([1], {"a": 2}), {"k": 4}),
+                           (([1], 5), {"k": 4}), (([1], ["a"]), {"k": 4}), (([1], ("a",)), {"k": 4}),
                            (([1], {"a": State(2, inner)}), {"k": 4}), (([1], {"a": State(2, 3)}), {"m": 4}),
                            (([1.0], {"a": State(2, 3)}), {"k": 4}), (([1], {"a": State(2, 3)}), {"k": [4]})):
         assert read(args, keywords) is None, (args, keywords)

@@ -4,7 +4,7 @@ In float64 the first step agrees to 1e-10, and five steps to 1e-8. Deep networks
 place holds grows up to a hundred times a step. So where PyTorch's own runs part more, the measure is PyTorch itself: its
 distance from runs whose images and weights are moved by a unit of the last place.
 
-Thin networks here; `python tests/interop/image_training.py` prints a table of any size.
+Thin networks here; `python tests/interop/torch_image_training.py` prints a table of any size.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 
 import tenon as tn
 from interop.image_networks import IMAGE_NETWORKS, TINY
-from interop.image_training import apart, distance, training
+from interop.torch_image_training import apart, distance, training
 
 SIZE = 32
 CHAOTIC = "efficientnet", "shufflenet_v2", "senet"

@@ -1,6 +1,6 @@
 """Image networks trained for five steps by PyTorch and by Tenon -> how far apart they are, and PyTorch from itself.
 
-    python tests/interop/image_training.py --width 0.25 --depth 1 --sizes 32 64 [NAMES]
+    python tests/interop/torch_image_training.py --width 0.25 --depth 1 --sizes 32 64 [NAMES]
 
 A row for each network and size.  In float64 the first step and all five, against PyTorch's.  In float32 the distance
 from PyTorch's run, eager and compiled, over that of PyTorch's own runs whose images and weights are moved by a unit of
