@@ -33,13 +33,18 @@ from tenon.types import bool_, int64, normalize_axis
 def narrow_(x: Any, axis: int, start: Any, length: Any) -> Any:
     """The `length` positions of an axis from `start` on, as PyTorch says x[..., start:start + length].
 
+    Raises ShapeError where the axis has fewer.
+
     >>> tn.narrow(tn.arange(5), 0, 1, 3)
     tensor([1, 2, 3])
     """
     x = lift(x)
     axis = normalize_axis(axis, x.ndim)
-    start, length = _whole(start), _whole(length)
-    start = start + x.shape[axis] if isinstance(start, int) and start < 0 else start
+    start, length, size = _whole(start), _whole(length), x.shape[axis]
+    hold_where_natural(start, length, size - start)
+    start = start + size if isinstance(start, int) and start < 0 else start
+    if isinstance(length, int) and (length < 0 or (isinstance(start, int) and isinstance(size, int) and start > size)):
+        raise ShapeError(f"narrow: {length} positions from {start} on of axis {axis} of {x.type}")
     return splitting.narrow(x, axis, start, start + length)
 
 

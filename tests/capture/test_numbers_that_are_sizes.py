@@ -3,6 +3,7 @@
 import pytest
 
 import tenon as tn
+from tenon.errors import ShapeError
 
 
 def written(x, n):
@@ -35,6 +36,16 @@ def test_few_captures(k):
         n = n if k not in (6, 9, 13, 16) else min(n, 19)        # which raise beyond
         assert repr(jitted(x, n)) == repr(CASES[k](x, n))
     assert len(captures(jitted)) <= 6, tn.explain(jitted)
+
+
+def test_narrow_of_a_changing_length():
+    def start(x, n):
+        return x.narrow(0, 0, n).sum()
+    jitted = tn.jit(start)
+    assert [jitted(tn.ones(4), n).item() for n in (1, 2, 3, 0, 4)] == [1, 2, 3, 0, 4]
+    for function in (start, jitted):
+        with pytest.raises(ShapeError, match="narrow: -2 positions from 0 on of axis 0"):
+            function(tn.ones(4), -2)
 
 
 def test_a_cache_that_fills():
