@@ -78,7 +78,9 @@ class GradientsSeen:
         self.listed = list(out) if isinstance(out, (tuple, list)) else [out]
         found = watched(self.listed, self._at_outputs)
         self.given = [k for k, (x, y) in enumerate(zip(self.listed, found, strict=True)) if x is not y]
-        return found[0] if not isinstance(out, (tuple, list)) else type(out)(found)
+        if not isinstance(out, (tuple, list)):
+            return found[0]
+        return type(out)(*found) if hasattr(out, "_fields") else type(out)(found)
 
     def _at_outputs(self, gradients: Any) -> Any:
         self.came = _spread(gradients, self.given, len(self.listed))

@@ -1,6 +1,6 @@
 """Hooks of gradients: what a captured function does with them, and who has none; interop compares them with PyTorch."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -37,3 +37,18 @@ def test_captured_functions_call_hooks() -> None:
 def test_a_tensor_without_gradients_has_no_hooks() -> None:
     with pytest.raises(GradientError, match="requires no gradient"):
         tn.ones(2).register_hook(print)
+
+
+def test_a_module_with_a_backward_hook_returns_its_named_tuple() -> None:
+    class Pair(NamedTuple):
+        left: Any
+        right: Any
+
+    class Twice(nn.Module):
+        def forward(self, x: Any) -> Pair:
+            return Pair(x * 2, x * 3)
+    net, seen = Twice(), list[Any]()
+    net.register_full_backward_hook(lambda module, given, came: seen.append([g.tolist() for g in came]))
+    out = net(tn.ones(1, requires_grad=True))
+    (out.left + out.right * 5).sum().backward()
+    assert type(out) is Pair and seen == [[[1.0], [5.0]]]
