@@ -38,6 +38,6 @@ def output_of(process: subprocess.Popen[str]) -> list[str]:
 def test_two_processes_compile_the_same_at_once(tmp_path):
     first, second = map(output_of, [start(tmp_path) for _ in range(2)])
     made, bits = output_of(start(tmp_path))
-    assert int(first[0]) > 0 and made == "0"
+    assert int(first[0]) + int(second[0]) > 0 and made == "0"      # one may wait until the other is done
     assert first[1] == second[1] == bits
     assert not list(tmp_path.glob("*.tmp"))
