@@ -43,15 +43,19 @@ def names_inside(body: Block) -> set[str]:
 
 
 def loops_are_distinct(body: Block, around: frozenset[Index] = frozenset()) -> bool:
-    """Whether no loop, and no index that is computed, is one of those around it."""
+    """Whether no loop, and no index that is computed, is one of those around it.
+
+    Fused loops may both say what an index is, if it is the same.
+    """
+    computed: dict[Index, Expr] = {}
     for x in body:
         match x:
             case Loop(index=index, body=inner) if index in around or not loops_are_distinct(inner, around | {index}):
                 return False
-            case Let(local=Index() as index):
-                if index in around:
+            case Let(local=Index() as index, value=value):
+                if index in around and computed.get(index) is not value:
                     return False
-                around = around | {index}
+                computed[index], around = value, around | {index}
     return True
 
 

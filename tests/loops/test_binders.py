@@ -58,6 +58,8 @@ def test_loops_of_statements_are_not_those_around_them():
     assert loops_are_distinct((Loop(i, size(4), (store,)), Loop(i, size(4), (store,))))      # beside each other
     assert not loops_are_distinct((Loop(i, size(4), (Loop(j, size(4), (Loop(i, size(4), (store,)),)),)),))
     assert not loops_are_distinct((Loop(i, size(4), (Let(i, size(0)), store)),))
+    assert loops_are_distinct((Let(i, size(0)), store, Let(i, size(0)), store))              # fused loops say it twice
+    assert not loops_are_distinct((Let(i, size(0)), store, Let(i, size(1)), store))
 
 
 def test_squares_that_are_turned_are_apart_from_a_loop_that_was_cut():
