@@ -168,14 +168,16 @@ def unique_consecutive(x: Any, return_inverse: bool = False, return_counts: bool
 def masked_scatter(x: Any, mask: Any, source: Any) -> Any:
     """x with the elements under a mask replaced by those of `source`, one after the other.
 
+    Raises OutOfRange where `source` has fewer.
+
     >>> tn.masked_scatter(tn.zeros(4), tn.tensor([True, False, True, True]), tn.tensor([1.0, 2.0, 3.0, 4.0]))
     tensor([1., 0., 2., 3.])
     """
     x, mask, source = lift(x), lift(mask), lift(source)
     mask = broadcast_to(mask, shape=x.shape)
     place = cumsum(cast(ravel(mask), dtype=int64), 0) - 1
-    given = take(ravel(source), clip(place, 0, product(source.shape) - 1), axis=0)
-    return where(mask, cast(reshaped(given, x.shape), dtype=x.dtype), x)
+    given = take(ravel(source), where(mask, reshaped(place, x.shape), 0), axis=0)
+    return where(mask, cast(given, dtype=x.dtype), x)
 
 
 @function

@@ -320,3 +320,12 @@ def test_a_slice_of_nothing_has_a_gradient_of_zeros():
     x = tn.ones(3, requires_grad=True)
     (x[:0] * x[3:]).sum().backward()
     assert x.grad.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("form", [lambda f: f, tn.jit])
+def test_masked_scatter_takes_from_the_source_what_it_has(form):
+    place = form(tn.masked_scatter)
+    x, mask = tn.zeros(4), tn.tensor([False, True, False, True])
+    assert place(x, mask, tn.tensor([5.0, 6.0])).tolist() == [0, 5, 0, 6]
+    with pytest.raises(OutOfRange, match="index 1 is out of range for axis 0 of size 1"):
+        place(x, mask, tn.tensor([5.0]))
