@@ -3,6 +3,7 @@
 Where a call means another thing in Tenon, the line that has to be changed stands in `CHANGES`.
 """
 
+import re
 import types
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,10 @@ CHANGES = {
 
 
 def source(file: str) -> str:
-    return (Path(__file__).parent / file).read_text()
+    """The text of a file, with that of the inputs that it imports."""
+    folder = Path(__file__).parent
+    return re.sub(r"from interop\.(torch_program_inputs) import .*", lambda m: (folder / f"{m[1]}.py").read_text(),
+                  (folder / file).read_text())
 
 
 def names(file: str) -> list[str]:

@@ -17,27 +17,7 @@ from torch.nn.utils import clip_grad_norm_, clip_grad_value_, parametrizations
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-rng = np.random.default_rng(1)
-
-
-def normal(*shape):
-    """Normally distributed numbers, the same in every framework."""
-    return torch.from_numpy(rng.standard_normal(shape))
-
-
-def integers(end, *shape):
-    """Integers from 0 to `end`, the same in every framework."""
-    return torch.from_numpy(rng.integers(0, end, shape))
-
-
-def set_params(net, seed=0, scale=0.3):
-    """A network in double precision, of the same parameters in every framework."""
-    net.double()
-    rng = np.random.default_rng(seed)
-    with torch.no_grad():
-        for p in net.parameters():
-            p.copy_(torch.from_numpy(rng.standard_normal(tuple(p.shape)) * scale))
-    return net
+from interop.torch_program_inputs import integers, normal, rng, set_params
 
 
 def super_resolution():
