@@ -172,10 +172,8 @@ class SymObject(SymNumber):
 
     def __getattr__(self, name: str) -> Any:
         kind = type(self.value)
-        if name.startswith("__") or not hasattr(kind, name):
-            raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
-        if not is_computed(kind, name):
-            return getattr(known(self), name)
+        if name.startswith("__") or not hasattr(kind, name) or not is_computed(kind, name):
+            return super().__getattr__(name)
         found = getattr(kind, name)
         return partial(self._method, found) if callable(found) else self._compute(operator.attrgetter(name), self)
 
@@ -247,7 +245,6 @@ def vars_of(kind: type, name: str) -> Any:
     return next((vars(base)[name] for base in kind.__mro__ if name in vars(base)), None)
 
 
-
 def _is_fixed(x: Any) -> bool:
     """Whether an argument is a plain value, or given to every call."""
     parts = x if type(x) is tuple else (x.start, x.stop, x.step) if type(x) is slice else None
@@ -267,7 +264,7 @@ class Numbers:
         self.settled: set[int] = set()      # those whose value was asked for: they are no numbers that change
         self.read: dict[tuple[int, DType | None], tuple[SymNumber, TensorType, Tensor]] = {}    # by the graph
         self.made: dict[int, Computed] = {}             # the steps that compute numbers
-        self.exact: Set[str] = frozenset()                 # the names of symbols that have to be numbers
+        self.exact: Set[str] = frozenset()              # the names of symbols that have to be numbers
         self.told: Mapping[str, Dim] = {}               # what some symbols are, in terms of others
         self.learn: Callable[[Dim, int], Any] | None = None     # notes a size; None where no number is one
         self.declare: Callable[[Tensor, int, TensorType], None] = _undeclared

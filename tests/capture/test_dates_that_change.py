@@ -30,19 +30,11 @@ def captures(function):
     return sum(len(record.captures) for x in function.with_pieces() for record in x.records.values())
 
 
-@pytest.mark.parametrize("k", range(len(INPUTS)))
-def test_an_input(k):
-    jitted = tn.jit(INPUTS[k])
+@pytest.mark.parametrize("function", INPUTS + BY_VALUE)
+def test_few_captures(function):
+    jitted = tn.jit(function)
     for n in range(20):
-        assert called(jitted, n) == called(INPUTS[k], n)
-    assert captures(jitted) <= 3
-
-
-@pytest.mark.parametrize("k", range(len(BY_VALUE)))
-def test_a_key_is_left_to_python(k):
-    jitted = tn.jit(BY_VALUE[k])
-    for n in range(20):
-        assert called(jitted, n) == called(BY_VALUE[k], n)
+        assert called(jitted, n) == called(function, n)
     assert captures(jitted) <= 3
 
 
