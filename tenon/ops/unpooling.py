@@ -6,11 +6,25 @@ from typing import Any
 
 from tenon.dims import product
 from tenon.errors import ShapeError
-from tenon.ops.creation import zeros
-from tenon.ops.define import layer_function
-from tenon.ops.indexing import scatter_op
+from tenon.graph.build import literal
+from tenon.ops.creation import full_op
+from tenon.ops.define import composite, layer_function
+from tenon.ops.indexing import gather, scatter_op
 from tenon.ops.shape import reshape_op
 from tenon.ops.windows import per_axis
+
+
+@composite(public=False, domain=((-2.0, 2.0), (0, 3)),
+           vjp=lambda g, y, x, at, size: (gather(g, at, axis=x.ndim - 1), None),
+           examples=["unpool(f32[2, 3, 1], i64[2, 3, 1], size=4) -> f32[2, 3, 4]",
+                     "unpool(f32[2, 3], i64[2, 2], size=4) -> error"])
+def unpool(x: Any, at: Any, *, size: int) -> Any:
+    """Rows of `size` zeros that hold the elements of x [..., n] at the places `at`.
+
+    Overlapping windows found one element several times: each of them takes the gradient of its place, as in PyTorch.
+    """
+    nothing = full_op(literal(0, x.dtype), shape=(*x.shape[:-1], size))
+    return scatter_op(nothing, at, x, axis=x.ndim - 1, reduce="set")
 
 
 @layer_function
@@ -32,8 +46,7 @@ def max_unpool(x: Any, indices: Any, kernel: Any, stride: Any = None, padding: A
         (n - 1) * s - 2 * p + k for n, s, p, k in zip(
             x.shape[lead:], steps, per_axis(padding, count, "padding", 0), per_axis(kernel, count, "kernel")))
     flat = (*x.shape[:lead], product(x.shape[lead:]))
-    nothing = zeros((*x.shape[:lead], product(sizes)), dtype=x.dtype, device=x.device)
-    placed = scatter_op(nothing, reshape_op(indices, shape=flat), reshape_op(x, shape=flat), axis=lead, reduce="set")
+    placed = unpool(reshape_op(x, shape=flat), reshape_op(indices, shape=flat), size=product(sizes))
     return reshape_op(placed, shape=(*x.shape[:lead], *sizes))
 
 

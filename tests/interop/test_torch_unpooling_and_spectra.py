@@ -65,6 +65,14 @@ def test_max_unpool(count: int, shape: Any, kernel: Any, padding: int) -> None:
     close(x.grad, y.grad)
 
 
+def test_overlapping_windows_each_take_the_gradient_of_their_place() -> None:
+    x, y = both(np.array([[2.0, 2.0, 1.0]]))
+    at = np.array([[1, 1, 3]])
+    tn.max_unpool1d(x, tn.tensor(at), 2, 1).sum().backward()
+    torch.nn.functional.max_unpool1d(y, torch.tensor(at), 2, 1).sum().backward()
+    close(x.grad, y.grad)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_multilabel_margin_loss(reduction: str) -> None:
     rows = np.array([[3, 0, -1, 1, -1], [-1, 0, 1, 2, 3], [0, 1, 2, 3, 4], [1, 1, -1, 0, 0]])
