@@ -11,7 +11,7 @@ state or its array, which their reference counts tell.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import chain
@@ -34,9 +34,11 @@ from tenon.capture.prologue import Prologue
 from tenon.capture.pytree import LEAF, Structure, unfold
 from tenon.capture.replay import run
 from tenon.capture.result_leaves import FromGraph
-from tenon.capture.settle import RunResults, Settlement, Stopped
+from tenon.capture.settle import RunResults, Settlement, Stopped, sizes_of
+from tenon.capture.size_reader import NewArray, SizeLimits, SizeReader, array_maker, size_reader
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.cpython import object_layout
+from tenon.dims import Dim, evaluate, symbol
 from tenon.gc_control import COLLECTOR
 from tenon.in_place import Loan, UpdatedState
 from tenon.locks import unforked
@@ -44,14 +46,18 @@ from tenon.records import replace
 from tenon.runtime.buffer_pool import MIN_POOLED_BYTES, Lease, take
 from tenon.tensor import Tensor, asarray, fresh
 from tenon.tensor_state import TensorState
+from tenon.types import Shape
 
 if TYPE_CHECKING:
     from tenon.cpython.guard_table import Input, Slots
     from tenon.cpython.jit_fast_call import FastCalls
+    from tenon.graph.ir import Graph
+    from tenon.runtime.frame import Frame
 
 MISS = object()
 CONTIGUOUS_AND_ALIGNED = 0x101      # of ndarray.flags
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+Run = Callable[[tuple[Any, ...]], Any]      # given the leaves
 
 
 def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> Call | None:
@@ -69,10 +75,11 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     distinct = len(set(map(id, leaves)))
     if len({id(x) for x in leaves if isinstance(x, Tensor)}) < sum(isinstance(x, Tensor) for x in leaves):
         return None                     # two arguments are one tensor
-    maker = _Maker(captured, leaves, own)
-    made, outside = maker.make(), captured.outside
-    if made is None:
+    found = _for_all_sizes(captured, leaves, own) or (None if captured.sized else _Maker(captured, leaves, own).made())
+    if found is None:
         return None
+    maker, made = found
+    outside = captured.outside
     if captured.leaves_of_tape:
         made = _for_leaves(captured.leaves_of_tape, made)
     if prologue is not None:
@@ -90,7 +97,22 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     return _with_leaves(structure, leaves[:own], call if outside or several else made, captured.apart)
 
 
-def _for_leaves(places: Sequence[int], made: Callable[[tuple[Any, ...]], Any]) -> Callable[[tuple[Any, ...]], Any]:
+def _for_all_sizes(captured: Captured, leaves: Sequence[Any], own: int) -> tuple[_Maker, Run] | None:
+    """A way for calls whose sizes are others, too: with memory for twice these, or at least for these.
+
+    Where it cannot be one native call, the first way is for these sizes alone, which may stay.
+    """
+    sizes = sizes_of(captured.types, leaves)
+    for growth in (2, 1) if sizes else ():
+        maker = _Maker(captured, leaves, own, {name: growth * size for name, size in sizes.items()})
+        found = maker.made(only_quick=captured.short is None and not captured.differentiable)
+        if found is not None:
+            captured.sized = True
+            return found
+    return None
+
+
+def _for_leaves(places: Sequence[int], made: Run) -> Run:
     """The call, where these arguments were not computed from others."""
     def call(given: tuple[Any, ...]) -> Any:
         for k in places:
@@ -100,8 +122,8 @@ def _for_leaves(places: Sequence[int], made: Callable[[tuple[Any, ...]], Any]) -
     return call
 
 
-def _read_anew(prologue: Prologue, made: Callable[[tuple[Any, ...]], Any], leaves: Sequence[Any],
-               outside: frozenset[int]) -> Callable[[tuple[Any, ...]], Any]:
+def _read_anew(prologue: Prologue, made: Run, leaves: Sequence[Any],
+               outside: frozenset[int]) -> Run:
     """The call, with what is read anew behind its own arguments; its tensors must be apart from one another."""
     tensors = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
     pick = itemgetter(*tensors) if len(tensors) > 1 else None
@@ -153,7 +175,7 @@ def _apart_from(outside: frozenset[int], call: Call) -> Call:
     return apart
 
 
-def _with_leaves(structure: Structure, leaves: Sequence[Any], call: Callable[[tuple[Any, ...]], Any],
+def _with_leaves(structure: Structure, leaves: Sequence[Any], call: Run,
                  apart: frozenset[int]) -> Call:
     """A function of a call's arguments that gives their leaves to `call`, and says MISS where the structure differs."""
     positional, named = structure.children
@@ -182,11 +204,13 @@ def _with_leaves(structure: Structure, leaves: Sequence[Any], call: Callable[[tu
 class _Maker:
     """Collects the conditions of a capture, and what is done where they hold."""
 
-    def __init__(self, captured: Captured, leaves: Sequence[Any], own: int):
+    def __init__(self, captured: Captured, leaves: Sequence[Any], own: int, most: Mapping[str, int] | None = None):
         with unforked:
             from tenon.capture.native_guards import GuardConditions
             from tenon.cpython import guard_table, jit_fast_call  # local: LLVM is slow to load, and not always needed
         self.native, self.calls, self.captured = guard_table, jit_fast_call, captured
+        self.most = most        # the sizes for which there is to be memory, where they may be others in other calls
+        self.sized: list[tuple[int, Dim]] = []                  # where such sizes are written, for machine code
         self.answer: Call | None = None                         # the call that is one builtin, if there is one
         self.leaves, self.own = leaves, own                     # the first `own` are the call's arguments
         values = dict(captured.values)
@@ -200,18 +224,21 @@ class _Maker:
         self.ready = program.ready_for(self.arrays) if isinstance(program, WithConstants) else None
         self.kept: list[Any] = [kept, self.guards.kept, self.ready]     # what the tables point to
 
-    def make(self) -> Callable[[tuple[Any, ...]], Any] | None:
+    def made(self, only_quick: bool = False) -> tuple[_Maker, Run] | None:
+        """What makes calls, and who knows of it."""
         inputs = self.inputs()
         if inputs is None:
             return None
-        quick = None if self.captured.differentiable else self.quick(inputs)
-        return quick or self.checked(inputs)
+        run = None if self.captured.differentiable else self.quick(inputs)
+        run = run or (None if only_quick else self.checked(inputs))
+        return None if run is None else (self, run)
 
     # ------------------------------------------------------------ the conditions
 
     def inputs(self) -> list[Input] | None:
         """A row for everything that is read or looked at; None where something cannot be described."""
-        rows = [self.row(source, self.place(k)) for k, source in enumerate(self.captured.sources)]
+        rows = [self.row(source, self.place(k), param.type.shape) for k, (source, param) in enumerate(
+            zip(self.captured.sources, self.captured.graph.params, strict=True))]
         for k, array in self.ready.watched if self.ready else ():
             row = rows[k]
             rows[k] = None if row is None else replace(row, array=id(array))
@@ -227,8 +254,8 @@ class _Maker:
         reads = self.ready.parts.reads if self.ready else range(len(self.arrays))
         return reads.index(k) if k in reads else self.native.ANY
 
-    def row(self, source: Source, place: int) -> Input | None:
-        """What is looked at of the tensor or array that a source stands for."""
+    def row(self, source: Source, place: int, dims: Shape = ()) -> Input | None:
+        """What is looked at of the tensor or array that a source stands for, in these dimensions."""
         base = source.source if isinstance(source, GradientOf) else source
         holder = self.leaves[base.position] if isinstance(base, Argument) else base.holder
         kind, flag, grad = self.native.PLAIN, 0, None
@@ -242,6 +269,9 @@ class _Maker:
             return None
         shape = np.array(array.shape, np.int64)
         self.kept += shape, array.dtype
+        if self.most is not None:
+            self.sized += [(address, dim) for address, dim in zip(_addresses(shape), dims, strict=False)
+                           if not isinstance(dim, int)]
         leaf = base.position if isinstance(base, Argument) else -1
         return self.native.Input(
             0 if leaf >= 0 else id(holder), max(leaf, 0), id(type(holder)), kind, flag,
@@ -262,20 +292,34 @@ class _Maker:
                                  (frame.statuses.ctypes.data, len(frame.statuses)),
                                  loans, (id(UpdatedState), id(TensorState)))
             conditions = replace(conditions, words=[*conditions.words, *frame.conditions])
-        return self.calls.FastCalls(_slots(), conditions, inputs, Lease, (frame, self.kept), run)
+        return self.calls.FastCalls(_slots(), conditions, inputs, Lease, (frame, self.kept), run,
+                                    [address for address, _ in self.sized])
+
+    def reader(self, results: Sequence[NewArray] = (), limits: SizeLimits | None = None) -> SizeReader | None:
+        """What reads the sizes of a call, in the order in which they are written."""
+        if self.most is None:
+            return array_maker(results)
+        return size_reader(self.captured, self.leaves, [dim for _, dim in self.sized], results, limits)
 
     # ------------------------------------------------------------ what is done where they hold
 
-    def checked(self, inputs: Sequence[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
+    def checked(self, inputs: Sequence[Input]) -> Run | None:
         """Look at everything natively, then run as ever."""
         looked = [replace(row, place=self.native.ANY, flags=0, array=0) for row in inputs]
         check, rest, captured = self.table(looked).check, self.guards.rest, self.captured
-        if not check(tuple(self.leaves)):
+        arrays, read = any(isinstance(x, np.ndarray) for x in self.leaves), self.reader()
+        if read is None:
             return None
-        arrays = any(isinstance(x, np.ndarray) for x in self.leaves)
+
+        def sized(leaves: tuple[Any, ...]) -> bool:
+            words = read(leaves)
+            return words is not None and bool(check(leaves, *words))
+        holds = check if self.most is None else sized
+        if not holds(tuple(self.leaves)):
+            return None
 
         def call(leaves: tuple[Any, ...]) -> Any:
-            if not check(leaves) or (rest is not None and not rest.hold()):
+            if not holds(leaves) or (rest is not None and not rest.hold()):
                 return MISS
             try:
                 return run(captured, _as_tensors(leaves) if arrays else leaves)
@@ -283,14 +327,14 @@ class _Maker:
                 return MISS         # nothing was changed; the long way fails too, and knows what to do
         return call
 
-    def quick(self, inputs: list[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
+    def quick(self, inputs: list[Input]) -> Run | None:
         """Look at everything and run the program in one native call."""
         ready, arrays, program = self.ready, self.arrays, late_program(self.captured.program)
         arrays = given(ready, arrays) if ready else arrays
-        frame = program.quick_frame(arrays, [self.place(k) for k in self.captured.donations])
+        frame = program.quick_frame(arrays, [self.place(k) for k in self.captured.donations], self.most)
         reads = ready.parts.reads if ready else range(len(arrays))
         if frame is not None and not _only_updates(frame, reads, self.captured):
-            frame = program.quick_frame(arrays)
+            frame = program.quick_frame(arrays, most=self.most)
         if frame is None:
             return None
         if ready:
@@ -303,28 +347,49 @@ class _Maker:
             inputs[k] = replace(inputs[k], alone=number)
         donors = [None if donor is None else reads[donor] for _, _, donor in frame.layout.results]
         places = [len(arrays) + k for k, donor in enumerate(donors) if donor is None]
-        made = [(shape, dtype) for shape, dtype, donor in frame.layout.results if donor is None]
+        made = [NewArray(np.empty if _is_small(shape, dtype, self.most) else take, shape, dtype)
+                for shape, dtype, donor in self.results(frame, program.graph) if donor is None]
+        self.write_sizes_in(frame)
+        new_arrays = self.reader(made, self.limits(frame))
+        if new_arrays is None:
+            return None
         loans = [Loan(frame.phase) for _ in lent]
-        return self.quick_call(self.table(inputs, frame, places, loans), places, made, donors)
+        return self.quick_call(self.table(inputs, frame, places, loans), places, made, new_arrays, donors)
 
-    def quick_call(self, calls: FastCalls, new: Sequence[int], made: Sequence[Any],
-                   donors: Sequence[int | None]) -> Callable[[tuple[Any, ...]], Any]:
+    def results(self, frame: Frame, graph: Graph) -> list[tuple[Shape, Any, int | None]]:
+        """The shapes and element types of the results, and whose memory each takes."""
+        types = [result.type for result in graph.results]
+        return [(shape if self.most is None else type.shape, dtype, donor)
+                for type, (shape, dtype, donor) in zip(types, frame.layout.results, strict=True)]
+
+    def write_sizes_in(self, frame: Frame) -> None:
+        """Let the frame have words of its own for the sizes that kernels are given, where calls have others."""
+        if self.most is not None:
+            self.sized += zip(_addresses(frame.own_sizes()), map(symbol, frame.layout.size_names), strict=True)
+
+    def limits(self, frame: Frame) -> SizeLimits | None:
+        """How large sizes may be for the memory of the frame."""
+        if self.most is None:
+            return None
+        most: dict[Dim, int] = {symbol(name): size for name, size in self.most.items()}
+        return SizeLimits({**most, **frame.layout.room}, self.captured.outgrown)
+
+    def quick_call(self, calls: FastCalls, new: Sequence[int], made: Sequence[NewArray], new_arrays: SizeReader,
+                   donors: Sequence[int | None]) -> Run:
         captured, rest, call, lent = self.captured, self.guards.rest, calls.call, Lending(self.captured, donors)
-        empties = [np.empty if math.prod(shape) * dtype.itemsize < MIN_POOLED_BYTES else take for shape, dtype in made]
         output = captured.output
         leaf = output.leaves[0] if output.structure is LEAF else None
         plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (
             leaf.requires_grad or leaf.number or leaf.grad or leaf.kind)
         if plain and len(made) == 1 and not (lent.changes or captured.effects or captured.output_effects):
-            ((shape, dtype), *_), (empty, *_) = made, empties
-            if rest is None:
+            if rest is None and self.most is None:
                 self.answer = calls.answer(self.calls.Answer(
-                    len(self.leaves), empty, shape, dtype, new[0], Tensor, TensorState, MISS))
+                    len(self.leaves), made[0].empty, made[0].shape, made[0].dtype, new[0], Tensor, TensorState, MISS))
 
             def one(leaves: tuple[Any, ...]) -> Any:
-                array = empty(shape, dtype)
-                if (rest is None or rest.hold()) and call(leaves, (array,)):
-                    return fresh(array)
+                new = new_arrays(leaves)
+                if new is not None and (rest is None or rest.hold()) and call(leaves, new):
+                    return fresh(new[0])
                 return MISS
             return one
         arrays, in_place = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own]), any(lent.lenders)
@@ -332,17 +397,15 @@ class _Maker:
             captured, [-1 if lender else place for lender, place in zip(lent.lenders, lent.new, strict=True)],
             in_place, call, MISS, arrays)
 
-        def new_arrays() -> tuple[np.ndarray, ...]:
-            return tuple([empty(shape, dtype) for (shape, dtype), empty in zip(made, empties, strict=True)])
-
         def simple(leaves: tuple[Any, ...]) -> Any:
+            new = new_arrays(leaves)
             assert end is not None
-            return end(leaves, new_arrays()) if rest is None or rest.hold() else MISS
+            return end(leaves, new) if new is not None and (rest is None or rest.hold()) else MISS
 
         def several(leaves: tuple[Any, ...]) -> Any:
             """The program writes in new memory: what is stored is looked for behind it."""
-            new = new_arrays()
-            if not ((rest is None or rest.hold()) and call(leaves, new)):
+            new = new_arrays(leaves)
+            if new is None or not ((rest is None or rest.hold()) and call(leaves, new)):
                 return MISS
             settlement = Settlement(captured, _as_tensors(leaves) if arrays else leaves, captured.changes)
             try:
@@ -353,8 +416,8 @@ class _Maker:
 
         def updating(leaves: tuple[Any, ...]) -> Any:
             """It writes in that of tensors too: what is stored is known before, and done where it ends."""
-            new = new_arrays()
-            if rest is not None and not rest.hold():
+            new = new_arrays(leaves)
+            if new is None or (rest is not None and not rest.hold()):
                 return MISS
             tensors = _as_tensors(leaves) if arrays else leaves
             settlement, results = Settlement(captured, tensors, lent.changes), Lent(lent, new, tensors)
@@ -372,6 +435,16 @@ def _only_updates(frame: Any, reads: Sequence[int], captured: Captured) -> bool:
     updates = set(captured.updates)
     return all(donor is None or (reads[donor], k) in updates
                for k, (_, _, donor) in enumerate(frame.layout.results))
+
+
+def _is_small(shape: Shape, dtype: Any, most: Mapping[str, int] | None) -> bool:
+    """Whether the allocator has the memory of such an array at hand."""
+    return bool(math.prod(evaluate(dim, most or {}) for dim in shape) * dtype.itemsize < MIN_POOLED_BYTES)
+
+
+def _addresses(words: np.ndarray) -> Iterable[int]:
+    """Where 64-bit words lie."""
+    return (words.ctypes.data + words.itemsize * k for k in range(words.size))
 
 
 def _as_tensors(leaves: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -2,6 +2,8 @@
 
     check(leaves)             whether all conditions hold, and every input is what the program takes
     call(leaves, results)     the same; where it is so, the program has run, and no index was out of range
+    check(leaves, words), call(leaves, (*results, words))   the same for the sizes in `words`, packed, which are those
+                              that arrays are compared with and kernels are given, where they differ between calls
     answer(args, keywords)    a tensor with the one result of the program, or `miss` where the conditions do not hold
 
 They keep their table, an array of words.  A run that takes long lets other Python threads go on: then the arrays are
@@ -51,12 +53,14 @@ from tenon.locks import Lock
 from tenon.program.backend_interface import IDLE, READING
 from tenon.program.step_executor import PHASE, RUNNER, driver
 from tenon.records import astuple, dataclass
+from tenon.types import Shape
 
 # Words of a table behind those of its conditions.
 (PLACES, PLACE_COUNT, OBJECT_COUNT, CONTEXT, RUN, BIND, DRIVE, POOL, PARALLEL, RELEASE, BUSY, INCREF, DECREF, SAVE,
  RESTORE, TRUE, FALSE, LEAVES, DICT_SIZE, MISS, VECTORCALL, EMPTY, EMPTY_ARGUMENTS, PLACE, ALLOCATE, TENSOR, STATE,
- ZERO, STATUSES, STATUS_COUNT, UPDATED, NOT_UPDATED) = range(CONDITION_WORDS, CONDITION_WORDS + 32)
-TABLE_WORDS = CONDITION_WORDS + 32
+ ZERO, STATUSES, STATUS_COUNT, UPDATED, NOT_UPDATED, SIZED, SIZED_COUNT) = range(
+     CONDITION_WORDS, CONDITION_WORDS + 34)
+TABLE_WORDS = CONDITION_WORDS + 34
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,7 @@ class Answer:
 
     leaves: int                         # how many arguments there are, no two of them the same
     empty: Callable[[Any, Any], Any]    # makes the array
-    shape: tuple[int, ...]
+    shape: Shape                        # numbers
     dtype: Any
     place: int                          # among the frame's objects
     tensor: type
@@ -92,7 +96,7 @@ class FastCalls:
     """Conditions, inputs and, for those that run a program, its frame; the builtins keep what they point to."""
 
     def __init__(self, slots: Slots, conditions: Conditions, inputs: Sequence[Input], lease: type, kept: Any = None,
-                 run: ProgramRun | None = None):
+                 run: ProgramRun | None = None, sized: Sequence[int] = ()):
         self.library, self.table = library(slots), np.zeros(TABLE_WORDS, np.int64)
         self.versions = _words(conditions.versions, 2)
         entries = _words(conditions.entries, ENTRY_WORDS)
@@ -102,6 +106,7 @@ class FastCalls:
                 (LISTS, _words(conditions.lists, 3)), (PLACES, _words(run.places if run else (), 1)),
                 (INPUTS, _words([astuple(x) for x in inputs], INPUT_WORDS)),
                 (LOANS, _words([(0, id(loan)) for loan in run.loans] if run else (), LOAN_WORDS))]
+        rows.append((SIZED, _words(sized, 1)))      # where the sizes of a call are written
         for place, values in rows:
             self.table[place:place + 2] = values.ctypes.data, len(values)
         self.kept: tuple[Any, ...] = rows, kept, run
@@ -115,7 +120,7 @@ class FastCalls:
                        RUN: program.library.address("run_alone"),
                        BIND: program.library.address("bind"), DRIVE: program.drive,
                        SAVE: _python("PyEval_SaveThread"), RESTORE: _python("PyEval_RestoreThread")})
-        self.check: Callable[[tuple[Any, ...]], bool] = self._builtin("check")
+        self.check: Callable[..., bool] = self._builtin("check")
         self.call: Callable[[tuple[Any, ...], tuple[Any, ...]], bool] = self._builtin("call")
 
     def answer(self, made: Answer) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
@@ -168,7 +173,8 @@ def _module(slots: Slots) -> NativeModule:
     module = NativeModule()
     module.declare(RAISE, HALF)
     define_conditions(module, slots)
-    module.define("ready", _ready, BOOLEAN, POINTER, POINTER)
+    module.define("resize", _resize, NOTHING, POINTER, POINTER)
+    module.define("ready", _ready, BOOLEAN, POINTER, POINTER, POINTER, WORD)
     module.define("each", _each, NOTHING, POINTER, WORD)
     module.define("succeeded", _succeeded, BOOLEAN, POINTER)
     for name, writes in (("lend", _lend), ("take_back", _take_back)):
@@ -182,9 +188,18 @@ def _module(slots: Slots) -> NativeModule:
     return module
 
 
-def _ready(f: NativeFunction, table: Pointer, leaves: Pointer) -> None:
-    """Whether the frame is free, and all conditions hold."""
+def _resize(f: NativeFunction, table: Pointer, words: Pointer) -> None:
+    """Let these be the sizes, for what looks at arrays and for the program."""
+    with f.each(table.word(SIZED_COUNT)) as k:
+        table.pointer(SIZED).pointer(k).put(words.behind(object_layout.BYTES).word(k))
+    f.give()
+
+
+def _ready(f: NativeFunction, table: Pointer, leaves: Pointer, given: Pointer, last: Word) -> None:
+    """Whether the frame is free, and all conditions hold; the sizes are the last of what is given."""
     f.require(table.word(BUSY) == 0)
+    with f.where(table.word(SIZED_COUNT) != 0):
+        f.call("resize", table, given.pointer(last))
     f.give(f.call("holds", table, leaves))
 
 
@@ -289,12 +304,14 @@ def _boolean(f: NativeFunction, table: Pointer, answer: Word) -> None:
 
 def _check(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     table = owner.field(object_layout.DATA)
+    with f.where(table.word(SIZED_COUNT) != 0):
+        f.call("resize", table, arguments.pointer(1))
     f.give(f.call("boolean", table, f.call("holds", table, arguments.pointer())))
 
 
 def _call(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -> None:
     table, results = owner.field(object_layout.DATA), arguments.pointer(1).behind(object_layout.ITEMS)
-    with f.unless(f.call("ready", table, arguments.pointer())):
+    with f.unless(f.call("ready", table, arguments.pointer(), results, table.word(PLACE_COUNT))):
         f.give(_new(f, table, FALSE))
     with f.each(table.word(PLACE_COUNT)) as k:
         table.pointer(OBJECTS).put(results.pointer(k), table.pointer(PLACES).word(k))
@@ -342,7 +359,7 @@ def _answer(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) 
     array = f.through(table.at(VECTORCALL), POINTER, table.pointer(EMPTY), table.pointer(EMPTY_ARGUMENTS),
                       f.word(2), f.null())
     f.require(~array.is_null())
-    with f.where(f.call("ready", table, leaves)):
+    with f.where(f.call("ready", table, leaves, arguments, f.word(0))):     # its sizes are the same in all calls
         table.pointer(OBJECTS).put(array, table.word(PLACE))
         ran = f.call("execute", table)
         with f.where(f.call(RAISE) != 0):

@@ -20,6 +20,7 @@ NDIM, DIMENSIONS, STRIDES, BASE, DTYPE, FLAGS = (DATA + WORD * k for k in range(
 ITEMS = tuple.__basicsize__                     # of a tuple: its items, in place
 LENGTH = object.__basicsize__                   # of a list
 LIST_ITEMS = LENGTH + WORD                      # of a list: where its items are
+BYTES = bytes.__basicsize__ - 1                 # of bytes: its elements, in place; a zero is behind them
 CELL = object.__basicsize__                     # of a closure cell: what it holds
 
 
@@ -86,6 +87,7 @@ def _readable() -> bool:
     array = np.zeros((2, 3, 5), np.float32)
     view, mark, items, listed = array[1], object(), (1.5, "x"), [2.5, "y"]
     cell = (lambda: mark).__closure__[0]        # type: ignore[index]
+    packed = bytes(range(1, 9))
     dims, steps = word_at(id(array) + DIMENSIONS), word_at(id(array) + STRIDES)
     return (word_at(id(array) + TYPE) == id(np.ndarray) and word_at(id(array) + DATA) == array.ctypes.data
             and word_at(id(array) + NDIM) & 0xFFFFFFFF == array.ndim
@@ -98,6 +100,7 @@ def _readable() -> bool:
             and word_at(id(listed) + LENGTH) == 2
             and word_at(word_at(id(listed) + LIST_ITEMS) + WORD) == id(listed[1])
             and word_at(id(cell) + CELL) == id(mark)
+            and word_at(id(packed) + BYTES) == int.from_bytes(packed, "little")
             and word_at(id(mark)) & 0xFFFFFFFF == sys.getrefcount(mark) - 1)
 
 

@@ -48,6 +48,7 @@ def as_number(size: Any, dtype: DType) -> Any:
 
 def iota(size: Dim, axis: int = 0, ndim: int = 1) -> Any:
     """0, 1, ... size - 1 along `axis` of a tensor whose other `ndim - 1` axes have size 1."""
+    size = as_dim(size)
     count = arange_op(start=0, step=1, size=size, dtype=int64)
     return count if ndim == 1 else reshape_op(count, shape=tuple(size if k == axis else 1 for k in range(ndim)))
 
@@ -186,6 +187,7 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
         raise ArgumentError(f"linspace: num must be an integer, got {num!r}")
     if isinstance(num, int) and num < 0:
         raise ArgumentError(f"linspace: num must not be negative, got {num}")
+    num = as_dim(num)
     steps = num - 1 if endpoint else num
     wanted = as_dtype(dtype) if dtype is not None else _linspace_dtype(start, stop)
     wide = as_dtype("c128") if wanted.kind == "c" else float64

@@ -12,7 +12,7 @@ from tenon.dims import product, same_sizes
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import aliases, function, lift, remembering
 from tenon.ops.placing import on_device
-from tenon.ops.shape import broadcast_to, cast, permute, reshape_op, resolve_shape, sum_to
+from tenon.ops.shape import as_dim, broadcast_to, cast, permute, reshape_op, resolve_shape, sum_to
 from tenon.ops.slice_pad_concat import concat_op
 from tenon.types import as_dtype, broadcast_shapes, normalize_axes, normalize_axis
 
@@ -128,7 +128,7 @@ def squeeze(x: Any, axis: Any = None) -> Any:
 @function
 def expand(x: Any, *shape: Any) -> Any:
     """Repeated along axes of size 1 to this shape, where -1 keeps an axis as it is."""
-    x, sizes = lift(x), listed(shape)
+    x, sizes = lift(x), list(map(as_dim, listed(shape)))
     extra = len(sizes) - x.ndim
     if extra < 0:
         raise ShapeError(f"expand: {x.type} has more axes than {list(sizes)}")

@@ -13,7 +13,7 @@ from tenon.graph.op import Op
 from tenon.ops.comparison import isnan, where
 from tenon.ops.define import check_kind, composite, define, function
 from tenon.ops.indexing import flat, gather
-from tenon.ops.shape import as_shape, reshape_op
+from tenon.ops.shape import as_dim, as_shape, reshape_op
 from tenon.ops.slicing import box
 from tenon.ops.windows import shown
 from tenon.types import TensorType, bfloat16, int64, normalize_axis
@@ -86,7 +86,7 @@ argsort: Op = define(
 
 def _first_type(x: TensorType, *, k: int, axis: int, descending: bool) -> TensorType:
     _sort_type(x)
-    if k < 0 or (isinstance(x.shape[axis], int) and k > x.shape[axis]):
+    if isinstance(k, int) and (k < 0 or (isinstance(x.shape[axis], int) and k > x.shape[axis])):
         raise ShapeError(f"first_places: there are no {k} places along axis {axis} of {x}")
     hold_where_natural(x.shape[axis] - k)
     return TensorType(int64, tuple(k if place == axis else n for place, n in enumerate(x.shape)))
@@ -124,7 +124,8 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Any, Any
     (tensor([5., 3.]), tensor([1, 2]))
     """
     axis = normalize_axis(axis, x.ndim)
-    if isinstance(x.shape[axis], int) and not 0 <= k <= x.shape[axis]:
+    k = as_dim(k)
+    if isinstance(x.shape[axis], int) and isinstance(k, int) and not 0 <= k <= x.shape[axis]:
         raise ArgumentError(f"topk: k={k} of {x.shape[axis]} elements along axis {axis}")
     order = first_places(x, k=k, axis=axis, descending=largest)
     return gather(x, order, axis=axis), order
@@ -134,7 +135,8 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Any, Any
 def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
     """The k-th smallest element along an axis (k counts from 1), and its place."""
     axis = normalize_axis(axis, x.ndim)
-    if isinstance(x.shape[axis], int) and not 1 <= k <= x.shape[axis]:
+    k = as_dim(k)
+    if isinstance(x.shape[axis], int) and isinstance(k, int) and not 1 <= k <= x.shape[axis]:
         raise ArgumentError(f"kthvalue: k={k} of {x.shape[axis]} elements along axis {axis}")
     at = _part(first_places(x, k=k, axis=axis, descending=False), axis, k - 1, 1)
     value = gather(x, at, axis=axis)

@@ -18,7 +18,7 @@ from tenon.ops.define import aliases, function, lift
 from tenon.ops.indexing import take
 from tenon.ops.joining_and_axes import expand_dims, listed, ravel, replaced, swapaxes
 from tenon.ops.searching import as_size, is_in_graph, searchsorted
-from tenon.ops.shape import as_shape, broadcast_to, cast, reshape_op
+from tenon.ops.shape import as_dim, as_shape, broadcast_to, cast, reshape_op
 from tenon.ops.slice_pad_concat import concat_op, pad_op, slice_op
 from tenon.ops.splitting import narrow
 from tenon.types import int64, normalize_axes, normalize_axis
@@ -81,7 +81,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
         raise ShapeError(f"roll: {len(shifts)} shifts and {len(axes)} axes")
     for a, by in zip(axes, shifts, strict=True):
         size = x.shape[a]
-        by = by % max(size, 1) if isinstance(size, int) else by
+        by = as_dim(by % max(size, 1) if isinstance(size, int) else by)
         if by == 0 or size == 0:
             continue
         cut = size - by if not isinstance(by, int) or by > 0 else -by
@@ -133,7 +133,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, *more: int) -> Any:
         if (counts < 0).any():
             raise ShapeError(f"repeat: a count must not be negative: {counts.min()}")
         return take(x, np.repeat(np.arange(counts.size), counts), axis=axis)
-    times = counts if isinstance(counts, int) else int(counts.item())
+    times = as_dim(counts) if isinstance(counts, int) else int(counts.item())
     wide = broadcast_to(expand_dims(x, axis + 1), shape=replaced(x.shape, axis, size, times))
     return reshape_op(wide, shape=replaced(x.shape, axis, size * times))
 
@@ -172,7 +172,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         return x
     mode = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
     if mode == "constant":
-        return pad_op(x, constant_values, low=[a for a, _ in pairs], high=[b for _, b in pairs])
+        return pad_op(x, constant_values, low=[as_dim(a) for a, _ in pairs], high=[as_dim(b) for _, b in pairs])
     if mode not in _BORDERS:
         raise ArgumentError(f"pad: no mode {mode!r}", hint="one of constant, " + ", ".join(_BORDERS))
     for axis, (before, after) in enumerate(pairs):

@@ -104,6 +104,12 @@ class Frame:
         finally:
             self.phase.end()
 
+    def own_sizes(self) -> np.ndarray:
+        """The sizes that kernels are given, in memory of the frame's own: who writes there runs with others."""
+        words: np.ndarray = self.layout.size_words.copy()
+        self.context[native.SIZES], self.sizes = words.ctypes.data, words
+        return words
+
     def use(self, arena: Array | None) -> None:
         """Let steps keep in this arena what lives between them."""
         if arena is not self.arena and arena is not None:

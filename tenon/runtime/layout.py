@@ -5,10 +5,11 @@ Between two barriers the threads are not in step, so memory may be used again on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from tenon.dims import Dim, SymbolicDim
 from tenon.errors import OverBudget
 from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import DONATED, MEMORY_BUDGET, UPDATES
@@ -17,11 +18,15 @@ from tenon.program.execution_plan import Assembly
 from tenon.program.kernel import CompiledKernel, count
 from tenon.program.steps import (
     AllocateStep,
+    BranchStep,
     CopyStep,
     FollowStep,
     HostStep,
     KernelStep,
     LookStep,
+    LoopStep,
+    Move,
+    MoveStep,
     Step,
     Storage,
     homes,
@@ -57,6 +62,8 @@ class Layout:
     places: np.ndarray                          # (offset, slot): the slot gets an address in the arena
     pointers: np.ndarray                        # as they are before binding: constants
     size_words: np.ndarray                      # the symbolic sizes that kernels are given
+    size_names: tuple[str, ...]                 # which these are
+    room: Mapping[Dim, int]                     # the bytes that there are for what takes as many as its sizes say
     params: list[tuple[np.dtype[np.generic], tuple[int, ...]]]
     results: list[tuple[tuple[int, ...], np.dtype[np.generic], int | None]]   # and the argument whose memory it takes
     threads: int                                # 1, or as many as the pool has
@@ -82,12 +89,36 @@ class Layout:
 
 
 def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, taken: dict[Storage, Storage],
-                threads: int) -> Layout:
-    """The plan of a run with these sizes, in which results take the memory of donated arguments."""
+                threads: int, most: Sizes | None = None) -> Layout:
+    """The plan of a run with these sizes, in which results take the memory of donated arguments; `most` are sizes for
+    which there is to be memory too."""
     several = threads > 1 and saved(assembly.steps, sizes, threads) > 0
     table = Table(address_of, dict(sizes), taken, threads if several else 1, Room(assembly.steps, sizes))
     table.add_all(assembly.steps)
-    return _finished(assembly, table, threads)
+    return _finished(assembly, table, threads, most or sizes)
+
+
+def differ_in_words_alone(steps: Sequence[Step]) -> bool:
+    """Whether other sizes change nothing in the table of these steps but the sizes that kernels are given."""
+    return all(map(_differs_in_words_alone, steps))
+
+
+def _differs_in_words_alone(step: Step) -> bool:
+    match step:
+        case CopyStep():
+            return isinstance(step.source.bytes, int)
+        case MoveStep():
+            return _are_fixed(step.moves)
+        case LoopStep():
+            fixed = not isinstance(step.length, SymbolicDim) and _are_fixed((*step.start, *step.turn))
+            return fixed and all(map(differ_in_words_alone, step.parts))
+        case BranchStep():
+            return all(map(differ_in_words_alone, step.parts))
+    return isinstance(step, KernelStep)
+
+
+def _are_fixed(moves: Sequence[Move]) -> bool:
+    return not any(isinstance(move.offset, SymbolicDim) for move in moves)
 
 
 def called_first(assembly: Assembly) -> dict[CompiledKernel, CompiledKernel]:
@@ -142,10 +173,15 @@ def _may_share(step: Step, result: Storage, source: Storage) -> bool:
             and (step.outputs.index(result), step.inputs.index(source)) in step.unit.facts.in_place)
 
 
-def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
+def _finished(assembly: Assembly, table: Table, pool_threads: int, most: Sizes) -> Layout:
     """Memory for everything, and the table as arrays."""
-    scratch = max((count(u.facts.scratch, table.sizes) for u in assembly.units), default=0)
-    moves, (arena, plan, stride) = table.finish(), plan_memory(table, scratch)
+    room: dict[Dim, int] = {}
+
+    def room_for(bytes: Dim) -> int:
+        needed = max(count(bytes, table.sizes), count(bytes, most))
+        return needed if isinstance(bytes, int) else room.setdefault(bytes, needed)
+    scratch = max((room_for(u.facts.scratch) for u in assembly.units), default=0)
+    moves, (arena, plan, stride) = table.finish(), plan_memory(table, scratch, room_for)
     graph, sizes, taken = assembly.graph, table.sizes, table.taken
     _hold_to(graph.notes.get(MEMORY_BUDGET), plan.size)
     arguments = len(assembly.arguments)
@@ -162,7 +198,8 @@ def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
         bindings=_words([(p.where, slot, offset(slot)) for slot, p in slots if p.kind == "object"]),
         places=_words([(p.where + offset(slot), slot) for slot, p in slots if p.kind == "arena"]),
         pointers=_words([p.where + offset(slot) if p.kind == "address" else 0 for slot, p in slots]),
-        size_words=_words(table.size_words), params=[_array_type(t) for t in params],
+        size_words=_words(table.size_words), size_names=tuple(table.size_names), room=room,
+        params=[_array_type(t) for t in params],
         results=[(_array_type(t)[1], _array_type(t)[0], donor) for t, donor in zip(results, donors, strict=True)],
         threads=table.threads, pool_threads=pool_threads,
         scratch=stride,
@@ -181,7 +218,8 @@ def _hold_to(budget: int | None, size: int) -> None:
                          hint="memory_budget=0 takes as little as can be; tn.checkpoint computes a part again")
 
 
-def plan_memory(table: Table, scratch: int) -> tuple[dict[Storage, int], ArenaPlan, int]:
+def plan_memory(table: Table, scratch: int, room_for: Callable[[Dim], int]
+                ) -> tuple[dict[Storage, int], ArenaPlan, int]:
     """Offsets in the arena, and from one thread's scratch memory to the next.
 
     Memory is free after its last use, or (several threads) the barrier after.
@@ -206,7 +244,7 @@ def plan_memory(table: Table, scratch: int) -> tuple[dict[Storage, int], ArenaPl
             if low <= last and first <= high and not first <= low <= high <= last:
                 low, high = min(low, first), max(high, last)
         lives[x] = low, high
-    buffers = [ArenaBuffer(count(x.bytes, table.sizes), *life) for x, life in lives.items()]
+    buffers = [ArenaBuffer(room_for(x.bytes), *life) for x, life in lives.items()]
     plan, stride = spaced(buffers, scratch, table.threads) if guarding() else (plan_arena(buffers), scratch)
     return dict(zip(lives, plan.offsets, strict=True)), plan, stride
 

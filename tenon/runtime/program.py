@@ -34,7 +34,7 @@ from tenon.runtime.arena_planning import aligned_bytes
 from tenon.runtime.forks import FORKING
 from tenon.runtime.frame import Frame
 from tenon.runtime.guard_pages import guarded_arena, guarding
-from tenon.runtime.layout import Layout, make_layout, take_donated
+from tenon.runtime.layout import Layout, differ_in_words_alone, make_layout, take_donated
 from tenon.runtime.step_table import unit_for
 from tenon.runtime.thread_pool import pool, pool_version
 from tenon.types import TensorType, as_dtype, has_arrays
@@ -163,13 +163,23 @@ class Program:
         frame.use(self._take_arena(layout))
         return frame
 
-    def quick_frame(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> Frame | None:
+    def quick_frame(self, arrays: Sequence[Array], donated: Collection[int] = (),
+                    most: Mapping[str, int] | None = None) -> Frame | None:
         """A frame with an arena of its own for calls with arrays like these; None where a call is not quick: it asks
-        Python for something, or needs more memory than to keep for it alone."""
+        Python for something, or needs more memory than to keep for it alone.
+
+        With `most` it is for calls with other sizes too, up to these, whose words the caller writes; None where more
+        depends on sizes than words."""
         if guarding():              # arguments are copied
             return None
         unchanged, threads = pool_version(), pool()     # in this order: another thread may set the number between
-        layout = self._layout_for([a.shape for a in self._accept(arrays)], donated)
+        shapes = [a.shape for a in self._accept(arrays)]
+        if most is None:
+            layout = self._layout_for(shapes, donated)
+        elif differ_in_words_alone(self.parts.steps) and AS_READ not in self.graph.notes:
+            layout = self._new_layout(bind_sizes(self.graph, shapes), donated, threads.threads, most)
+        else:
+            return None
         if layout.host or layout.memory.size + layout.scratch * layout.threads > MOST_QUICK_MEMORY:
             return None
         if layout.pool_threads != threads.threads or (layout.threads > 1 and threads.parallel is None):
@@ -253,21 +263,25 @@ class Program:
         layout = self._layouts.get(key)
         if layout is None:
             with self._changing:
-                with span("layout", graph=self.graph.name, **sizes):
-                    if any(_bytes(node, sizes) > ADDRESSABLE for node in self.graph.nodes):
-                        raise self._too_large(sizes)
-                    self._check_results(sizes)
-                    if (read := self.graph.notes.get(AS_READ)) is not None:
-                        verify_sizes(read, sizes)
-                    taken = take_donated(self.parts, sorted(donated))
-                    self._compile_for(taken)
-                    with timed(self.seconds, "layout"):
-                        layout = make_layout(self.parts, self._address_of, sizes, taken, threads)
-                emit("memory", program=self, layout=layout)
-                self._layouts[key] = layout
+                layout = self._layouts[key] = self._new_layout(sizes, donated, threads)
                 while len(self._layouts) > MOST_LAYOUTS:
                     self._by_shapes.clear()
                     self._idle.pop(self._layouts.pop(next(iter(self._layouts))), None)
+        return layout
+
+    def _new_layout(self, sizes: Mapping[str, int], donated: Collection[int], threads: int,
+                    most: Mapping[str, int] | None = None) -> Layout:
+        with span("layout", graph=self.graph.name, **sizes):
+            if any(_bytes(node, sizes) > ADDRESSABLE for node in self.graph.nodes):
+                raise self._too_large(sizes)
+            self._check_results(sizes)
+            if (read := self.graph.notes.get(AS_READ)) is not None:
+                verify_sizes(read, sizes)
+            taken = take_donated(self.parts, sorted(donated))
+            self._compile_for(taken)
+            with timed(self.seconds, "layout"):
+                layout = make_layout(self.parts, self._address_of, sizes, taken, threads, most)
+        emit("memory", program=self, layout=layout)
         return layout
 
 

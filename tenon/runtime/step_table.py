@@ -61,6 +61,7 @@ class Table(StepTableRows):
         self.room = room
         self.address_of, self.taken, self.threads = address_of, taken, threads
         self.size_words: list[int] = []
+        self.size_names: list[str] = []         # of those that kernels are given
         self.checked: list[KernelStep] = []
         self.host: list[HostStep | AllocateStep | FollowStep | LookStep] = []      # what may call back
         self.cell_kinds: dict[tuple[TensorType, ...], int] = {}
@@ -185,6 +186,7 @@ class Table(StepTableRows):
         self.offsets.update((at + k, offset) for k, offset in step.pieces.items())
         sizes_at = len(self.size_words)
         self.size_words += [self.sizes[name] for name in step.unit.facts.sizes]
+        self.size_names += step.unit.facts.sizes
         status = 0
         if step.unit.facts.checks:
             self.checked.append(step)
