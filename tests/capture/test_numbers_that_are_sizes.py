@@ -38,6 +38,29 @@ def test_few_captures(k):
     assert len(captures(jitted)) <= 6, tn.explain(jitted)
 
 
+OPERATORS = [
+    lambda x, n: tn.topk(x, n)[0], lambda x, n: x.kthvalue(n)[0], lambda x, n: tn.eye(n), lambda x, n: tn.tri(n, 4),
+    lambda x, n: tn.roll(x, n), lambda x, n: tn.roll(x, -n, 0), lambda x, n: tn.pad(x, (n, 1)),
+    lambda x, n: x[:3].reshape(1, 3).expand(n, -1), lambda x, n: tn.linspace(0, 1, n), lambda x, n: x[:3].repeat(n),
+]
+
+
+@pytest.mark.parametrize("k", range(len(OPERATORS)))
+def test_operators_of_a_changing_number(k):
+    jitted, x = tn.jit(OPERATORS[k]), tn.arange(20.0)
+    for n in (2, 7, 3, 9, 12, 4, 5, 1, 6, 20, 8, 10):
+        assert repr(jitted(x, n)) == repr(OPERATORS[k](x, n))
+    assert len(captures(jitted)) <= 4, tn.explain(jitted)      # one for 1, where that is no size, and one for all
+
+
+def test_more_than_there_are():
+    jitted, x = tn.jit(lambda x, k: tn.topk(x, k)[1]), tn.arange(6.0)
+    for k in (2, 3, 4):
+        jitted(x, k)
+    with pytest.raises(tn.errors.ArgumentError, match="topk: k=7 of 6 elements along axis 0"):
+        jitted(x, 7)
+
+
 def test_narrow_of_a_changing_length():
     def start(x, n):
         return x.narrow(0, 0, n).sum()
