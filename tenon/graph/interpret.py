@@ -13,7 +13,7 @@ from tenon.context_values import during
 from tenon.dims import SymbolicDim, evaluate
 from tenon.errors import DTypeError, GraphError, ShapeError
 from tenon.graph.build import expansion
-from tenon.graph.ir import Graph, Literal, Node, Value
+from tenon.graph.ir import Graph, Literal, Node, Value, graphs_in
 from tenon.graph.kernels import UserKernel
 from tenon.graph.op import Op
 from tenon.records import dataclass, field
@@ -145,7 +145,7 @@ def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
         if kernel is not None:
             out = kernel.run(*arrays, **attrs)
         elif op.ref is not None:
-            out = op.ref(*(arrays if op.handles else map(_widen, arrays)), **attrs)     # a stack hands back what it got
+            out = op.ref(*_given(op, arrays, attrs), **attrs)
         else:
             body = expansion(op, tuple(map(type_of, arrays)), attrs)
             return tuple(interpret(body, [a for a in arrays if a is not None]))
@@ -212,12 +212,15 @@ def _concrete(value: Any, sizes: Mapping[str, int]) -> Any:
     return value
 
 
-def _widen(array: Any) -> Any:
-    return array.astype(np.float32) if isinstance(array, np.ndarray) and _is_narrow(array.dtype) else array
+def _given(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> Sequence[Any]:
+    """What a reference computes with.  A stack hands back what it got, and sub-graphs take what their types say."""
+    if op.handles or not any(map(_is_narrow, arrays)) or any(map(graphs_in, attrs.values())):
+        return arrays
+    return [x.astype(np.float32) if _is_narrow(x) else x for x in arrays]
 
 
-def _is_narrow(dtype: np.dtype[Any]) -> bool:
-    return dtype.itemsize == 2 and any(dtype == narrow.numpy for narrow in NARROW)
+def _is_narrow(array: Any) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.itemsize == 2 and any(array.dtype == x.numpy for x in NARROW)
 
 
 def as_type(array: Any, type: TensorType) -> np.ndarray:

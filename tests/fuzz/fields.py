@@ -143,7 +143,7 @@ def filters(kind: str) -> Writer:
         kernel = tuple(g.rng.randint(1, 4) for _ in shape[2:])
         out = g.rng.choice((1, 2, 3, 5, 8))
         sizes = {"plain": (out, shape[1]), "transposed": (shape[1], out), "depthwise": (shape[1], 1)}[kind]
-        return f"`{g.input(dtype, (*sizes, *kernel))}`"
+        return f"`{g.input(dtype, (*sizes, *kernel), 'normal')}`"
     return write
 
 

@@ -34,6 +34,7 @@ TYPES = ("f32",) * 11 + ("f64", "f64", "bf16", "bf16", "bf16", "f16", "f16", "i6
 LAYOUTS = ("plain",) * 7 + ("turned", "spread", "reversed")
 MOST = {"f16": 300.0, "bf16": 1e4, "f32": 1e4, "f64": 1e6, "c64": 1e4, "c128": 1e6}    # of a value that goes on
 # Left out, each for its reason: what is decided by a choice of signs or of order, or lives in a run of its own.
+PADDED = ("conv", "depthwise")      # whose padding may meet infinite weights, or be left out: docs/correctness.md
 ASCENDING = ("searchsorted",)       # promise nothing where the rows of their first input do not ascend
 LEFT_OUT = {"eig": "order and phases", "eigh": "signs", "svd": "signs", "qr": "signs", "lu": "order", "pinv": "rank",
             "lstsq": "rank", "empty_like": "no values", "nextafter": "of other types it is another number",
@@ -232,7 +233,9 @@ class Maker:
         if not isinstance(wanted, TensorType):
             return "None" if wanted is None else repr(wanted.value)
         low, high = domain(example.op, k) or (-2.0, 2.0)
-        name, text = self.value_of(wanted, low >= 0)
+        padded = example.op.name.startswith(PADDED) and k == 1
+        name, text = (self.input(wanted.dtype.short, wanted.shape, "normal"), "{x}") if padded else (
+            self.value_of(wanted, low >= 0))
         if name not in inputs:
             inputs.append(name)
         text = text.replace("{x}", f"{{{inputs.index(name)}}}")

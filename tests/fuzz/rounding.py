@@ -38,7 +38,7 @@ DECIDING = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equa
             "fmin", "max", "min", "argmax", "argmin", "sort", "argsort", "clip", "sign", "floor", "ceil", "trunc", "round",
             "cummax", "cummin", "searchsorted", "first_places", "max_pool_op", "max_pool_taps", "max_pool_positions")
 # Promised to be right to so many units of the last place of this number, where the value is smaller.
-ABSOLUTE = {"normal_cdf": 0.5}
+ABSOLUTE = {"normal_cdf": 0.5, "digamma": 1.0, "lgamma": 1.0}
 # Right to so many units of the last place of a matrix's largest element, as elimination is (Higham 2002).
 NORMWISE = ("inv", "pinv", "solve", "solve_triangular", "cholesky", "matrix_exp")
 OF_F64, LEAST_OF_F64 = 2.0 ** -53, 1e-300
