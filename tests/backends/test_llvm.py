@@ -209,3 +209,19 @@ def test_too_many_libraries_are_an_error_not_the_end_of_the_process(disk, monkey
 def test_few_loops_get_less_of_llvm_unless_they_are_unrolled(loops, unrolls, expected):
     text = "  %i = phi i64 [0, %a], [%j, %b]\n" * loops + ('!0 = !{ !"llvm.loop.unroll.full" }\n' if unrolls else "")
     assert llvm_codegen.effort(text) == expected
+
+
+COSINES = """
+import tenon as tn
+@tn.jit
+@tn.grad
+def cosines(x):
+    return tn.square(tn.cosine_similarity(x, x.reshape(-1)[:3].reshape(1, 3), axis=-1)).sum()
+cosines(tn.ones(2, 3))
+"""
+
+
+def test_loops_that_hold_masks_or_loops_are_unrolled_without_a_word() -> None:
+    process = subprocess.run([sys.executable, "-c", COSINES], capture_output=True, text=True, check=True,
+                             env={**os.environ, "TENON_CACHE": "off", "TENON_VECTORS": "256", "PYTHONPATH": os.getcwd()})
+    assert process.stderr == ""

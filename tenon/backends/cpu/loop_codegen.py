@@ -17,7 +17,7 @@ from tenon.backends.cpu.contraction.transpose_registers import turn
 from tenon.backends.cpu.expression_codegen import ONE, ZERO, Values
 from tenon.backends.cpu.scalar_codegen import FUSED, I64, number, register
 from tenon.backends.cpu.vectorization import (
-    asks_where_it_is,
+    has_branches,
     has_gaps,
     in_flight,
     is_unrolled,
@@ -178,7 +178,7 @@ class Loops(Values):
     def turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
         """The body for first + start <= index < first + stop."""
         if (turns := _distance(start, stop)) == 1 or (turns is not None and is_unrolled(statement, self.target)
-                                                      and asks_where_it_is(statement)):
+                                                      and has_branches(statement)):
             self.written_out(statement, range(start.constant, stop.constant), first)
         elif is_unrolled(statement, self.target):
             self.some_turns(statement, start, stop, first, UNROLLED)

@@ -20,7 +20,7 @@ from tenon.backends.cpu.mathematics.notation import DOUBLE, SINGLE
 from tenon.dims import Dim
 from tenon.loops.affine import affine
 from tenon.loops.cost import FUNCTION, operations
-from tenon.loops.expressions import COMPARISONS, Binary, Call, CheckedIndex, Const, Expr, Load, Local, constant
+from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load, Local, Select, constant
 from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update, roots, statements
 from tenon.loops.traversal import walk
 from tenon.records import replace
@@ -42,10 +42,11 @@ def is_unrolled(loop: Loop, target: Target) -> bool:
     return _copies(loop, target) <= MOST_COPIES
 
 
-def asks_where_it_is(loop: Loop) -> bool:
-    """Whether a mask compares the index: LLVM merges it with the loop's end, and no longer knows how often it turns."""
-    return any(isinstance(x, Binary) and x.op in COMPARISONS and loop.index in x.free
-               for x in _parts(statements(loop.body)))
+def has_branches(loop: Loop) -> bool:
+    """Whether a loop holds masks or loops.  LLVM merges their ends with its own, and loses how often it turns."""
+    return any(isinstance(x, Loop) for x in loop.body) or any(
+        isinstance(x, Select | CheckedIndex) or (isinstance(x, Load) and x.mask is not None)
+        for x in _parts(statements(loop.body)))
 
 
 def _copies(statement: Stmt, target: Target) -> int:
