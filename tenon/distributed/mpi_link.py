@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -31,7 +31,8 @@ KEPT = 64               # sends, after which it is asked which of them are done
 TEXTS = 2               # the tag of texts that all ranks exchange
 LAST_WORDS = 0.2        # seconds that what was printed has to reach the launcher, which drops the rest
 ASK = 0.5               # seconds after which a rank tells whom it waits for what it waits in
-FAILED, ENDED, WAITING, GOING_ON = "failed", "ended", "waiting", "going on"
+FAILED, DISAGREED, ENDED, WAITING, GOING_ON = "failed", "disagreed", "ended", "waiting", "going on"
+REFUSED = ", refused: "  # behind a call that a rank finds wrong
 
 
 class MpiLink:
@@ -52,6 +53,7 @@ class MpiLink:
         self.broken: list[Any] = []                     # and of waits that were broken off, which may never be done
         self.most_kept = KEPT
         self.under_way: dict[int, Any] = {}             # sums that were started, by where their results lie
+        self.failed: str | None = None      # what broke a call off, whose messages may still come
         self.said = False                               # whether this rank has said how it ended
         atexit.register(self.end)
         previous = sys.excepthook
@@ -103,8 +105,10 @@ class MpiLink:
         except self.mpi.Exception as error:
             raise CommunicationError(f"{what()}: MPI says {error}",
                                      hint="do all ranks make the same calls in the same order?") from error
-        except BaseException:
+        except BaseException as error:
             self.broken += requests         # whose memory MPI may still write to
+            if isinstance(error, CommunicationError):
+                self.failed = self.failed or error.what
             raise
 
     def _wait_long(self, done: Callable[[], bool], what: Callable[[], str], others: Sequence[int]) -> None:
@@ -136,16 +140,47 @@ class MpiLink:
         if not (self.gone or self.waiting) or done():
             return
         for rank, (how, text) in self.gone.items():
+            if how == DISAGREED:
+                self._disagree(text)
             if how == FAILED:
                 raise CommunicationError(f"rank {rank} failed: {text}")
+        if long or not self.gone.keys().isdisjoint(others):
+            self._compare(what(), others)
         for rank in others:
-            if (long or rank in self.gone) and rank in self.waiting and is_of_all(what()) and is_of_all(
-                    self.waiting[rank]) and what() != self.waiting[rank]:
-                raise CommunicationError(f"ranks disagree: rank {self.rank} waits in {what()}, rank {rank} in "
-                                         f"{self.waiting[rank]}",
-                                         hint="all ranks of a group must make the same calls in the same order")
             if rank in self.gone:
                 raise CommunicationError(f"rank {self.rank} waits in {what()} for rank {rank}, which has ended")
+
+    def _compare(self, call: str, others: Sequence[int]) -> None:
+        """Raise where others wait in another call.  All say the same: the first rank of each call."""
+        calls = {self.rank: call} | {rank: self.waiting[rank] for rank in others if rank in self.waiting}
+        firsts = {text: rank for rank, text in sorted(calls.items(), reverse=True) if is_of_all(text)}
+        if len(firsts) > 1 and is_of_all(call):
+            self._disagree("ranks disagree: " + ", ".join(
+                f"rank {rank} {'is' if REFUSED in text else 'waits'} in {text}"
+                for rank, text in sorted((rank, text) for text, rank in firsts.items())))
+
+    def _disagree(self, text: str) -> NoReturn:
+        """Raise what all ranks hear; others are told, for some know of this one only that it has gone."""
+        self.tell(DISAGREED, text)
+        self.failed = text
+        raise CommunicationError(text, hint="all ranks of a group must make the same calls in the same order")
+
+    def refuse(self, call: str, error: TenonError, others: Sequence[int]) -> None:
+        """Raise an error of this rank's own call; where others wait in one that is right, what all of them hear."""
+        self._check_unbroken()
+        refused = f"{call}{REFUSED}{error.what.partition(': ')[2]}"
+        self._notify(WAITING, refused, others)
+        until = time.monotonic() + 3 * ASK
+        while time.monotonic() < until and not all(k in self.waiting or k in self.gone for k in others if k != self.rank):
+            self.hear()
+            time.sleep(NAP)
+        if all(REFUSED in self.waiting.get(k, "") for k in others if k != self.rank):
+            for k in others:
+                self.waiting.pop(k, None)
+            raise error
+        self._compare(refused, others)
+        self.failed = error.what
+        raise error
 
     # ------------------------------------------------------------ messages
 
@@ -164,12 +199,19 @@ class MpiLink:
 
     def exchange(self, sends: Sequence[tuple[int, Array]], receives: Sequence[tuple[int, Array]], tag: int,
                  what: Callable[[], str]) -> None:
-        """Bytes to ranks, and from ranks, all at once."""
+        """Bytes to ranks, and from ranks, all at once.  Who hears nothing of a rank that it sends to waits until that
+        takes it: both find out where that is in another call."""
+        self._check_unbroken()
         self.advance()
-        parts = self.parts
+        parts, sources = self.parts, [rank for rank, _ in receives]
         requests = [parts.Irecv(array, source, tag) for source, array in receives]
-        requests += [parts.Isend(array, to, tag) for to, array in sends]
-        self.wait(requests, what, [rank for rank, _ in receives])
+        requests += [(parts.Isend if to in sources else parts.Issend)(array, to, tag) for to, array in sends]
+        self.wait(requests, what, [*sources, *(to for to, _ in sends if to not in sources)])
+
+    def _check_unbroken(self) -> None:
+        if self.failed is not None:
+            raise CommunicationError(f"a call before this one was broken off: {self.failed}",
+                                     hint="its messages may still come: start all processes again")
 
     def gather_texts(self, text: str) -> list[str]:
         """The text of every rank, by rank."""

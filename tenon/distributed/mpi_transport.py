@@ -8,7 +8,7 @@ then all get the pieces.  So the bits are those of the local transport.  Large a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache
 from math import prod
 from typing import Any
@@ -147,10 +147,9 @@ class MpiCommunicator:
     def all_gather(self, x: Array, axis: int, over: Over, size: int, out: Array | None = None) -> Array:
         """The parts of everybody, joined along an axis."""
         ranks = self.group(over)
-        place = ranks.index(self.rank)
-        check_part("all_gather", x.shape[axis], size, len(ranks), place)
         shape = (*x.shape[:axis], size, *x.shape[axis + 1:])
         told = self._call("all_gather", x, over, axis, shape=shape)
+        self._checked(told, ranks, lambda place: check_part("all_gather", x.shape[axis], size, len(ranks), place))
         cuts = [part(size, len(ranks), k) for k in range(len(ranks))]
         rest = prod((*x.shape[:axis], *x.shape[axis + 1:]))
         sizes = [(cut.stop - cut.start) * rest for cut in cuts]
@@ -163,8 +162,8 @@ class MpiCommunicator:
         """This rank's part of the reduction of everybody's array."""
         ranks = self.group(over)
         place = ranks.index(self.rank)
-        check_part("reduce_scatter", size, x.shape[axis], len(ranks), place)
         told = self._call("reduce_scatter", x, over, axis, op)
+        self._checked(told, ranks, lambda place: check_part("reduce_scatter", size, x.shape[axis], len(ranks), place))
         pieces = [x[along(axis, part(x.shape[axis], len(ranks), k))] for k in range(len(ranks))]
         received = self._swapped(told, [np.ascontiguousarray(y).reshape(-1) for y in pieces],
                                  [pieces[place].size] * len(ranks), ranks)
@@ -174,11 +173,11 @@ class MpiCommunicator:
                    out: Array | None = None) -> Array:
         """Everybody's part for this rank, joined along another axis."""
         ranks = self.group(over)
-        count, place = len(ranks), ranks.index(self.rank)
-        check_split(x.shape, split, concat, split_size, concat_size, count, place)
-        whole = list(x.shape)
+        count, whole = len(ranks), list(x.shape)
         whole[concat] = concat_size
         told = self._call("all_to_all", x, over, split, concat, shape=tuple(whole))
+        self._checked(told, ranks, lambda place: check_split(x.shape, split, concat, split_size, concat_size, count,
+                                                             place))
         pieces = [np.ascontiguousarray(x[along(split, part(x.shape[split], count, k))]) for k in range(count)]
         shapes = []
         for k in range(count):
@@ -231,6 +230,13 @@ class MpiCommunicator:
         if tag is None:
             tag = self._tags[key] = crc32(repr(key).encode()) % self._link.most_tag
         return Told(tag, key)
+
+    def _checked(self, told: Told, ranks: Sequence[int], check: Callable[[int], None]) -> None:
+        """Raise what a check finds wrong with the call of this place in the group, so that others hear of it."""
+        try:
+            check(ranks.index(self.rank))
+        except ArgumentError as error:
+            self._link.refuse(told.text(), error, ranks)
 
     def _everybody(self, told: Told, mine: Array, sizes: Sequence[int], ranks: Sequence[int]) -> list[Array]:
         """What each rank of the group brings, flat, of these sizes."""

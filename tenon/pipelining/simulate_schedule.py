@@ -36,9 +36,24 @@ class StageCosts:
 
     def of(self, action: Action) -> float:
         """Seconds of an action."""
-        ahead, back, weights = (_at(x, action.stage) for x in (self.forward, self.input_gradient,
-                                                               self.weight_gradient))
-        return {FORWARD: ahead, BACKWARD: back + weights, INPUT_GRADIENT: back, WEIGHT_GRADIENT: weights}[action.kind]
+        kind, stage = action.kind, action.stage
+        if kind == FORWARD:
+            return _at(self.forward, stage)
+        back = 0.0 if kind == WEIGHT_GRADIENT else _at(self.input_gradient, stage)
+        return back if kind == INPUT_GRADIENT else back + _at(self.weight_gradient, stage)
+
+    def backward(self, stages: int) -> list[float]:
+        """Seconds of each stage's whole backward part."""
+        return list(map(sum, zip(each(self.input_gradient, stages), each(self.weight_gradient, stages), strict=True)))
+
+    def whole(self, stages: int) -> list[float]:
+        """Seconds of each stage for a micro-batch, forward and backward."""
+        return list(map(sum, zip(each(self.forward, stages), self.backward(stages), strict=True)))
+
+
+def each(seconds: Seconds, stages: int) -> list[float]:
+    """Seconds of each stage."""
+    return [_at(seconds, k) for k in range(stages)]
 
 
 def _at(seconds: Seconds, stage: int) -> float:

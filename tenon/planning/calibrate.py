@@ -26,7 +26,7 @@ from tenon.pipeline import compile
 from tenon.planning.cluster import Chip, Cluster, Efficiencies, Interconnect
 from tenon.runtime.local_transport import LocalTransport
 from tenon.sharding.mesh import Mesh
-from tenon.types import TensorType, float32
+from tenon.types import DTYPES, TensorType, float32
 
 REPEATS = 15
 LARGE, SHALLOW = 256, 32        # rows, columns and depth of a product; the depth of one whose sums are short
@@ -52,7 +52,8 @@ def calibrate(devices: int = 2, memory: float | None = None) -> Cluster:
     arithmetic = min(1.0, TANH * STREAM / max(functions, 1e-9) / large)
     depth = max(0.0, min(LARGE, SHALLOW * (large / shallow - 1)))
     large *= 1 + depth / LARGE
-    chip = Chip("a thread of this machine", memory or _memory() / devices, bandwidth, (("float32", large),),
+    peaks = tuple((t.name, large * min(1.0, float32.itemsize / t.itemsize)) for t in DTYPES)     # by width
+    chip = Chip("a thread of this machine", memory or _memory() / devices, bandwidth, peaks,
                 fused_products=True, fused_attention=True, moves_apart=True,
                 efficiency=Efficiencies(1.0, depth, 1.0, launch, arithmetic, fresh))
     rate, latency = _messages(max(2, devices))

@@ -8,16 +8,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tenon.pipelining.schedules import (
-    BACKWARD,
-    FORWARD,
-    INPUT_GRADIENT,
-    Action,
-    PipelineSchedule,
-    activations_kept,
-    pipeline_schedule,
-)
-from tenon.pipelining.simulate_schedule import makespan
+from tenon.pipelining.schedules import PipelineSchedule, activations_kept, pipeline_schedule
+from tenon.pipelining.simulate_schedule import StageCosts, each, makespan
 from tenon.records import dataclass
 
 FILLED = 3      # micro-batches for each stage of the pipeline, after which all goes round as before
@@ -33,35 +25,7 @@ class PipelineSizes:
     chunks: int = 1
 
 
-@dataclass(frozen=True)
-class StageSeconds:
-    """Seconds of each stage: forward, backward to its input and to its weights; and of a message to the next one."""
-
-    forward: tuple[float, ...]
-    input_gradient: tuple[float, ...]
-    weight_gradient: tuple[float, ...]
-    transfer: float = 0.0
-
-    def of(self, action: Action) -> float:
-        """Seconds of an action."""
-        kind, stage = action.kind, action.stage
-        if kind == FORWARD:
-            return self.forward[stage]
-        back, weights = self.input_gradient[stage], self.weight_gradient[stage]
-        return back + weights if kind == BACKWARD else back if kind == INPUT_GRADIENT else weights
-
-    @property
-    def whole(self) -> tuple[float, ...]:
-        """Of one micro-batch."""
-        return tuple(map(sum, zip(self.forward, self.input_gradient, self.weight_gradient, strict=True)))
-
-    @property
-    def backward(self) -> float:
-        """Of the stage that takes least."""
-        return min(map(sum, zip(self.input_gradient, self.weight_gradient, strict=True)))
-
-
-def pipeline_seconds(sizes: PipelineSizes, seconds: StageSeconds, exact: bool = False) -> float:
+def pipeline_seconds(sizes: PipelineSizes, seconds: StageCosts, exact: bool = False) -> float:
     """How long all micro-batches take; `exact` simulates each of them."""
     few = FILLED * sizes.devices
     if exact or sizes.micro_batches <= few + sizes.devices:
@@ -72,14 +36,15 @@ def pipeline_seconds(sizes: PipelineSizes, seconds: StageSeconds, exact: bool = 
     return more + (sizes.micro_batches - few) / sizes.devices * (more - less)
 
 
-def about_pipeline_seconds(sizes: PipelineSizes, seconds: StageSeconds) -> float:
+def about_pipeline_seconds(sizes: PipelineSizes, seconds: StageCosts) -> float:
     """The same by the formulas of the schedules' papers, for the device that has most to do; a hundred times faster."""
-    whole, p = seconds.whole, sizes.devices
+    p = sizes.devices
+    whole = seconds.whole(p * sizes.chunks)
     loads = [sum(whole[k::p]) for k in range(p)]
     most = max(loads)
     waiting = (sum(loads) - most) / sizes.chunks
     if sizes.schedule == "zero_bubble":         # the gradients of weights fill what they can
-        waiting = max(0.0, waiting - 2 * (p - 1) * sum(seconds.weight_gradient) / p)
+        waiting = max(0.0, waiting - 2 * (p - 1) * sum(each(seconds.weight_gradient, p)) / p)
     return sizes.micro_batches * most + waiting + 2 * (p - 1) * seconds.transfer
 
 

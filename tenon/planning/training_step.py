@@ -7,12 +7,12 @@ What is simulated of a rank are its own graphs (`tenon.planning.rank_costs`); st
 
 from __future__ import annotations
 
+from tenon.pipelining.simulate_schedule import StageCosts
 from tenon.planning.cluster import Cluster
 from tenon.planning.collective_time import collective_seconds, send, sent_bytes
 from tenon.planning.device_group import DeviceGroup, device_group
 from tenon.planning.parallel_sizes import ParallelSizes
 from tenon.planning.pipeline_time import (
-    StageSeconds,
     about_micro_batches_kept,
     about_pipeline_seconds,
     micro_batches_kept,
@@ -57,7 +57,7 @@ class Stages:
     """What the stages of a pipeline cost: seconds, parameters on a rank, bytes kept and bytes sent by level for a
     micro-batch."""
 
-    seconds: StageSeconds
+    seconds: StageCosts
     parameters: tuple[int, ...]
     kept: tuple[float, ...]
     passing: float                  # bytes that one stage hands the next on a rank
@@ -80,7 +80,7 @@ def estimate_step(model: TransformerModel, sizes: ParallelSizes, cluster: Cluste
     replicas, sent = _between_replicas(model, sizes, cluster, stages)
     update = max(stages.parameters) / (sizes.data if sizes.shard else 1) * update_seconds(cluster.chip, model.dtype)
     seconds = pipeline + replicas + update
-    busy = sizes.micro_batches(model) * sum(stages.seconds.whole) / sizes.stage
+    busy = sizes.micro_batches(model) * sum(stages.seconds.whole(len(stages.kept))) / sizes.stage
     every = sizes.micro_batches(model) * sizes.data * sizes.model
     sent = tuple(a + every * b for a, b in zip(sent, stages.sent, strict=True))
     peak = cluster.chip.operations(model.dtype) * sizes.devices
@@ -118,7 +118,7 @@ def stages_of(model: TransformerModel, sizes: ParallelSizes, cluster: Cluster) -
     working = block.kept if again else 0.0
     if sizes.shard == 3:                    # a layer's parameters are gathered while those of the one before are used
         working += 2 * block.parameters * as_dtype(model.dtype).itemsize
-    return Stages(StageSeconds(tuple(ahead), tuple(back), tuple(weights), transfer), _by_device(parameters, sizes),
+    return Stages(StageCosts(tuple(ahead), tuple(back), tuple(weights), transfer), _by_device(parameters, sizes),
                   tuple(kept), passing, sent, working)
 
 
@@ -174,7 +174,7 @@ def _between_replicas(model: TransformerModel, sizes: ParallelSizes, cluster: Cl
         say("reduce_scatter", largest, group, count, sizes.devices)
         say("all_gather", largest, group, uses, sizes.devices)
     if sizes.overlap:           # the last layers' gradients are summed while those before them are computed
-        hidden = stages.seconds.backward * (count if sizes.shard >= 2 else 1)
+        hidden = min(stages.seconds.backward(len(stages.kept))) * (count if sizes.shard >= 2 else 1)
         seconds = max(seconds * sizes.stage / model.layers, seconds - hidden)
     if sizes.stage > 1:
         rows = model.vocabulary * model.width // sizes.model * width

@@ -73,7 +73,8 @@ def _flatten(obj: Any, name: str, tensors: dict[str, Any], leaf: Callable[[Any],
     if obj is None or isinstance(obj, (bool, int, float, str)):
         return obj
     raise ArgumentError(f"save: {type(obj).__name__} cannot be saved{f' (at {name!r})' if name else ''}",
-                        hint="save takes modules, dicts, lists, tensors, numbers, strings and None")
+                        hint="save takes modules, dicts, lists, tensors, numbers, strings and None" + (
+                            "; here, x.state_dict()" if hasattr(obj, "state_dict") else ""))
 
 
 def _collect(x: Any, name: str, tensors: dict[str, Any], leaf: Callable[[Any], Any]) -> str:

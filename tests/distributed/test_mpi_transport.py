@@ -106,3 +106,45 @@ def test_ranks_that_captured_different_graphs_are_told_where_they_differ(tmp_pat
     said = ("ranks captured different graphs of step, at node 2: rank 0 has `v1: f32[3] = add(v0, 1.0)  "
             "# script.py:12`, rank 1 has `v1: f32[3] = multiply(v0, 2.0)  # script.py:11`")
     assert ran.returncode != 0 and ran.stderr.count(said) == 2, ran.stderr
+
+
+CALLS = """
+import sys, numpy as np
+from tenon.distributed.mpi_transport import MpiTransport
+from tenon.errors import TenonError
+from tenon.sharding.mesh import Mesh
+
+over = ("data",)
+((rank, s),) = MpiTransport(Mesh({"data": int(sys.argv[1])})).begin().items()
+x = np.ones(4, np.float32)
+calls = {
+    "sizes": lambda: s.reduce_scatter(np.ones(4 + 2 * rank, np.float32), 0, over, "sum", 2),
+    "root sends": lambda: s.all_reduce(x, over) if rank else s.broadcast(x, over, 0),
+    "ring": lambda: s.all_reduce(x, over) if rank == 1 else s.permute(x, over),
+    "all of them wrong": lambda: s.all_gather(x, 0, over, 3),
+}
+for again, call in enumerate(["all of them wrong", sys.argv[2], sys.argv[2]]):
+    try:
+        calls[call]()
+        print("nothing")
+    except TenonError as error:
+        print(again, error.what, flush=True)
+"""
+
+
+@pytest.mark.parametrize(("count", "call", "said"), [
+    (2, "sizes", "rank 0 waits in reduce_scatter(0, 'sum') of f32[4] over ('data',), rank 1 is in reduce_scatter(0, "
+                 "'sum') of f32[6] over ('data',), refused: part 1 of 2 of 6 elements has 3, not 2"),
+    (2, "root sends", "rank 0 waits in broadcast(0) of f32[4] over ('data',), rank 1 waits in all_reduce('sum') of "
+                      "f32[4] over ('data',)"),
+    (3, "ring", "rank 0 waits in permute(1) of f32[4] over ('data',), rank 1 waits in all_reduce('sum') of f32[4] over "
+                "('data',)")])
+def test_all_ranks_hear_the_same_of_calls_that_differ(tmp_path: Path, count: int, call: str, said: str) -> None:
+    (tmp_path / "calls.py").write_text(CALLS)
+    ran = mpiexec(count, str(tmp_path / "calls.py"), str(count), call)
+    heard = sorted(ran.stdout.splitlines())
+    assert ran.returncode == 0 and len(heard) == 3 * count, ran.stdout + ran.stderr
+    assert all("0 all_gather: part" in text and "of 3 elements" in text for text in heard[:count])  # each its own, at once
+    (told,) = {text[2:] for text in heard[count:2 * count]}
+    assert told.startswith(f"ranks disagree: {said}")
+    assert {text[2:] for text in heard[2 * count:]} == {f"a call before this one was broken off: {told}"}

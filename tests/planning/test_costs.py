@@ -14,7 +14,7 @@ from tenon.planning.collective_time import MODELS, collective_seconds, sent_byte
 from tenon.planning.device_graph import device_graph
 from tenon.planning.device_group import DeviceGroup, device_group
 from tenon.planning.kernel_time import kernel_seconds, product_efficiency, tiles_used
-from tenon.planning.pipeline_time import PipelineSizes, StageSeconds, micro_batches_kept, pipeline_seconds
+from tenon.planning.pipeline_time import PipelineSizes, micro_batches_kept, pipeline_seconds
 from tenon.planning.shapes_only import hollow_tensor
 from tenon.planning.timeline import device_timeline
 from tenon.planning.work import KernelWork, ProductShape, WorkRules
@@ -137,8 +137,8 @@ def test_pipelines_take_as_long_as_the_slow_simulation_says(name: str, devices: 
     random = np.random.default_rng(0)
     ahead, back, weights = (tuple(random.uniform(0.9, 1.1, devices * chunks)) for _ in range(3))
     sizes = PipelineSizes(name, devices, micro, chunks)
-    slow = simulate(pipeline_schedule(name, devices, micro, chunks), StageCosts(ahead, back, weights, 0.1)).seconds
-    seconds = StageSeconds(ahead, back, weights, 0.1)
+    seconds = StageCosts(ahead, back, weights, 0.1)
+    slow = simulate(pipeline_schedule(name, devices, micro, chunks), seconds).seconds
     assert pipeline_seconds(sizes, seconds, exact=True) == pytest.approx(slow, rel=1e-12)
     assert pipeline_seconds(sizes, seconds) == pytest.approx(slow, rel=0.01)
 
