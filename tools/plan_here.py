@@ -18,6 +18,7 @@ from tenon.models import GPT2
 from tenon.pipeline import compile
 from tenon.planning.calibrate import calibrate, least_seconds, on_ranks
 from tenon.planning.step_costs import capture_step, divided, rank_step
+from tenon.planning.step_division import BY_ROWS
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.sharded_array import part_for
 from tenon.sharding.spmd_partition import local_graph
@@ -49,7 +50,7 @@ def steps() -> dict[str, tuple[Any, Sequence[Any]]]:
 
 def measured(step: Any, args: Sequence[Any], mesh: Mesh) -> tuple[float, float]:
     """(seconds of the slowest rank, bytes of the largest): each rank runs its own program in a thread."""
-    (split, shardings), captured = divided(step, mesh), step.captured
+    split, shardings, captured = divided(step, mesh), BY_ROWS.shardings(step, mesh), step.captured
     leaves = captured.arguments(list(args))
     arrays = [holder.own.payload for holder in captured.inputs.holders(leaves)]
     programs = [compile(local_graph(split, rank)) for rank in range(mesh.size)]

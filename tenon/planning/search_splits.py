@@ -23,7 +23,7 @@ from tenon.planning.work import KernelWork, MessageWork, WorkRules
 from tenon.sharding.axis_layout import as_spec
 from tenon.sharding.meeting_layouts import Layouts
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import ShardingPlan
+from tenon.sharding.propagate import Known, ShardingPlan
 from tenon.sharding.sharding import Spec
 from tenon.sharding.spmd_partition import local_graph
 
@@ -45,6 +45,7 @@ class _SplitSearch:
     def __init__(self, step: CapturedStep, mesh: Mesh, cluster: Cluster, rows: str | None):
         self.step, self.mesh, self.cluster, self.rows = step, mesh, cluster, rows
         self.best: Splits = {}
+        self.known: Known = {}
         self.seconds, _ = self._tried({})
 
     def division(self, splits: Splits) -> Division:
@@ -79,7 +80,7 @@ class _SplitSearch:
 
     def _tried(self, splits: Splits) -> tuple[float, ShardingPlan | None]:
         try:
-            plan, _ = divided(self.step, self.mesh, self.division(splits))
+            plan = divided(self.step, self.mesh, self.division(splits), self.known)
             return self._cost(plan), plan
         except (ShapeError, CaptureError):
             return float("inf"), None

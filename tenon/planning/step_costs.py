@@ -19,7 +19,7 @@ from tenon.planning.work import WorkRules, is_free
 from tenon.program.kernel import count
 from tenon.records import dataclass
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import ShardingPlan, propagate
+from tenon.sharding.propagate import Known, ShardingPlan, propagate
 from tenon.sharding.sharding import Sharding
 from tenon.sharding.spmd_partition import local_graph
 from tenon.types import TOKEN
@@ -52,19 +52,18 @@ def rank_step(step: CapturedStep, mesh: Mesh, cluster: Cluster, division: Divisi
 
     Raises ShapeError or CaptureError where it cannot be divided so.
     """
-    split, _ = divided(step, mesh, division)
-    local = optimized(local_graph(split, 0), cluster.chip)
+    local = optimized(local_graph(divided(step, mesh, division), 0), cluster.chip)
     timeline = device_timeline(local, WorkRules(cluster.chip), groups_of(cluster, mesh), overlap)
     rate = cluster.chip.efficiency.fresh
     fresh = sum(map(size_of, own_results(local))) / rate if rate else 0.0
     return RankStep(local, timeline, fresh, peak_memory(local))
 
 
-def divided(step: CapturedStep, mesh: Mesh, division: Division = BY_ROWS) -> tuple[ShardingPlan, list[Sharding | None]]:
-    """How the graph of a captured step is divided over a mesh, and how its parameters are."""
+def divided(step: CapturedStep, mesh: Mesh, division: Division = BY_ROWS, known: Known | None = None) -> ShardingPlan:
+    """How the graph of a captured step is divided over a mesh."""
     captured = step.captured
     shardings = division.shardings(step, mesh)
-    return propagate(captured.graph, shardings, mesh, _results(captured, shardings)), shardings
+    return propagate(captured.graph, shardings, mesh, _results(captured, shardings), known)
 
 
 def _results(captured: Captured, shardings: Sequence[Sharding | None]) -> list[Sharding | None]:

@@ -20,6 +20,7 @@ from tenon.graph.build import Builder, expansion, types_of
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.partition import has_effect, needed
 from tenon.graph.size_stages import is_sized_by_data
+from tenon.graph.structural_key import Exact
 from tenon.records import dataclass, field, replace
 from tenon.sharding.axis_layout import (
     WHOLE,
@@ -37,7 +38,7 @@ from tenon.sharding.meeting_layouts import met_layouts
 from tenon.sharding.mesh import TURNS, Mesh
 from tenon.sharding.reshard import cost_of, elements_sent, stages_between
 from tenon.sharding.ring_attention import RING, elements_round, ring_axes, ring_rule
-from tenon.sharding.rules import rule_of, whole_rule
+from tenon.sharding.rules import ground, rule_of, whole_rule
 from tenon.sharding.sharding import Axes, Sharding
 
 OPERATIONS_PER_BYTE = 1         # how many operations that a device repeats cost as much as a byte that is sent
@@ -104,24 +105,27 @@ class ShardingPlan:
         return "\n".join(lines)
 
 
+Known = dict[Any, NodeSharding]     # the choices for nodes that were seen before, on one mesh
+
+
 def propagate(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh,
-              results: Sequence[Sharding | str | None] = ()) -> ShardingPlan:
+              results: Sequence[Sharding | str | None] = (), known: Known | None = None) -> ShardingPlan:
     """How to compute a graph whose parameters are split so (None: replicated).
 
     A result is returned as `results` says: by a sharding, replicated (None), or "found": as it is made, where that is a
-    split of axes.  Results that are not named are "found".
+    split of axes.  Results that are not named are "found".  Who propagates again and again gives one dict `known`.
 
     Raises CaptureError for sizes that are symbols or that the data decide, ShapeError for a sharding that does not fit.
     """
-    return _Propagation(graph, mesh).run(shardings, results)
+    return _Propagation(graph, mesh, {} if known is None else known).run(shardings, results)
 
 
 class _Propagation:
-    def __init__(self, graph: Graph, mesh: Mesh):
+    def __init__(self, graph: Graph, mesh: Mesh, known: Known):
         check_sizes_are_given(graph)
         if symbols := graph.symbols():
             raise CaptureError(f"{graph.name}: sizes are symbols ({', '.join(symbols)}), and a mesh splits numbers")
-        self.source, self.mesh = graph, mesh
+        self.source, self.mesh, self.known = graph, mesh, known
         self.builder = Builder(graph.name, [Value(p.type, name=p.name) for p in graph.params], rewriting=True)
         self.made: dict[Value, ValueSharding] = {}
         self.have: dict[Value, list[ValueSharding]] = {}        # also what was made of it for others
@@ -233,6 +237,8 @@ class _Propagation:
             wanted.split_axes) for x, wanted in zip(node.inputs, choice.inputs, strict=True))
 
     def _move(self, node: Node | None, value: Value, target: ValueSharding, reason: str) -> None:
+        if target in self.have[value]:
+            return
         source = self.nearest(value, target)
         for stage in stages_between(source, target, numbers_of(value), self.mesh):
             for move, count in elements_sent(stage, self.mesh):
@@ -242,13 +248,14 @@ class _Propagation:
                 where = node.loc if node is not None else value.node.loc if value.node is not None else None
                 self.collectives.append((node, value, PlannedCollective(
                     name, count * _bytes(value), move.over, f"{what} {value.type}", where, reason)))
-        if target not in self.have[value]:
-            self.have[value].append(target)
+        self.have[value].append(target)
 
     def _viewed(self, value: Value, target: ValueSharding) -> Value:
         """The value, or the same view made once more of what is easier to move: rows before they are repeated, say."""
         if (value, target) in self.again:
             return self.again[value, target]
+        if target in self.have[value]:
+            return value
         before = self._before_view(value, target)
         if before is None or self._cost(value, target) >= self._direct(value, target):
             return value
@@ -297,6 +304,32 @@ class _Propagation:
     # ------------------------------------------------------------ choices
 
     def _best(self, node: Node) -> NodeSharding:
+        key = self._key(node)
+        found = self.known.get(key) if key is not None else None
+        if found is None:
+            found = self._searched(node)
+            if key is not None:
+                self.known[key] = found
+        return found
+
+    def _key(self, node: Node) -> Any:
+        """Equal for nodes with equal choices; None where these may depend on what made the inputs, as views do."""
+        if node.graphs or node.op.name == "with_sharding":
+            return None
+        place: dict[Value, int] = {}
+        parts: list[Any] = []
+        for x in node.inputs:
+            if not isinstance(x, Value):
+                parts.append(ground(x))
+                continue
+            have, made = self.have[x], self.made[x]
+            if x.node is not None and x.node.op.moves == "view" and not any(s.is_replicated for s in have):
+                return None
+            met = (tuple(self.wanted.get(x, ())), self.readers[x] <= 1) if made.partial else None
+            parts.append((x.type, tuple(have), made, met, place.setdefault(x, len(place))))
+        return node.op, Exact(node.attrs), tuple(parts)
+
+    def _searched(self, node: Node) -> NodeSharding:
         rule = rule_of(node)
         found = [c for c in self._choices(node, rule) if c is not None]
         for choice in sorted(found, key=lambda c: (c.cost, c.order)):

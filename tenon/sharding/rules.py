@@ -21,7 +21,7 @@ from tenon.types import TensorType
 
 def rule_of(node: Node) -> AxisRule:
     """Which axes of a node may be split; none of them where nothing is known."""
-    key = tuple(_ground(x) for x in node.inputs)
+    key = tuple(ground(x) for x in node.inputs)
     rule = _rule(node.op, key, Exact(node.attrs), tuple(x.type for x in node.outputs)) if not node.graphs else None
     return whole_rule(node) if rule is None else rule
 
@@ -32,7 +32,7 @@ def whole_rule(node: Node) -> AxisRule:
                     tuple((None,) * x.ndim for x in node.outputs))
 
 
-def _ground(x: Any) -> Any:
+def ground(x: Any) -> Any:
     """What a rule may depend on of an input: its type; of a number, whether it is 0, too."""
     return Literal(int(x.value != 0), x.type) if isinstance(x, Literal) else None if x is None else x.type
 

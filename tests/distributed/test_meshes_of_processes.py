@@ -106,3 +106,42 @@ def test_what_ranks_hold_is_compared_before_the_first_run(tmp_path: Path, differ
     assert first == second
     what = "give different arguments" if differ == "arguments" else "hold different tensors"
     assert first.startswith(f"ranks {what} at the first call of step: ") == (differ != "nothing")
+
+
+PLANNED = """
+import numpy as np
+import tenon as tn
+from tenon import distributed as dist, nn, optim
+
+def losses(how):
+    tn.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to(tn.float64)
+    mesh = dist.Mesh({"data": 2}) if how == "module" else None
+    if mesh is not None:
+        dist.shard(net, mesh, plan="auto")
+    opt = optim.Adam(net.parameters(), lr=0.05)
+
+    @tn.jit(mesh=mesh, plan="auto" if how == "step" else None)
+    def step(x, y):
+        loss = nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        return loss
+    rng = np.random.default_rng(0)
+    found = [float(step(*map(tn.asarray, (rng.standard_normal((rows, 16)), rng.standard_normal((rows, 4))))))
+             for rows in (6, 6, 5)]
+    return [x.hex() for x in found], found
+one = losses("alone")[1]
+for how in ("step", "module"):
+    bits, found = losses(how)
+    np.testing.assert_allclose(found, one, rtol=1e-12)
+    print(how, bits)
+"""
+
+
+def test_processes_do_as_the_plan_that_the_first_of_them_makes(tmp_path: Path) -> None:
+    (tmp_path / "planned.py").write_text(PLANNED)
+    ran = mpiexec(2, str(tmp_path / "planned.py"))
+    assert ran.returncode == 0, ran.stderr
+    assert [len({x for x in ran.stdout.splitlines() if x.startswith(how)}) for how in ("step", "module")] == [1, 1]
