@@ -165,18 +165,18 @@ class MpiLink:
         self.failed = text
         raise CommunicationError(text, hint="all ranks of a group must make the same calls in the same order")
 
-    def refuse(self, call: str, error: TenonError, others: Sequence[int]) -> None:
+    def refuse(self, call: str, error: TenonError, ranks: Sequence[int]) -> None:
         """Raise an error of this rank's own call; where others wait in one that is right, what all of them hear."""
         self._check_unbroken()
-        refused = f"{call}{REFUSED}{error.what.partition(': ')[2]}"
+        refused, others = f"{call}{REFUSED}{error.what.partition(': ')[2]}", [k for k in ranks if k != self.rank]
         self._notify(WAITING, refused, others)
         until = time.monotonic() + 3 * ASK
-        while time.monotonic() < until and not all(k in self.waiting or k in self.gone for k in others if k != self.rank):
+        while time.monotonic() < until and not self.waiting.keys() | self.gone.keys() >= set(others):
             self.hear()
             time.sleep(NAP)
-        if all(REFUSED in self.waiting.get(k, "") for k in others if k != self.rank):
+        if all(REFUSED in self.waiting.get(k, "") for k in others):     # all are wrong, and nobody waits
             for k in others:
-                self.waiting.pop(k, None)
+                del self.waiting[k]
             raise error
         self._compare(refused, others)
         self.failed = error.what

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from tenon.dims import SymbolicDim
+from tenon.context_values import during
+from tenon.dims import SymbolicDim, innermost
 from tenon.errors import ADDRESSABLE, ArgumentError, DeviceError, GraphError, TenonError
 from tenon.graph.attributes import check_attributes
 from tenon.graph.build import agree, canonical_attrs, types_of
@@ -137,8 +138,21 @@ def _define(value: Value, defined: set[Value], graph: Graph) -> None:
 def _check_node(graph: Graph, node: Node) -> None:
     """What holds for every operator, and then what its own rule says.  A rule that stumbles over a node refuses it."""
     key = _key(node)
-    if key is not None and key in _accepted:
-        return
+    if key is None:
+        _check_rules(graph, node)
+    elif key not in _accepted:
+        try:
+            with during(innermost, None):       # what holds whatever is known of sizes
+                _check_rules(graph, node)
+        except GraphError:
+            _check_rules(graph, node)
+            return
+        if len(_accepted) >= MOST_ACCEPTED:
+            _accepted.clear()
+        _accepted.add(key)
+
+
+def _check_rules(graph: Graph, node: Node) -> None:
     try:
         _check_inputs(node)
         check_attributes(node.op, node.attrs)
@@ -151,29 +165,32 @@ def _check_node(graph: Graph, node: Node) -> None:
         raise _broken(graph, node, error.what) from None
     except Exception as error:
         raise _broken(graph, node, f"is not made so: {type(error).__name__}: {error}") from None
-    if key is not None:
-        if len(_accepted) >= MOST_ACCEPTED:
-            _accepted.clear()
-        _accepted.add(key)
 
 
 def _key(node: Node) -> Any:
-    """All that decides whether a node breaks a rule; None where that is not plain data.
+    """All that decides whether a node breaks a rule, symbols by their spelling; None where that is not plain data.
 
-    Of symbols more may be known at another place, sub-graphs change, and long attributes are not worth keeping.
+    Sub-graphs change, and long attributes are not worth keeping.
     """
     if node.after or any(type(value) is tuple and len(value) > MOST_KEPT for value in node.attrs.values()):
         return None
     types = *types_of(node.inputs), None, *[x.type for x in node.outputs]
-    if any(type(n) is not int for t in types if t is not None for n in t.shape):
-        return None
-    stated = tuple([None if t is None else (t.dtype, t.shape) for t in types])
+    stated = tuple([None if t is None else (t.dtype, *map(_spelled, t.shape)) for t in types])
     try:
-        key = node.op, stated, tuple([(name, exactly(value)) for name, value in node.attrs.items()])
+        key = node.op, stated, tuple([(name, _spelled(value)) for name, value in node.attrs.items()])
         hash(key)
     except TypeError:
         return None
     return None if node.graphs else key
+
+
+def _spelled(value: Any) -> Any:
+    """Equal for what is spelled alike: to compare symbols would be to ask what they stand for."""
+    if type(value) is int:
+        return value
+    if type(value) is tuple:
+        return tuple(map(_spelled, value))
+    return (SymbolicDim, str(value)) if isinstance(value, SymbolicDim) else exactly(value)
 
 
 _accepted: set[Any] = set()     # keys of nodes that break no rule: passes leave most of a graph as it is

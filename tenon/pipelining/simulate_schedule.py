@@ -12,7 +12,6 @@ from typing import Protocol
 
 from tenon.errors import ArgumentError
 from tenon.pipelining.schedules import (
-    BACKWARD,
     FORWARD,
     INPUT_GRADIENT,
     WEIGHT_GRADIENT,

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon.graph import verify as verifier
+from tenon.graph.text import parse_graph
 
 LOG = []
 
@@ -201,3 +203,11 @@ def test_sizes_that_were_equal_are_told_apart_when_they_differ():
     for n, m in ((3, 3), (4, 4), (5, 6), (7, 7), (8, 9), (10, 2)):
         assert float(f(tn.ones(n), tn.ones(m))) == n + m
     assert sum(len(r.captures) for r in f.records.values()) <= 3
+
+
+def test_a_node_is_verified_once_for_sizes_that_are_spelled_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: list[str] = []
+    monkeypatch.setattr(verifier, "_check_rule", lambda node: looked_at.append(str(node.output.type)))
+    for size in ("OFTEN", "OFTEN", "2*OFTEN", "OFTEN"):
+        verifier.verify(parse_graph(f"def f(x: f32[{size}]):\n    y: f32[{size}] = sin(x)\n    return y"))
+    assert looked_at[-2:] == ["f32[OFTEN]", "f32[2*OFTEN]"] and len(looked_at) == 2

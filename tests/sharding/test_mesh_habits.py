@@ -171,3 +171,23 @@ def test_a_loop_that_every_device_computes_is_told() -> None:
         return x
     text = str(tn.distributed.explain(f, tn.ones(4)))
     assert "while_loop: computed by every device, since branches and loops are not split" in text
+
+
+def test_a_fused_projection_whose_rows_go_head_by_head_is_split_by_heads() -> None:
+    mesh = Mesh({"model": 2})
+
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+
+        def __call__(self, x: Any) -> Any:
+            q, k, v = self.qkv(x).reshape(2, 5, 4, 3, 2).permute(3, 0, 2, 1, 4)
+            return self.out(tn.scaled_dot_product_attention(q, k, v).permute(0, 2, 1, 3).reshape(2, 5, 8))
+    net = shard(Attention(), mesh, {"qkv.*": ("model",), "out.weight": (None, "model")})
+
+    @tn.jit(mesh=mesh)
+    def backward(x: Any) -> Any:
+        loss = net(x).square().mean()
+        loss.backward()
+        return loss
+    assert [c.name for c in tn.distributed.explain(backward, tn.rand(2, 5, 8)).collectives] == ["all_reduce"]
