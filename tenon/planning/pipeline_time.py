@@ -45,7 +45,7 @@ def about_pipeline_seconds(sizes: PipelineSizes, seconds: StageCosts) -> float:
     waiting = (sum(loads) - most) / sizes.chunks
     if sizes.schedule == "zero_bubble":         # the gradients of weights fill what they can
         waiting = max(0.0, waiting - 2 * (p - 1) * sum(each(seconds.weight_gradient, p)) / p)
-    return sizes.micro_batches * most + waiting + 2 * (p - 1) * seconds.transfer
+    return sizes.micro_batches * most + waiting + 2 * (p - 1) * max(each(seconds.transfer, p))
 
 
 def about_micro_batches_kept(sizes: PipelineSizes) -> tuple[int, ...]:
