@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
+from tenon.dims import product
 from tenon.loops.cache_rows import KeptElement
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, SizeOf, size
 from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update
@@ -18,6 +19,9 @@ from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, walk
 from tenon.records import dataclass, field
 from tenon.types import int64
+
+MIN_ADDED_BY_ROWS = 1024    # elements of a sum
+SHORTEST_ROW = 8            # elements that are worth a sum of their own: of 4, LLVM takes three times as long
 
 
 @dataclass(eq=False)
@@ -122,15 +126,19 @@ class ComputeAt:
         for index, extent in zip(x.indices, x.extents, strict=True):
             inner.append(LoopScope(inner[-1], index, reduces=True, whole=extent is size(index.extent)))
         group = [x, *(y for y in self.reductions if y is not x and self._fits(y, x, home))]
-        accumulators = []
+        totals, rows = [], []
         for y in group:
-            accumulators.append(Accumulator(self._local(y, "r"), y.kind))
-            inner[-1].body.append(Update(accumulators[-1].local, y.kind, self.place(y.body, inner[-1])))
-        home.body += accumulators
-        loops = list(zip(x.indices, extents, inner[1:], inner[:-1], strict=True))
-        for index, extent, scope, around in reversed(loops):
+            totals.append(Accumulator(self._local(y, "r"), y.kind))
+            rows.append(Accumulator(self._local(y, "r"), y.kind) if is_summed_by_rows(x) else totals[-1])
+            inner[-1].body.append(Update(rows[-1].local, y.kind, self.place(y.body, inner[-1])))
+        home.body += totals
+        if rows != totals:
+            inner[-2].body += rows
+        for index, extent, scope, around in reversed(list(zip(x.indices, extents, inner[1:], inner[:-1], strict=True))):
             around.body.append(Loop(index, extent, tuple(scope.body)))
-        home.known.update((y, accumulator.local) for y, accumulator in zip(group, accumulators, strict=True))
+            if scope is inner[-1] and rows != totals:
+                around.body += [Update(r.local, r.kind, row.local) for r, row in zip(totals, rows, strict=True)]
+        home.known.update((y, total.local) for y, total in zip(group, totals, strict=True))
 
     def _fits(self, y: Reduce, x: Reduce, home: LoopScope) -> bool:
         """Whether y can be computed in the loop for x: at the same place, over the same indices, all it needs known."""
@@ -142,6 +150,17 @@ class ComputeAt:
 
     def _local(self, x: Expr, letter: str) -> Local:
         return Local(f"{letter}{next(self.numbers)}", x.dtype)
+
+
+def is_summed_by_rows(x: Reduce) -> bool:
+    """Whether the innermost loop has a sum of its own: pairwise summation (Higham 1993), of two levels.
+
+    One running total of many elements is off by as many roundings, and each addition waits for the last.
+    """
+    count = product(index.extent for index in x.indices)
+    *outer, row = (index.extent for index in x.indices)
+    return bool(outer) and x.kind == "add" and x.dtype.kind in "fc" and not (
+        isinstance(count, int) and count < MIN_ADDED_BY_ROWS) and not (isinstance(row, int) and row < SHORTEST_ROW)
 
 
 def is_available(filled: LoopScope | None, scope: LoopScope) -> bool:
