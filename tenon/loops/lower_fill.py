@@ -74,14 +74,16 @@ class Filling(Scalars):
         """What no element is above."""
         return identity("min", dtype)
 
-    def scan(self, xs: Sequence[InputRead], axis: int, reverse: bool, start: Sequence[Any], step: Step) -> None:
+    def scan(self, xs: Sequence[InputRead], axis: int, reverse: bool, start: Sequence[Any], step: Step,
+             wide: bool = False) -> None:
         """Along an axis: state = step(state, elements, place); the outputs hold the state after each place.
 
-        All that is read is of one shape.
+        All that is read is of one shape.  A `wide` state is one of float64 where its output is of float32.
         """
         inner = product(xs[0].shape[axis + 1:])
         along = self._scan_neighbours if not isinstance(inner, int) or inner >= TOGETHER else self._scan_rows
-        along(xs, axis, reverse, [lift(s, b.type.dtype) for s, b in zip(start, self.outputs, strict=True)], step)
+        types = [float64 if wide and b.type.dtype is float32 else b.type.dtype for b in self.outputs]
+        along(xs, axis, reverse, [lift(s, dtype) for s, dtype in zip(start, types, strict=True)], step)
 
     def _scan_rows(self, xs: Sequence[InputRead], axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
         """Several rows at a time, element after element.

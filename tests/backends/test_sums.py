@@ -32,3 +32,12 @@ def test_long_sums_of_short_rows_are_not_one_running_total() -> None:
     found = tn.jit(lambda x, y: (tn.pad(x, [(1, 0), (1, 1)]) + y).sum())(tn.asarray(x), tn.asarray(y))
     wanted = np.pad(x.astype(float), [(1, 0), (1, 1)]) + float(y)
     assert float(found) == pytest.approx(wanted.sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_totals_of_float32_are_kept_in_float64(axis: int) -> None:
+    x = tn.full((300_000, 2) if axis == 0 else (2, 300_000), 0.1)
+    for total in (lambda x: x.cumsum(axis), tn.jit(lambda x: x.cumsum(axis))):
+        assert total(x).flatten()[-1].item() == pytest.approx(30_000, rel=1e-6)
+    product = tn.jit(lambda x: (x * 0 + 1.0000001).cumprod(axis))(x).flatten()[-1].item()
+    assert product == pytest.approx(np.float64(np.float32(1.0000001)) ** 300_000, rel=1e-6)
