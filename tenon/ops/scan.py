@@ -1,7 +1,7 @@
 """Running totals along an axis: cumsum, cumprod, cummax ..., and differences of neighbours.
 
 A running total is filled in an order: as a per-element formula it would add the same elements again and again.
-Sums and products of float32 run in float64, as PyTorch's do: of 600,000 tenths the last would be 60,333 otherwise.
+Those of float32 run in float64, as PyTorch's do: of 600,000 tenths the last would be 60,333 otherwise.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def shares(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) -> Any:
     return part(g) - part(-g)
 
 
-def _log_total(x: Any, axis: int) -> Any:
-    return np.logaddexp.accumulate(x, axis) if x.size else x
+def _log_total(x: Any, axis: int, dtype: Any = None) -> Any:
+    return np.logaddexp.accumulate(x, axis, dtype) if x.size else x
 
 
 def _in_float64(total: Callable[..., Any]) -> Callable[[Any, int], Any]:
@@ -102,9 +102,10 @@ cumsum_op: Op = _scan("cumsum", _in_float64(np.cumsum), 0, lambda s, total, x: t
 cumprod_op = _scan("cumprod", _in_float64(np.cumprod), 1, lambda s, total, x: total * s.cast(x, total.dtype),
                    lambda g, y, x, axis, reverse: (cumprod_gradient(g, x, axis=axis, reverse=reverse),),
                    "The running product along an axis.", counts=True, wide=True)
-logcumsumexp_op = _scan("logcumsumexp", _log_total, -np.inf, lambda s, total, x: s.call("logaddexp", total, x),
-                        _logcumsumexp_vjp, "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f",
-                        exact=False)
+logcumsumexp_op = _scan("logcumsumexp", _in_float64(_log_total), -np.inf,
+                        lambda s, total, x: s.call("logaddexp", total, s.cast(x, total.dtype)), _logcumsumexp_vjp,
+                        "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f", exact=False,
+                        wide=True)
 
 
 def _running_extreme(name: str, extreme: Any, doc: str) -> Op:

@@ -41,3 +41,5 @@ def test_running_totals_of_float32_are_kept_in_float64(axis: int) -> None:
         assert total(x).flatten()[-1].item() == pytest.approx(30_000, rel=1e-6)
     product = tn.jit(lambda x: (x * 0 + 1.0000001).cumprod(axis))(x).flatten()[-1].item()
     assert product == pytest.approx(np.float64(np.float32(1.0000001)) ** 300_000, rel=1e-6)
+    logs = tn.jit(lambda x: tn.logcumsumexp(x, axis))(x).flatten()[-1].item()
+    assert logs == pytest.approx(0.1 + np.log(300_000), rel=1e-6)
