@@ -28,6 +28,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants, given, late_program
 from tenon.capture.epilogue import epilogue
 from tenon.capture.guard_places import CHANGING
+from tenon.capture.guards import same_atom
 from tenon.capture.lent import Lending, Lent
 from tenon.capture.nest_reader import nest_reader
 from tenon.capture.prologue import Prologue
@@ -82,9 +83,11 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     outside = captured.outside
     if captured.leaves_of_tape:
         made = _for_leaves(captured.leaves_of_tape, made)
+    anew = {k: leaves[k] for k, value in captured.values if leaves[k] is not value}
     if prologue is not None:
-        return _with_leaves(structure, leaves[:own], _read_anew(prologue, made, leaves, outside), captured.apart)
-    if maker.answer is not None and distinct == len(leaves) and _is_plain(structure):
+        equal = _with_equal(anew, _read_anew(prologue, made, leaves, outside))
+        return _with_leaves(structure, leaves[:own], equal, captured.apart)
+    if maker.answer is not None and distinct == len(leaves) and _is_plain(structure) and not anew:
         return maker.answer if not outside else _apart_from(outside, maker.answer)
     several = len(leaves) > 1
 
@@ -94,7 +97,23 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
         if several and len(set(map(id, given))) != distinct:
             return MISS
         return made(given)
-    return _with_leaves(structure, leaves[:own], call if outside or several else made, captured.apart)
+    equal = _with_equal(anew, call if outside or several else made)
+    return _with_leaves(structure, leaves[:own], equal, captured.apart)
+
+
+def _with_equal(values: Mapping[int, Any], made: Run) -> Run:
+    """The call, where these arguments are made anew for each call, such as `rate * 0.5`: conditions want the objects."""
+    if not values:
+        return made
+
+    def equal(given: tuple[Any, ...]) -> Any:
+        leaves = list(given)
+        for k, value in values.items():
+            if not same_atom(leaves[k], value):
+                return MISS
+            leaves[k] = value
+        return made(tuple(leaves))
+    return equal
 
 
 def _for_all_sizes(captured: Captured, leaves: Sequence[Any], own: int) -> tuple[_Maker, Run] | None:

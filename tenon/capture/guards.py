@@ -59,6 +59,7 @@ class GuardGroup:
     labels: Sequence[Any] = ()
     sized: bool = False         # the holder has a length, which may change
     owner: Any = None           # the class whose attributes the holder shows
+    anew: bool = False          # values were equal, and other objects: they may be made for each call
 
     def holds(self) -> bool:
         """Whether every value is what it was."""
@@ -68,6 +69,7 @@ class GuardGroup:
             return False
         if len(now) != len(self.expected) or not all(map(same_atom, now, self.expected)):
             return False
+        self.anew = self.anew or not all(map(is_, now, self.expected))
         self.expected = now     # equal, but other objects: let the next check find them by identity
         return True
 

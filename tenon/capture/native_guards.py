@@ -2,7 +2,7 @@
 
 What machine code can read: attributes and items of dictionaries with names for keys, items of lists, closure cells,
 classes of objects, the parts of functions.  It compares by identity; where a value is another object that is equal,
-`Guards.hold` finds that out, and new conditions are made.
+`Guards.hold` finds that out, and new conditions are made, in which Python looks at that holder.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class GuardConditions:
         self.kept: list[Any] = [group.expected for group in guards.groups]
         self._known: set[tuple[int, int]] = set()
         self._versions: dict[int, int] = {}
-        rest = [group for group in guards.groups if not self._add(group)]
+        self._stored = {id(group.holder) for group in map(direct, guards.groups) if group.anew}
+        rest = [group for group in guards.groups if group.anew or not self._add(group)]
         absent = [entry for entry in guards.absent if not self._add_absent(*entry)]
         self.rest = Guards(rest, absent) if rest or absent else None
 
@@ -104,7 +105,7 @@ class GuardConditions:
     def _whole(self, group: GuardGroup) -> bool:
         """All keys or values of a dictionary: right while it is unchanged; else `Guards.hold` has to look."""
         offset = object_layout.dict_version_offset()
-        if not offset:
+        if not offset or id(group.holder) in self._stored:
             return False
         place = self._version(group.holder, offset)
         if group.failing() is not None:

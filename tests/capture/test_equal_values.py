@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon.cpython import object_layout
 
 EQUAL = [(0, 0.0, -0.0, False, np.int64(0)), (1, 1.0, True, np.float64(1)), (np.float32(0), np.float32(-0.0)),
          (np.float16(-0.0), np.float16(0)), (0j, complex(-0.0, 0.0))]
@@ -76,3 +77,34 @@ def test_a_text_that_is_gone_is_not_told_apart_by_its_address():
     for other in [x for x in others if id(x) == address] or others[:1]:
         holder.mode = other
         assert f(tn.ones(1)).item() == 2.0
+
+
+RATE = {"half": 0.5}
+
+
+class Schedule:
+    factor = 0.0
+
+
+SCHEDULE, TABLE = Schedule(), {"factor": 0.0, "name": "x"}
+
+
+@pytest.mark.skipif(not object_layout.READABLE, reason="this Python's objects cannot be read natively")
+@pytest.mark.parametrize("place", ["argument", "keyword", "attribute", "item", "closure"])
+def test_a_value_that_is_made_anew_for_each_call_takes_the_short_way(place, monkeypatch):
+    factor = 0.0
+
+    def scaled(x, by=None):
+        return x * {"attribute": SCHEDULE.factor, "item": TABLE["factor"], "closure": factor}.get(place, by)
+    jitted, x, seen = tn.jit(scaled), tn.ones(3), []
+    for k in range(12):
+        if k == 8:
+            inner = jitted._find_and_run
+            monkeypatch.setattr(jitted, "_find_and_run", lambda *given: seen.append(1) or inner(*given))
+        factor = SCHEDULE.factor = TABLE["factor"] = RATE["half"] * 0.5
+        given = {"argument": (RATE["half"] * 0.5,)}.get(place, ())
+        assert jitted(x, *given, **({"by": RATE["half"] * 0.5} if place == "keyword" else {})).tolist() == [0.25] * 3
+    assert not seen
+    monkeypatch.setitem(RATE, "half", -0.0)
+    factor = SCHEDULE.factor = TABLE["factor"] = -0.0
+    assert repr(jitted(x, -0.0)) == repr(scaled(x, -0.0)) and seen      # -0 is another value than 0
