@@ -35,7 +35,7 @@ from tenon.capture.capture_cache import (
 from tenon.capture.captured import Captured
 from tenon.capture.classes import StandsFor
 from tenon.capture.code_monitor import UnsafeCall, stack_where
-from tenon.capture.fast_call import MISS, Call, make_fast_call, make_ready
+from tenon.capture.fast_call import MISS, make_fast_call, make_ready
 from tenon.capture.graph_breaks import FunctionParts
 from tenon.capture.guard_places import ARGUMENT, CHANGING, NUMBERS, GuardPlace, changed, root_of, stored_at
 from tenon.capture.guards import same_atom
@@ -47,6 +47,7 @@ from tenon.capture.pytree import Structure, unfold
 from tenon.capture.reasons import is_another_text, warn_of_recompiles, why_anew
 from tenon.capture.replay import holds, run
 from tenon.capture.settle import Stopped
+from tenon.capture.short_ways import Ways, added, plain_values, without
 from tenon.capture.symbolic_numbers import Unmoved
 from tenon.capture.trace import Held
 from tenon.config import ConfigError, usable_cores
@@ -85,7 +86,7 @@ from tenon.sharding.annotations import check_no_mesh_is_named
 from tenon.sharding.awaiting_plan import is_awaiting
 from tenon.sharding.mesh import Mesh
 from tenon.tensor import Tensor, asarray
-from tenon.types import DType, TensorType
+from tenon.types import TensorType
 
 if TYPE_CHECKING:
     from tenon.capture.split.breaks import FunctionPart
@@ -105,7 +106,6 @@ MOST_OF_A_FAMILY = 256  # captures for objects of the same classes, which others
 MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
 MOST_FAILURES = 16      # of a capture that has never succeeded
 WARN_AT = 9             # captures beside the first, of which the user is told once
-MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
 WEIGHED_AT = 2          # calls of a piece by the long way, after which it may be left to Python
 MOST_NEW = 6            # captures of a piece in a row that served one call, before it is split once more
 SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
@@ -137,7 +137,7 @@ class Jitted(StandsFor):
         self.division: Any = None       # of arguments and state over the mesh, where a plan found one
         self._is_whole = False          # whether it cannot be split
         self.is_piece = False           # whether it is a piece of another, or called by one, which nobody sees
-        self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
+        self._short_ways: Ways = ()
         self._around: tuple[Around, ...] = ()       # what debugging tools put around runs of captures
         self._recompiles = 0
         self._instead: Instead | None = None        # what makes calls in their place
@@ -156,7 +156,7 @@ class Jitted(StandsFor):
         if self._as_it_is:
             self._as_it_is -= 1
             return self._plainly(*args, **keywords)
-        for recorded, narrow, call in self._short_ways:
+        for (recorded, narrow), call in self._short_ways:
             if recorded is recording() and narrow is autocasting():
                 result = call(args, keywords)
                 if result is not MISS:
@@ -262,12 +262,12 @@ class Jitted(StandsFor):
             found |= dict.fromkeys(inner)
         return list(found)
 
-    def _look_at(self, around: Around) -> tuple[tuple[bool, DType | None, Call], ...]:
+    def _look_at(self, around: Around) -> Ways:
         with self._lock:
             ways, self._short_ways, self._around = self._short_ways, (), (*self._around, around)
         return ways
 
-    def _look_away(self, around: Around, ways: tuple[tuple[bool, DType | None, Call], ...]) -> None:
+    def _look_away(self, around: Around, ways: Ways) -> None:
         with self._lock:
             self._around = tuple(x for x in self._around if x is not around)
             self._short_ways = ways
@@ -276,7 +276,7 @@ class Jitted(StandsFor):
         """A graph that has never held the way of a call only costs time, and is left."""
         captured.failures += 1
         if captured.failures >= MOST_FAILURES and not captured.succeeded and not self.fullgraph:
-            self._short_ways = tuple(way for way in self._short_ways if way[-1] is not captured.short)
+            self._short_ways = without(self._short_ways, [captured.short])
             self._refuse(record, Reason(
                 f"its first {MOST_FAILURES} calls raised an error, or took a way that the graph does not hold"))
 
@@ -289,9 +289,8 @@ class Jitted(StandsFor):
         except Exception:       # what is wrong with the program, running it says
             return
         if call is not None:
-            others = [way for way in self._short_ways if way[-1] is not captured.short]
-            captured.short = call
-            self._short_ways = ((*modes(), call), *others[:MOST_SHORT_WAYS - 1])
+            ways, captured.short = without(self._short_ways, [captured.short]), call
+            self._short_ways = added(ways, modes(), call, plain_values(captured, structure, leaves))
             if len(captured.graph.nodes) >= LARGE_PROGRAM_STEPS:
                 give_back_soon()    # the short way is machine code too
 
@@ -566,8 +565,7 @@ class Jitted(StandsFor):
         """Let calls like this one run in pieces; the captures for them would serve no other call."""
         emit("fallback", function=self.__name__, reason=reason.what)
         record.eager, record.split = reason, split
-        ways = [x.short for x in record.captures]
-        self._short_ways = tuple(way for way in self._short_ways if way[-1] not in ways)
+        self._short_ways = without(self._short_ways, [x.short for x in record.captures])
         record.captures.clear()
         return True
 
@@ -722,8 +720,7 @@ def is_made(captured: Captured, arguments: Sequence[Any]) -> bool:
 def _forget(jitted: weakref.ref[Jitted], key: Any, _: Any) -> None:
     """An argument that a key names is gone, and what is known of such calls with it."""
     if (function := jitted()) is not None and (record := function.records.pop(key, None)) is not None:
-        ways = [c.short for c in (*record.captures, *record.bound)]
-        function._short_ways = tuple(way for way in function._short_ways if way[-1] not in ways)
+        function._short_ways = without(function._short_ways, [c.short for c in (*record.captures, *record.bound)])
 
 
 def note_changes(record: CaptureRecord, leaves: Sequence[Any]) -> None:

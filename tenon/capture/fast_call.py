@@ -70,7 +70,7 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     further = () if prologue is None else prologue(leaves)
     if further is None:
         return None
-    if captured.further is not None and captured.further.copied and not _is_plain(structure):
+    if captured.further is not None and captured.further.copied and not is_plain(structure):
         return None                     # containers from places and among the arguments may be the same
     own, leaves = len(leaves), (*leaves, *further)
     distinct = len(set(map(id, leaves)))
@@ -87,7 +87,7 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     if prologue is not None:
         equal = _with_equal(anew, _read_anew(prologue, made, leaves, outside))
         return _with_leaves(structure, leaves[:own], equal, captured.apart)
-    if maker.answer is not None and distinct == len(leaves) and _is_plain(structure) and not anew:
+    if maker.answer is not None and distinct == len(leaves) and is_plain(structure) and not anew:
         return maker.answer if not outside else _apart_from(outside, maker.answer)
     several = len(leaves) > 1
 
@@ -102,7 +102,7 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
 
 
 def _with_equal(values: Mapping[int, Any], made: Run) -> Run:
-    """The call, where these arguments are made anew for each call, such as `rate * 0.5`: conditions want the objects."""
+    """The call, where these arguments are made anew for each, such as `rate * 0.5`: conditions want the objects."""
     if not values:
         return made
 
@@ -181,7 +181,7 @@ def _load_natives() -> None:
 _ready = Event()
 
 
-def _is_plain(structure: Structure) -> bool:
+def is_plain(structure: Structure) -> bool:
     """Whether the leaves of a call are its positional arguments."""
     positional, named = structure.children
     return not named.children and all(child is LEAF for child in positional.children)

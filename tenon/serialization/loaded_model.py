@@ -16,12 +16,13 @@ from typing import Any
 from tenon.autocast import narrowing
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.conditional_gradients import use
-from tenon.capture.fast_call import MISS, Call, make_fast_call
+from tenon.capture.fast_call import MISS, make_fast_call
 from tenon.capture.guards import Guards
 from tenon.capture.pytree import unfold
 from tenon.capture.replay import run
 from tenon.capture.result_leaves import FromGraph
 from tenon.capture.settle import Fill, RunResults, Stopped, fits
+from tenon.capture.short_ways import Ways, added, without
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.context_values import during
 from tenon.eager.grad_mode import is_grad_enabled, no_grad, recording
@@ -30,7 +31,7 @@ from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, UPDATES, Graph, Value
 from tenon.graph.op import at_once, interpreter
 from tenon.graph.verify import sized, verify_sizes
-from tenon.jit import MOST_SHORT_WAYS, SHORTEN_AT
+from tenon.jit import SHORTEN_AT
 from tenon.migration_hints import MODULE
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import zeros
@@ -86,7 +87,7 @@ class LoadedFunction:
     def __init__(self, function: Function):
         self.function, self.__name__ = function, function.name
         self.variants = [Runnable(variant, function.options) for variant in function.variants]
-        self._short_ways: tuple[tuple[bool, Call], ...] = ()
+        self._short_ways: Ways = ()
 
     def __repr__(self) -> str:
         return f"{self.function.name}({signature(self.function)})"
@@ -126,9 +127,8 @@ class LoadedFunction:
             return
         call = make_fast_call(captured, structure, given)
         if call is not None:
-            others = [way for way in self._short_ways if way[1] is not captured.short]
-            captured.short = call
-            self._short_ways = ((recording(), call), *others[:MOST_SHORT_WAYS - 1])
+            ways, captured.short = without(self._short_ways, [captured.short]), call
+            self._short_ways = added(ways, recording(), call)
 
 
 @dataclass(eq=False)

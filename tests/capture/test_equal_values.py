@@ -97,14 +97,35 @@ def test_a_value_that_is_made_anew_for_each_call_takes_the_short_way(place, monk
     def scaled(x, by=None):
         return x * {"attribute": SCHEDULE.factor, "item": TABLE["factor"], "closure": factor}.get(place, by)
     jitted, x, seen = tn.jit(scaled), tn.ones(3), []
-    for k in range(12):
-        if k == 8:
-            inner = jitted._find_and_run
-            monkeypatch.setattr(jitted, "_find_and_run", lambda *given: seen.append(1) or inner(*given))
+    inner = jitted._find_and_run
+
+    def call():
+        nonlocal factor
         factor = SCHEDULE.factor = TABLE["factor"] = RATE["half"] * 0.5
         given = {"argument": (RATE["half"] * 0.5,)}.get(place, ())
-        assert jitted(x, *given, **({"by": RATE["half"] * 0.5} if place == "keyword" else {})).tolist() == [0.25] * 3
+        return jitted(x, *given, **({"by": RATE["half"] * 0.5} if place == "keyword" else {})).tolist()
+    for _ in range(8):
+        assert call() == [0.25] * 3
+    monkeypatch.setattr(jitted, "_find_and_run", lambda *given: seen.append(1) or inner(*given))
+    assert [call() for _ in range(4)] == [[0.25] * 3] * 4
     assert not seen
     monkeypatch.setitem(RATE, "half", -0.0)
     factor = SCHEDULE.factor = TABLE["factor"] = -0.0
     assert repr(jitted(x, -0.0)) == repr(scaled(x, -0.0)) and seen      # -0 is another value than 0
+
+
+@pytest.mark.skipif(not object_layout.READABLE, reason="this Python's objects cannot be read natively")
+def test_many_values_each_have_a_short_way(monkeypatch):
+    def named(x, name, flag):
+        return x * len(name) if flag else x + {"a": 1, "bb": 2}.get(name, 3)
+    jitted, x, seen = tn.jit(named), tn.ones(2), []
+    calls = [(name, flag) for name in ("a", "bb", "ccc", "dddd", "eeeee") for flag in (True, False)]
+
+    def right(given):
+        return repr(jitted(x, *given)) == repr(named(x, *given))
+    assert all(right(given) for _ in range(5) for given in calls)
+    inner = jitted._find_and_run
+    monkeypatch.setattr(jitted, "_find_and_run", lambda *given: seen.append(1) or inner(*given))
+    assert all(right(given) for given in calls) and not seen
+    assert right(("a", 1)) and right(("a", 0.0)) and right(("bb", tn.tensor(True))) and seen     # other types
+    assert right(("a", True))

@@ -1,0 +1,75 @@
+"""The short ways of a function, newest first; those for other values of plain arguments are one, which looks them up.
+
+    ways = added(ways, modes(), call, values)       # `values`: of the arguments that are text, flags and numbers
+    ways = without(ways, [call])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any
+
+from tenon.capture.captured import Captured
+from tenon.capture.fast_call import MISS, Call, is_plain
+from tenon.capture.guard_places import CHANGING
+from tenon.capture.pytree import Structure
+
+MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
+MOST_BY_VALUE = 32      # of one of these
+PLAIN = frozenset((bool, int, float, str, bytes, type(None)))
+Ways = tuple[tuple[Any, Call], ...]     # the modes, and what makes calls in them
+
+
+class ByValue:
+    """The short ways of calls that differ in the values of the arguments in these places."""
+
+    def __init__(self, places: tuple[int, ...], calls: Mapping[Any, Call]):
+        self.places, self.calls = places, dict(calls)
+        self.pick = itemgetter(*places, places[0])      # a tuple even of one
+
+    def __call__(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        try:
+            key = self.pick(args)
+        except IndexError:
+            return MISS
+        call = self.calls.get(key) if PLAIN.issuperset(map(type, key)) else None      # no hash of a user's
+        return MISS if call is None else call(args, keywords)
+
+    def with_call(self, values: Mapping[int, Any], call: Call) -> ByValue:
+        """The same with one more, which is in the place of the oldest where there are many."""
+        kept = list(self.calls.items())[1 - MOST_BY_VALUE:]
+        return ByValue(self.places, {**dict(kept), self.pick([values.get(k) for k in range(max(values) + 1)]): call})
+
+
+def plain_values(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> dict[int, Any]:
+    """The positional arguments of which only these values are right: numbers, text, flags."""
+    if not is_plain(structure):
+        return {}
+    fixed = dict(captured.values)
+    return {k: x for k, x in enumerate(leaves) if type(x) in PLAIN and (k in fixed or type(x) not in CHANGING)}
+
+
+def added(ways: Ways, modes: Any, call: Call, values: Mapping[int, Any] = MappingProxyType({})) -> Ways:
+    """The ways with one for calls in these modes, whose arguments in some places have these values."""
+    if not values:
+        return ((modes, call), *ways[:MOST_SHORT_WAYS - 1])
+    places = tuple(values)
+    found = next((way for way in ways if way[0] == modes and isinstance(way[1], ByValue) and way[1].places == places),
+                 (modes, ByValue(places, {})))
+    assert isinstance(found[1], ByValue)
+    return ((modes, found[1].with_call(values, call)), *[way for way in ways if way is not found][:MOST_SHORT_WAYS - 1])
+
+
+def without(ways: Ways, gone: Collection[Call | None]) -> Ways:
+    """The ways but for these."""
+    left: list[tuple[Any, Call]] = []
+    for modes, call in ways:
+        if isinstance(call, ByValue):
+            calls = {key: x for key, x in call.calls.items() if x not in gone}
+            if calls:
+                left.append((modes, ByValue(call.places, calls)))
+        elif call not in gone:
+            left.append((modes, call))
+    return tuple(left)
