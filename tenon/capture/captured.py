@@ -102,6 +102,7 @@ class Captured:
     succeeded: bool = False                     # whether there was another one
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.fast_call`)
     sized: bool = False                         # whether that is one for calls with other sizes, too
+    grows: bool = False                         # and the next one, where sizes are too large for it, has room to grow
     checked: object = None                      # the last change of a tensor when the held tensors were right
     making: Any = None                      # its code, where another thread makes it (`tenon.capture.background`)
     seconds: dict[str, float] = field(default_factory=dict)     # that capturing and compiling took
@@ -144,8 +145,9 @@ class Captured:
         self.calls = 0
 
     def outgrown(self) -> None:
-        """The short way has too little memory for the sizes of this call, after which another one is made."""
-        self.calls = 1
+        """The short way has too little memory for the sizes of this call, which makes another one, unless all would."""
+        if self.grows:
+            self.calls = 1
 
     def meets(self, containers: Sequence[Any]) -> bool:
         """Whether a container among the arguments is one that is read anew from its place, too."""

@@ -126,7 +126,7 @@ def _for_all_sizes(captured: Captured, leaves: Sequence[Any], own: int) -> tuple
         maker = _Maker(captured, leaves, own, {name: growth * size for name, size in sizes.items()})
         found = maker.made(only_quick=captured.short is None and not captured.differentiable)
         if found is not None:
-            captured.sized = True
+            captured.sized, captured.grows = True, growth > 1
             return found
     return None
 
