@@ -27,7 +27,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch_models import IMAGE, MODELS, SIZES, Case, tensors_in, words
 
 from tenon.torch.aten import name_of
-from tenon.torch.call_plan import ASSERTIONS, is_drawn, is_torchs, make_plan
+from tenon.torch.call_plan import is_assertion, is_drawn, is_torchs, make_plan
 from tenon.torch.dynamo import decompositions
 from tenon.torch.routine import numbers_of, sizes_known
 from tenon.torch.translate import Refused, translate
@@ -142,7 +142,7 @@ class Survey:
             except Refused as error:
                 refused[error.node] = error.why
         for node in module.graph.nodes:
-            if node.op != "call_function" or node in numbers or name_of(node.target) in ASSERTIONS or is_drawn(node):
+            if node.op != "call_function" or node in numbers or is_assertion(node) or is_drawn(node):
                 continue
             if not is_torchs(node, refused):
                 self.operators += 1

@@ -9,7 +9,8 @@ from tenon.ops import diagonal as _diagonals
 from tenon.ops.decompositions import eig, eigh, eigvals, eigvalsh, svd, svdvals
 from tenon.ops.define import lift, remembering
 from tenon.ops.joining_and_axes import matrix_transpose
-from tenon.ops.matrix_factorizations import cholesky, lu, qr
+from tenon.ops.lu_factors import lu, lu_factor, lu_solve
+from tenon.ops.matrix_factorizations import cholesky, cholesky_ex, qr
 from tenon.ops.matrix_products import matmul
 from tenon.ops.products import cross, multi_dot, outer, tensordot, vecdot
 from tenon.ops.reduction import vector_norm
@@ -32,9 +33,10 @@ from tenon.ops.solving import (
 )
 
 __all__ = ["matmul", "matrix_transpose", "outer", "cross", "tensordot", "vecdot", "multi_dot", "matrix_power",
-           "diagonal", "trace", "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "lu", "qr", "svd", "svdvals",
-           "solve", "solve_triangular", "cholesky_solve", "cholesky_inverse", "inv", "pinv", "lstsq", "det", "slogdet",
-           "logdet", "norm", "vector_norm", "matrix_norm", "matrix_rank", "cond", "matrix_exp"]
+           "diagonal", "trace", "cholesky", "cholesky_ex", "eig", "eigh", "eigvals", "eigvalsh", "lu", "lu_factor",
+           "lu_solve", "qr", "svd", "svdvals", "solve", "solve_triangular", "cholesky_solve", "cholesky_inverse",
+           "inv", "pinv", "lstsq", "det", "slogdet", "logdet", "norm", "vector_norm", "matrix_norm", "matrix_rank",
+           "cond", "matrix_exp"]
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:

@@ -1,4 +1,4 @@
-"""Triangular factors of matrices by NumPy's LAPACK at run time, and the solver built on them: solve, cholesky, qr, lu.
+"""Triangular factors of matrices by NumPy's LAPACK at run time, and the solver built on them: solve, cholesky, qr.
 
 Gradients follow M. Seeger et al., "Auto-differentiating linear algebra" (2017), and for complex numbers the
 convention of the rest of Tenon: the gradient G of a real L means dL = Re tr(G^H dA).
@@ -25,7 +25,7 @@ from tenon.ops.matrix_products import matmul
 from tenon.ops.products import adjoint, square
 from tenon.ops.shape import cast
 from tenon.ops.splitting import narrow
-from tenon.types import TensorType
+from tenon.types import TensorType, int32
 
 if TYPE_CHECKING:
     from tenon.tensor import Tensor
@@ -38,12 +38,11 @@ class QRResult(NamedTuple):
     R: Tensor
 
 
-class LUResult(NamedTuple):
-    """What `lu` returns."""
+class CholeskyExResult(NamedTuple):
+    """What `cholesky_ex` returns."""
 
-    P: Tensor
     L: Tensor
-    U: Tensor
+    info: Tensor
 
 
 BLOCK = 32          # rows of a triangle that are solved for at once
@@ -174,6 +173,54 @@ def cholesky(x: Any, upper: bool = False) -> Any:
     return adjoint(factor) if upper else factor
 
 
+def _leading(x: Any) -> int:
+    """How many rows and columns of a Hermitian matrix are positive definite, from the first on."""
+    good, bad = 0, len(x) + 1
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            np.linalg.cholesky(x[:middle, :middle])
+            good = middle
+        except np.linalg.LinAlgError:
+            bad = middle
+    return good
+
+
+def _cholesky_ex_ref(x: Any) -> Any:
+    """NumPy refuses the whole stack where one matrix is not positive definite, and does not say which."""
+    info = np.zeros(x.shape[:-2], np.int32)
+    try:
+        return np.linalg.cholesky(x), info
+    except np.linalg.LinAlgError:
+        factor = np.zeros_like(x)
+    for at in np.ndindex(info.shape):
+        k = _leading(x[at])
+        factor[(*at, slice(k), slice(k))] = np.linalg.cholesky(x[at][:k, :k])
+        info[at] = 0 if k == x.shape[-1] else k + 1
+    return factor, info
+
+
+cholesky_ex_op: Op = define(
+    "cholesky_ex", public=False, axis_rule=over_batches(2, 0), domain=(1, 2), batch="front",
+    type=lambda x: (square_type("cholesky_ex", x), TensorType(int32, x.shape[:-2])), promote=floating,
+    vjp=lambda g, y, x: _cholesky_vjp(g[0], y[0], x), ref=_cholesky_ex_ref,
+    doc="The Cholesky factor, and 0 or which leading minor, counted from 1, is the first that is not positive.",
+    examples=["cholesky_ex(f32[2, 1, 1]) -> f32[2, 1, 1], i32[2]", "cholesky_ex(f32[2, 3]) -> error"])
+
+
+@function
+def cholesky_ex(x: Any, *, upper: bool = False) -> CholeskyExResult:
+    """The Cholesky factor, and `info`, which says what is no positive definite matrix instead of an error.
+
+    It is 0, or the size of the first leading minor that is not positive.
+
+    >>> tn.linalg.cholesky_ex(tn.tensor([[4.0, 0.0], [0.0, -1.0]])).info
+    tensor(2, dtype=int32)
+    """
+    factor, info = cholesky_ex_op(hermitian(square("cholesky_ex", x)))
+    return CholeskyExResult(adjoint(factor) if upper else factor, info)
+
+
 # ---------------------------------------------------------------- triangular factors
 
 def _qr_type(x: TensorType, *, complete: bool) -> tuple[TensorType, ...]:
@@ -213,65 +260,3 @@ def qr(x: Any, mode: str = "reduced") -> QRResult:
         return QRResult(*qr_op(x, complete=mode == "complete" and m != n))
     q, r = qr_op(narrow(x, x.ndim - 1, 0, m), complete=False)           # a wide matrix: the left square decides Q
     return QRResult(q, concat(r, matmul(adjoint(q), narrow(x, x.ndim - 1, m, n)), axis=-1))
-
-
-def _lu_ref(x: Any) -> Any:
-    """Row by row with partial pivoting; NumPy does not expose LAPACK's getrf."""
-    m, n = x.shape[-2:]
-    k = min(m, n)
-    u, flat = x.reshape(-1, m, n).astype(np.result_type(x, np.float32)), int(np.prod(x.shape[:-2]))
-    u, low = u.copy(), np.zeros((flat, m, k), u.dtype)
-    order, at = np.tile(np.arange(m), (flat, 1)), np.arange(flat)
-    for c in range(k):
-        pivot = c + np.abs(u[:, c:, c]).argmax(1) if flat else np.zeros(0, int)
-        for rows in (u, low, order):
-            held = rows[:, c].copy()
-            rows[:, c] = rows[at, pivot]
-            rows[at, pivot] = held
-        divisor = np.where(u[:, c, c] == 0, 1, u[:, c, c])
-        low[:, c:, c] = u[:, c:, c] / divisor[:, None]
-        low[:, c, c] = 1
-        u[:, c + 1:] -= low[:, c + 1:, c, None] * u[:, c, None]
-    p = (np.arange(m)[:, None] == order[:, None, :]).astype(u.dtype)
-    lead = x.shape[:-2]
-    return p.reshape(*lead, m, m), low.reshape(*lead, m, k), np.triu(u[:, :k]).reshape(*lead, k, n)
-
-
-def _lu_type(x: TensorType) -> tuple[TensorType, ...]:
-    m, n = matrix_type("lu", x).shape[-2:]
-    k, lead = least(m, n), x.shape[:-2]
-    return x.with_shape((*lead, m, m)), x.with_shape((*lead, m, k)), x.with_shape((*lead, k, n))
-
-
-def _lu_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
-    (_, gl, gu), (p, low, u) = g, y
-    m, n = x.shape[-2:]
-    rows, columns, k = x.ndim - 2, x.ndim - 1, min(m, n)
-    low_square, u_square = narrow(low, rows, 0, k), narrow(u, columns, 0, k)
-    below = matmul(adjoint(low_square), narrow(gl, rows, 0, k))
-    right = matmul(narrow(gu, columns, 0, k), adjoint(u_square))
-    if n > m:
-        below = below - matmul(narrow(gu, columns, k, n), adjoint(narrow(u, columns, k, n)))
-    if m > n:
-        right = right - matmul(adjoint(narrow(low, rows, k, m)), narrow(gl, rows, k, m))
-    inner = tril(below, -1) + triu(right)
-    if n > m:                                                           # P L^-H [inner U^-H | gu]
-        inner = concat(adjoint(solve_op(u_square, adjoint(inner))), narrow(gu, columns, k, n), axis=-1)
-        return (matmul(p, solve_op(adjoint(low_square), inner)),)
-    inner = solve_op(adjoint(low_square), inner)                        # P [L^-H inner; gl] U^-H
-    inner = concat(inner, narrow(gl, rows, k, m), axis=-2) if m > n else inner
-    return (matmul(p, adjoint(solve_op(u_square, adjoint(inner)))),)
-
-
-lu_op: Op = define(
-    "lu", public=False, axis_rule=over_batches(2, 2, 2),
-    type=_lu_type, ref=_lu_ref, promote=floating, vjp=_lu_vjp,
-    batch="front", fails="matrix", doc="x = P @ L @ U with a permutation P, unit lower L and upper U.",
-    examples=["lu(f32[2, 3, 3]) -> f32[2, 3, 3], f32[2, 3, 3], f32[2, 3, 3]",
-              "lu(f32[3, 2]) -> f32[3, 3], f32[3, 2], f32[2, 2]"])
-
-
-@function
-def lu(x: Any) -> LUResult:
-    """x = P @ L @ U with a permutation P, unit lower triangular L and upper triangular U; pivots are the largest."""
-    return LUResult(*lu_op(x))

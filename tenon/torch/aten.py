@@ -16,13 +16,14 @@ from tenon.torch.contractions import CONTRACTIONS
 from tenon.torch.embedding_bags import BAGS
 from tenon.torch.fourier_transforms import FOURIER
 from tenon.torch.gathering import GATHERING
+from tenon.torch.linear_algebra import LINEAR_ALGEBRA
 from tenon.torch.norms import NORMS
 from tenon.torch.pointwise import POINTWISE
 from tenon.torch.site import Rule
 from tenon.torch.views import VIEWS
 
 TABLE: dict[str, Rule] = {**POINTWISE, **VIEWS, **REDUCTIONS, **CONTRACTIONS, **NORMS, **GATHERING, **BAGS,
-                         **FOURIER, **GRADIENTS, **RESAMPLING}
+                         **FOURIER, **LINEAR_ALGEBRA, **GRADIENTS, **RESAMPLING}
 
 
 def name_of(target: Any) -> str:

@@ -19,7 +19,7 @@ from tenon.torch.aten import name_of, rule_for
 LIKE = frozenset({"rand_like", "randn_like", "randint_like", "bernoulli.p", "tenon.mask"})
 # What makes sure of something, and gives nothing.
 ASSERTIONS = frozenset({"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range",
-                        "sym_constrain_range_for_size", "_functional_assert_async"})
+                        "sym_constrain_range_for_size", "_functional_assert_async", "_linalg_check_errors"})
 # Views, which PyTorch makes without a copy.
 VIEWS = frozenset({"view", "permute", "expand", "unsqueeze", "squeeze", "slice", "select", "alias", "transpose", "t",
                    "detach", "as_strided"})
@@ -60,6 +60,14 @@ def make_plan(graph: fx.Graph, refused: Collection[fx.Node], numbers: Mapping[fx
             number = max((turn_of[n] for n in read), default=0)
             add(node, number)[number].tenon.append(node)
     return turns
+
+
+def is_assertion(node: fx.Node) -> bool:
+    """Whether a node makes sure of something, in the order of effects or out of it."""
+    if node.target is operator.getitem and isinstance(source := node.args[0], fx.Node):
+        return is_assertion(source)
+    target = node.args[1] if node.target is torch.ops.higher_order.with_effects else node.target
+    return name_of(target) in ASSERTIONS
 
 
 def elements_read(node: fx.Node) -> list[fx.Node]:

@@ -145,15 +145,20 @@ def _trilinear(at: Site, x: Any, y: Any, z: Any, expand1: Any, expand2: Any, exp
     return tn.sum(found, axis=tuple(sumdim)) if sumdim else found
 
 
-def _solve_triangular(at: Site, a: Any, b: Any, **how: Any) -> Any:
-    """The solution, whose shape says how many systems there are."""
-    lead, sizes = at.shape[:-2], (a.shape[-2:], b.shape[-2:])
-    a, b = (tn.broadcast_to(x, shape=(*lead, *size)) for x, size in zip((a, b), sizes, strict=True))
-    return tn.linalg.solve_triangular(a, b, **how)
+def _grouped(at: Site, x: Any, y: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+    if bias is not None:
+        raise Unmapped("a bias of each group")
+    return tn.grouped_mm(x, y, offs=offs)
+
+
+def _grouped_backward(at: Site, x: Any, weight: Any, offs: Any, g: Any) -> Any:
+    turned_x, turned_weight = tn.matrix_transpose(x), tn.matrix_transpose(weight)
+    return tn.grouped_mm(g, turned_weight, offs=offs), tn.grouped_mm(turned_x, g, offs=offs)
 
 
 CONTRACTIONS: dict[str, Rule] = {
-    "linalg_solve_triangular": _solve_triangular,
+    "_grouped_mm": _grouped, "transformers.grouped_mm_fallback": _grouped,
+    "transformers.grouped_mm_fallback_backward": _grouped_backward,
     "mm": _matmul, "bmm": _matmul, "mv": _matmul, "dot": _matmul, "matmul": _matmul, "addmm": _added,
     "baddbmm": _added, "addmv": _added, "linear": _linear, "addbmm": _addbmm, "_trilinear": _trilinear,
     "_cdist_forward": lambda at, x, y, p=2.0, *_: tn.cdist(x, y, float(p)), "convolution": _convolution,

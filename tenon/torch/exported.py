@@ -28,7 +28,7 @@ from tenon.serialization.structures import nameless
 from tenon.size_assumptions import Assumptions, assuming
 from tenon.tensor import Tensor
 from tenon.torch.aten import name_of, rule_for
-from tenon.torch.call_plan import ASSERTIONS
+from tenon.torch.call_plan import is_assertion
 from tenon.torch.dynamo import decompositions
 from tenon.torch.routine import numbers_of
 from tenon.torch.symints import Known
@@ -116,7 +116,8 @@ def _variant(program: Any, state: Mapping[str, Tensor], known: Known, name: str)
         sources.append(Argument(position - 1) if spec.kind is InputKind.USER_INPUT else Held(state[spec.target]))
         types += [tensor_type(node.meta["val"], known)] if spec.kind is InputKind.USER_INPUT else []
     output: Any = program.graph.output_node()
-    results = list(dict.fromkeys(x for x in output.args[0] if isinstance(x, fx.Node)))
+    results = list(dict.fromkeys(x for x, spec in zip(output.args[0], signature.output_specs, strict=True)
+                                 if isinstance(x, fx.Node) and spec.kind is not OutputKind.TOKEN))
     assumptions = Assumptions({str(value): _hint(key) for key, value in known.items() if value != 1})
     graph = _translated(program, inputs, results, name, numbers, known, assumptions)
     by_name = {node.name: node for node in placeholders}
@@ -140,7 +141,7 @@ def _hint(expression: Any) -> int:
 def _translated(program: Any, inputs: Sequence[fx.Node], results: Sequence[fx.Node], name: str,
                 numbers: Mapping[fx.Node, Any], known: Known, assumptions: Assumptions) -> Any:
     called = [node for node in program.graph.nodes if node.op == "call_function" and node not in numbers
-              and not (rule_for(node.target) is None and name_of(node.target) in ASSERTIONS)]
+              and not (rule_for(node.target) is None and is_assertion(node))]
     try:
         with assuming(assumptions):
             return translate(name, inputs, called, results, numbers, known, in_order=True)

@@ -21,7 +21,7 @@ from tenon.records import dataclass
 from tenon.runtime.addressed import Addressed
 from tenon.size_assumptions import Assumptions, assuming, told_by
 from tenon.torch.aten import name_of
-from tenon.torch.call_plan import ASSERTIONS, PlanStep, is_drawn, is_like, is_torchs, make_plan
+from tenon.torch.call_plan import PlanStep, is_assertion, is_drawn, is_like, is_torchs, make_plan
 from tenon.torch.report import Report, note
 from tenon.torch.site import Unmapped
 from tenon.torch.symints import Known, number_of, size_of
@@ -278,7 +278,7 @@ def _counted(turns: Sequence[PlanStep], refused: Mapping[fx.Node, str], programs
             continue
         if not is_torchs(node, refused):
             report.operators += 1
-        elif name in ASSERTIONS or node.op != "call_function":
+        elif is_assertion(node) or node.op != "call_function":
             continue
         elif is_drawn(node):
             report.drawn += 1

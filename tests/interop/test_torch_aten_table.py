@@ -120,10 +120,31 @@ def of_cubes(x: Any) -> Any:
             torch.linalg.solve_triangular(x, x[1:2], upper=False, left=False, unitriangular=True)]
 
 
+def of_matrices(x: Any, b: Any) -> Any:
+    a, linalg = x @ x.mT + torch.eye(x.shape[-1]), torch.linalg
+    v, w = linalg.eigh(a)[1], linalg.svd(x, full_matrices=False)
+    return [linalg.det(x), linalg.det(x.mT), *linalg.slogdet(x), torch.logdet(a), linalg.inv(x), linalg.solve(x, b),
+            linalg.solve(x.mT, b), linalg.solve(x, b.mT, left=False), linalg.solve(a, b[..., 0].clone()),
+            linalg.cholesky(a), linalg.cholesky(a, upper=True), torch.cholesky_solve(b, linalg.cholesky(a)),
+            torch.cholesky_inverse(linalg.cholesky(a)), *linalg.qr(x), v @ v.mT, linalg.eigvalsh(a, UPLO="U"),
+            w.U @ w.Vh, linalg.svdvals(x), linalg.matrix_norm(x, 2), linalg.matrix_exp(x / 4), *linalg.lu(x),
+            linalg.lu_factor(x).LU, linalg.lu_solve(*linalg.lu_factor(x), b),
+            linalg.lu_solve(*linalg.lu_factor(x), b, adjoint=True), linalg.matrix_power(a, -2)]
+
+
 @pytest.mark.filterwarnings("ignore:index_reduce.. is in beta")
 @pytest.mark.parametrize(("rules", "shapes"), [
     (resampled, [(2, 3, 7, 8)]), (read_between, [(2, 3, 5, 6), (2, 4, 3, 2)]), (of_volumes, [(2, 2, 5, 6, 4)]),
-    (of_rows, [(4, 6), (3, 6)]), (of_cubes, [(4, 4, 4)])], ids=lambda x: getattr(x, "__name__", ""))
+    (of_rows, [(4, 6), (3, 6)]), (of_cubes, [(4, 4, 4)]),
+    (of_matrices, [(2, 4, 4), (2, 4, 3)])], ids=lambda x: getattr(x, "__name__", ""))
 def test_rules_and_their_gradients(rules: Any, shapes: Any) -> None:
     torch.manual_seed(0)
     compare(Function(rules), *(torch.randn(shape) for shape in shapes))
+
+
+def test_what_is_singular_or_not_positive_is_said_as_pytorch_says_it() -> None:
+    info = torch.compile(lambda x: torch.linalg.cholesky_ex(x).info, backend="tenon")
+    assert info(torch.stack([torch.eye(3), torch.diag(torch.tensor([1.0, -1.0, 1.0]))])).tolist() == [0, 2]
+    for call in (torch.linalg.inv, torch.linalg.cholesky, lambda x: torch.linalg.solve(x, x)):
+        with pytest.raises(torch.linalg.LinAlgError):
+            torch.compile(call, backend="tenon")(torch.zeros(3, 3))

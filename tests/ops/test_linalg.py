@@ -151,6 +151,37 @@ def test_qr_and_lu(kind, shape):
     same(tn.matmul(tn.matmul(p, low), u), a)
     assert np.abs(low.numpy()).max() <= 1 + 1e-12
     check_gradient(tn.linalg.lu, a)
+    packed, pivots = tn.linalg.lu_factor(a)
+    for found, expected in zip(tn.lu_unpack(packed, pivots), (p, low, u), strict=True):
+        same(found, expected.numpy())
+    check_gradient(lambda x: tn.linalg.lu_factor(x).LU, a)
+
+
+@both
+def test_what_factors_solve(kind):
+    a, b = normal(2, 40, 40, kind=kind), normal(40, 3, kind=kind)
+    factors = tn.linalg.lu_factor(a)
+    same(tn.linalg.lu_solve(*factors, b), np.linalg.solve(a, np.broadcast_to(b, (2, 40, 3))))
+    same(tn.linalg.lu_solve(*factors, b, adjoint=True), np.linalg.solve(a.conj().swapaxes(1, 2), b[None]))
+    same(tn.linalg.lu_solve(*factors, b.T, left=False) @ a, np.broadcast_to(b.T, (2, 3, 40)))
+
+
+def test_which_minor_is_not_positive():
+    a = np.stack([np.eye(3), np.diag([1.0, 4.0, -1.0]), np.diag([-1.0, 1.0, 1.0])])
+    factor, info = tn.linalg.cholesky_ex(a)
+    assert info.numpy().tolist() == [0, 3, 1]
+    same(factor[1, :2, :2], np.diag([1.0, 2.0]))
+    check_gradient(lambda x: tn.linalg.cholesky_ex(x).L, positive(2, 3, 3))
+
+
+def test_rows_times_the_matrix_of_their_group():
+    x, w, ends = normal(6, 2), normal(3, 2, 4), tn.tensor([2, 2, 5])
+    found = tn.grouped_mm(x, w, offs=ends)
+    same(found, np.concatenate([x[:2] @ w[0], x[2:5] @ w[2], np.zeros((1, 4))]))
+    same(tn.grouped_mm(w.swapaxes(1, 2), x.T, offs=ends), found.numpy().T)
+    same(tn.grouped_mm(x.T, found, offs=ends)[2], x[2:5].T @ found.numpy()[2:5])
+    check_gradient(lambda a, b: tn.grouped_mm(a, b, offs=ends), x, w)
+    check_gradient(lambda a: tn.grouped_mm(a.mT, a, offs=ends), x)
 
 
 @both
