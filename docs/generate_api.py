@@ -36,7 +36,10 @@ PAGES = {
         "cond", "switch", "while_loop", "scan", "fori_loop", "map")),
     "transforms": Page("Derivatives and batches", "Functions of functions.", tn, "tn", (
         "grad", "value_and_grad", "vjp", "jvp", "jacobian", "jacrev", "jacfwd", "hessian", "hvp", "vmap", "checkpoint",
-        "custom_vjp", "autograd")),
+        "custom_vjp")),
+    "autograd": Page("Gradients by PyTorch's names", "", tn.autograd, "tn.autograd"),
+    "autograd_functional": Page("Derivatives of functions by PyTorch's names", "", tn.autograd.functional,
+                                "tn.autograd.functional"),
     "extending": Page("Extending", "See [add an operator](../add_an_op.md), [a pass](../add_a_pass.md), "
                       "[a backend](../add_a_backend.md).", tn, "tn", (
                           "op", "kernel", "remove_kernel", "graph_pass", "remove_pass", "register_backend",

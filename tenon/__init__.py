@@ -84,8 +84,8 @@ globals().update(_ops.PUBLIC)
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
 
-_MODULES = ("amp", "data", "debug", "distributed", "distributions", "fft", "func", "models", "nn", "onnx", "optim",
-            "testing", "torch", "utils")
+_MODULES = ("amp", "autograd", "data", "debug", "distributed", "distributions", "fft", "func", "models", "nn",
+            "onnx", "optim", "testing", "torch", "utils")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.cond_switch")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.while_scan")
@@ -95,12 +95,12 @@ _LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.fil
 _LATER |= dict.fromkeys((
     "BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "as_tensor", "cdouble",
     "cfloat", "clamp_max", "clamp_min", "cuda", "double", "float", "from_numpy", "get_default_dtype",
-    "get_rng_state", "half", "inference_mode", "initial_seed", "int", "is_complex", "is_floating_point", "is_tensor",
-    "long", "numel", "scalar_tensor", "set_grad_enabled", "set_rng_state", "short", "take_along_dim"),
+    "get_rng_state", "half", "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point",
+    "is_tensor", "long", "numel", "scalar_tensor", "set_grad_enabled", "set_rng_state", "short", "take_along_dim"),
     "tenon.pytorch_names")
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.thread_pool")
 _LATER |= {"tree": "tenon.transforms"}
-_LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
+_LATER |= dict.fromkeys(("checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
                          "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")
 
 

@@ -17,7 +17,7 @@ from tenon import amp as amp
 from tenon.tensor import asarray as _as_tensor
 from tenon.tensor import asarray as asarray
 from tenon.autocast import autocast as autocast
-from tenon.transforms import autograd as autograd
+from tenon import autograd as autograd
 from tenon.random import bernoulli as bernoulli
 from tenon.types import broadcast_shapes as broadcast_shapes
 from tenon.array_api import can_cast as can_cast
@@ -57,6 +57,7 @@ from tenon.array_api import iinfo as iinfo
 from tenon.array_api import inf as inf
 from tenon.pytorch_names import inference_mode as inference_mode
 from tenon.pytorch_names import initial_seed as initial_seed
+from tenon.ops.solving import inv as _inverse
 from tenon.autocast import is_autocast_enabled as is_autocast_enabled
 from tenon.pytorch_names import is_complex as is_complex
 from tenon.pytorch_names import is_floating_point as is_floating_point
@@ -141,6 +142,7 @@ int16: DType
 int32: DType
 int64: DType
 int8: DType
+inverse = _inverse
 long: DType
 short: DType
 take_along_dim = _take_along_dim

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tenon.autocast import autocast as narrow_products
+from tenon.autocast import autocast
 from tenon.capture.cond_switch import cond
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError
 from tenon.ops.comparison import isfinite, logical_and, logical_not, where
 from tenon.tensor import tensor
-from tenon.types import bfloat16, int32
+from tenon.types import int32
 
 __all__ = ["GradScaler", "autocast"]
-
-
-def autocast(device_type: str = "cpu", dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> Any:
-    """`tn.autocast(dtype)`, bfloat16 unless given; the device is the CPU, whatever is named."""
-    return narrow_products(bfloat16 if dtype is None else dtype, enabled)
 
 
 class GradScaler:

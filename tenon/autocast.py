@@ -18,6 +18,7 @@ from tenon.graph.op import Op
 from tenon.types import DType, TensorType, as_dtype, bfloat16, float16, float32
 
 NARROW = (bfloat16, float16)
+OF_DEVICES = ("cpu", "cuda", "mps", "xpu")      # what PyTorch's programs name first
 narrowing: ContextVar[DType | None] = ContextVar("narrow", default=None)
 
 autocasting = narrowing.get       # the narrow type in force; None outside of `autocast`
@@ -30,6 +31,7 @@ class autocast(ContextDecorator):
     gradients stay float32.  Gradients are computed in the types of the forward pass; with bfloat16, whose range is
     that of float32, the loss needs no scaling.  `enabled=False` switches it off inside.
 
+    The first argument is the type, or a device as PyTorch has it: `autocast("cuda", tn.float16)`; all are the CPU's.
     Raises ArgumentError unless `dtype` is bfloat16 or float16.
 
     >>> x = tn.ones((2, 3))
@@ -39,8 +41,10 @@ class autocast(ContextDecorator):
     (tenon.bfloat16, tenon.float32)
     """
 
-    def __init__(self, dtype: Any = bfloat16, enabled: bool = True):
-        chosen = as_dtype(dtype)
+    def __init__(self, device_type: Any = "cpu", dtype: Any = None, enabled: bool = True, cache_enabled: Any = None):
+        if dtype is None and str(device_type).split(":")[0] not in OF_DEVICES:
+            dtype = device_type
+        chosen = bfloat16 if dtype is None else as_dtype(dtype)
         if chosen not in NARROW:
             raise ArgumentError(f"autocast: dtype={chosen.name}, expected bfloat16 or float16")
         self.dtype = chosen if enabled else None
@@ -55,7 +59,7 @@ class autocast(ContextDecorator):
 
     def _recreate_cm(self) -> autocast:
         """For a decorated function, which may run in several threads at once."""
-        return type(self)(self.dtype or bfloat16, self.dtype is not None)
+        return type(self)(dtype=self.dtype, enabled=self.dtype is not None)
 
 
 def autocast_is(narrow: DType | None) -> AbstractContextManager[Any]:

@@ -93,7 +93,7 @@ def _users_frame() -> FrameType | None:
     return frame
 
 
-class TenonError(Exception):
+class TenonError(RuntimeError):
     """What happened; `where` in the user's program (found by itself when not given); `why`; and a `hint` to mend it."""
 
     def __init__(self, what: str, where: Location | None = None, why: str | None = None, hint: str | None = None):
@@ -169,6 +169,10 @@ class DTypeError(TenonError, TypeError):
 
 class ArgumentError(TenonError, ValueError, TypeError):
     """An argument that the operator does not take: its value, its name or its kind."""
+
+
+class NameTaken(ArgumentError, KeyError):
+    """A name that something else has."""
 
 
 class OutOfRange(TenonError, IndexError):

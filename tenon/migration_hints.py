@@ -27,6 +27,8 @@ TENSOR = {
     "bernoulli": "tn.bernoulli(x)",
     "narrow_copy": "x.narrow(1, 0, 2)", "msort": "x.sort(axis=0)",
     "ger": "tn.outer(x[0], y[0])",
+    "indices": "x.argmax(axis=1), x.argsort(axis=1): max, min, sort and median give the values alone",
+    "values": "x.max(axis=1) itself: max, min, sort and median give the values alone",
     "hsplit": "tn.split(x, 1, axis=1)", "vsplit": "tn.split(x, 1, axis=0)", "compress": "x[x > n]",
     "partition": "x.sort()", "argpartition": "x.argsort()", "tobytes": "x.numpy().tobytes()",
     "to_sparse": NO_SPARSE, "to_dense": NO_SPARSE,
@@ -38,7 +40,7 @@ TENON = {
     "array": "tn.tensor(x)",
     "compile": "tn.jit", "seed": "tn.manual_seed(n)", "promote_types": "tn.result_type(x, y)", "size": "x.size",
     "shape": "x.shape", "ndim": "x.ndim", "t": "x.T", "transpose_copy": "x.swapaxes(0, 1)", "detach": "x.detach()",
-    "inverse": "tn.linalg.inv(x)", "pinverse": "tn.linalg.pinv(x)", "ger": "tn.outer(x[0], y[0])",
+    "pinverse": "tn.linalg.pinv(x)", "ger": "tn.outer(x[0], y[0])",
     "range": "tn.arange(n)", "msort": "tn.sort(x, axis=0)", "trapz": "tn.trapezoid(x)",
     "set_default_dtype": "pass dtype= where tensors are made", "bool_": "tn.bool",
 }

@@ -15,7 +15,7 @@ from tenon.eager.gradient_hooks import register_hook, retain_grad
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.comparison import maximum, minimum
 from tenon.ops.comparison import where as select
-from tenon.ops.creation import empty, full, full_like, ones, zeros
+from tenon.ops.creation import empty, eye, full, full_like, ones, zeros
 from tenon.ops.index_helpers import sliding_window
 from tenon.ops.indexing import take_along_axis
 from tenon.ops.solving import inv, pinv
@@ -81,6 +81,13 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 def zero_(self: Tensor) -> Tensor:
     """The tensor rebound to zeros; returns it."""
     return fill_(self, 0)
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any) -> Tensor:
+    """A matrix rebound to itself with `fill_value` on the diagonal; returns it."""
+    if self.ndim != 2:
+        raise ShapeError(f"fill_diagonal_: a matrix was expected, this tensor is {self.type}")
+    return _written(self, "x.fill_diagonal_(...)", self.masked_fill(eye(*self.shape, dtype="bool"), fill_value))
 
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -232,9 +239,9 @@ def _to(dtype: DType) -> Callable[[Any], Any]:
 
 METHODS: dict[str, Any] = {f"{name}_": _in_place(name) for name in IN_PLACE} | {
     make.__name__: make for make in (
-        add_, sub_, copy_, fill_, zero_, normal_, uniform_, bernoulli_, detach_, type_as, view_as, expand_as, unfold,
-        where, adjoint, clamp_min, clamp_max, multinomial, new_tensor, element_size, nelement, is_floating_point,
-        is_complex, is_contiguous, register_hook, retain_grad)} | {
+        add_, sub_, copy_, fill_, fill_diagonal_, zero_, normal_, uniform_, bernoulli_, detach_, type_as, view_as,
+        expand_as, unfold, where, adjoint, clamp_min, clamp_max, multinomial, new_tensor, element_size, nelement,
+        is_floating_point, is_complex, is_contiguous, register_hook, retain_grad)} | {
     f"new_{make.__name__}": _new(make) for make in (zeros, ones, full, empty)} | {
     "reshape_as": view_as, "take_along_dim": take_along_axis, "mH": property(adjoint), "H": property(adjoint),
     "inverse": inv, "pinverse": pinv, "ndimension": Tensor.dim, "data": property(Data, _set_data, doc=Data.__doc__)}

@@ -17,6 +17,7 @@ from tenon.eager.grad_mode import enable_grad, no_grad, recording_variable
 from tenon.errors import ArgumentError
 from tenon.ops.creation import zeros
 from tenon.ops.indexing import take_along_axis
+from tenon.ops.solving import inv as inverse
 from tenon.pytorch_methods import clamp_max, clamp_min
 from tenon.random import Generator, default_generator
 from tenon.tensor import Tensor, asarray, tensor
@@ -35,9 +36,9 @@ from tenon.types import (
 
 __all__ = ["BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "as_tensor",
            "cdouble", "cfloat", "clamp_max", "clamp_min", "cuda", "device", "double", "float", "from_numpy",
-           "get_default_dtype", "get_rng_state", "half", "inference_mode", "initial_seed", "int", "is_complex",
-           "is_floating_point", "is_tensor", "long", "numel", "scalar_tensor", "set_grad_enabled", "set_rng_state",
-           "short", "take_along_dim"]
+           "get_default_dtype", "get_rng_state", "half", "inference_mode", "initial_seed", "int", "inverse",
+           "is_complex", "is_floating_point", "is_tensor", "long", "numel", "scalar_tensor", "set_grad_enabled",
+           "set_rng_state", "short", "take_along_dim"]
 
 double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128

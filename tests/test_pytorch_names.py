@@ -240,3 +240,52 @@ def test_what_was_computed_and_is_written_over_whole_is_no_leaf(jitted: bool) ->
         return (y * y).sum() + x.sum()
     slope = tn.jit(tn.grad(f)) if jitted else tn.grad(f)
     np.testing.assert_array_equal(slope(tn.ones(1)).numpy(), [1])
+
+
+def test_gradients_of_functions_by_name() -> None:
+    functional, x = tn.autograd.functional, tn.tensor([1.0, 2.0])
+    assert functional.jacobian(lambda a, b: a * b, (x, x))[0].tolist() == [[1.0, 0.0], [0.0, 2.0]]
+    assert functional.hessian(lambda a: (a ** 3).sum(), x).tolist() == [[6.0, 0.0], [0.0, 12.0]]
+    assert functional.hvp(lambda a: (a ** 3).sum(), x, x)[1].tolist() == [6.0, 24.0]
+    assert functional.vjp(tn.square, x, x)[1].tolist() == functional.jvp(tn.square, x, x)[1].tolist() == [2.0, 8.0]
+    with pytest.raises(ArgumentError, match="v is needed"):
+        functional.vjp(tn.square, x)
+
+
+def test_gradcheck_finds_a_wrong_gradient() -> None:
+    class Doubled(tn.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 3
+    x = tn.tensor([[1.0, 2.0]], dtype="f64", requires_grad=True)
+    assert tn.autograd.gradcheck(lambda a, b: (a @ b, a.sin()), (x, x.detach().mT.requires_grad_()))
+    assert not tn.autograd.gradcheck(Doubled.apply, (x,), raise_exception=False)
+    with pytest.raises(GradientError, match="input 0 is not that of differences"):
+        tn.autograd.gradcheck(Doubled.apply, x)
+
+
+def test_errors_that_programs_of_pytorch_catch() -> None:
+    with pytest.raises(RuntimeError, match="wrong shape"):
+        nn.Linear(2, 3).load_state_dict({"weight": tn.ones(3, 3)}, strict=False)
+    with pytest.raises(KeyError, match="already"):
+        nn.Linear(2, 3).register_buffer("weight", tn.ones(1))
+    with pytest.raises(RuntimeError, match="no frame of 8"):
+        tn.istft(tn.stft(tn.rand(32), 8, 8, window=tn.hann_window(8), return_complex=True), 8, 8, window=tn.hann_window(8))
+    with pytest.raises(AttributeError, match="argmax"):
+        tn.ones(2, 2).max(1).indices
+    with pytest.raises(ShapeError, match="matrix"):
+        tn.ones(2).fill_diagonal_(0)
+
+
+def test_calls_that_only_pytorch_means() -> None:
+    assert tn.arange(3)[:, None].repeat(1, 2).tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert tn.arange(2).repeat(2, 2).tolist() == [[0, 1, 0, 1]] * 2
+    assert tn.ones(2, 3).fill_diagonal_(4).tolist() == [[4.0, 1.0, 1.0], [1.0, 4.0, 1.0]]
+    assert tn.inverse(tn.eye(2) * 2).tolist() == [[0.5, 0.0], [0.0, 0.5]]
+    for call in (lambda: tn.autocast("cuda", tn.float16), lambda: tn.autocast(device_type="cpu", dtype=tn.float16)):
+        with call():
+            assert (tn.eye(2) @ tn.eye(2)).dtype is tn.float16

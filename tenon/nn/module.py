@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tenon.devices import HOST, among
 from tenon.eager.grad_mode import no_grad
-from tenon.errors import ArgumentError, DTypeError, TenonError
+from tenon.errors import ArgumentError, DTypeError, NameTaken, TenonError
 from tenon.migration_hints import MODULE, Absent, present
 from tenon.nn.describe import as_html, as_text
 from tenon.nn.hooks import AFTER, BEFORE, GRADIENT_IN, GRADIENT_OUT, HookHandle, added_hook, called_with_hooks
@@ -214,7 +214,13 @@ class Module:
         return (x for _, x in self.named_buffers(recurse=recurse))
 
     def register_buffer(self, name: str, value: Tensor | None, persistent: bool = True) -> None:
-        """Hold a tensor that is no parameter; `state_dict()` has it when `persistent`."""
+        """Hold a tensor that is no parameter; `state_dict()` has it when `persistent`.
+
+        Raises NameTaken for the name of a parameter, a module or another attribute.
+        """
+        if name not in self._buffers and hasattr(self, name):
+            raise NameTaken(f"{type(self).__name__}.register_buffer: the module has an attribute {name!r} already",
+                            hint=f"del net.{name} first, or take another name")
         self.__dict__["_buffers"] = {**self._buffers, name: persistent}
         setattr(self, name, value)
 

@@ -92,9 +92,10 @@ class TransformerDecoderLayer(_Layer):
 
 
 class TransformerEncoder(Module):
-    """`num_layers` copies of a layer, and a last norm if given."""
+    """`num_layers` copies of a layer, and a last norm if given.  There are no nested tensors, whatever is asked for."""
 
-    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None):
+    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
+                 enable_nested_tensor: bool = True, mask_check: bool = True):
         self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
         self.norm = norm
 

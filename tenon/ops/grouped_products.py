@@ -62,7 +62,7 @@ grouped_rows: Op = define(
 
 grouped_outer: Op = define(
     "grouped_outer", public=False, type=_outer_type, ref=_outer_ref,
-    vjp=lambda g, y, x, z, ends: (grouped_rows(z, adjoint(g), ends), grouped_rows(x.conj(), g, ends), None),
+    vjp=lambda g, y, x, z, ends: (grouped_rows(z.conj(), mT(g), ends), grouped_rows(x.conj(), g, ends), None),
     doc="The sum over the rows of each group of products of a row of x with one of y.",
     examples=["grouped_outer(f32[5, 2], f32[5, 4], i32[3]) -> f32[3, 2, 4]"])
 

@@ -110,13 +110,13 @@ def tile(x: Any, *reps: Any) -> Any:
 def repeat(x: Any, repeats: Any, axis: int | None = None, *more: int) -> Any:
     """Each element repeated, so many times or as often as its entry in `repeats` says, as `numpy.repeat`.
 
-    `x.repeat(2, 1, 1)`, which only PyTorch means, is `x.tile(2, 1, 1)`.
+    `x.repeat(2, 1, 1)`, which only PyTorch means, is `x.tile(2, 1, 1)`; so is `x.repeat(1, 2)` without an axis 2.
 
     >>> tn.arange(3).repeat(2), tn.arange(3).repeat([2, 0, 1])
     (tensor([0, 0, 1, 1, 2, 2]), tensor([0, 0, 2]))
     """
     x = lift(x)
-    if more:
+    if more or (isinstance(repeats, int) and isinstance(axis, int) and axis >= max(x.ndim, 1)):
         return tile(x, (repeats, axis, *more))
     if axis is None:
         return repeat(ravel(x), repeats, 0)

@@ -14,6 +14,7 @@ from tenon.ops.index_helpers import sliding_window, view_as_complex, view_as_rea
 from tenon.ops.joining_and_axes import expand_dims, squeeze
 from tenon.ops.placing import on_device
 from tenon.ops.repeating import pad
+from tenon.ops.searching import is_in_graph
 from tenon.ops.shape import cast
 from tenon.ops.special import i0
 from tenon.ops.splitting import narrow
@@ -128,9 +129,13 @@ def istft(x: Any, n_fft: int, hop_length: int | None = None, win_length: int | N
     frames = irfft(columns, n_fft, norm=norm) if half else ifft(columns, norm=norm)
     frames = frames if return_complex and not half else frames.real if frames.dtype.kind == "c" else frames
     hop, weights = _frame("istft", n_fft, hop_length, win_length, window, frames.dtype)
-    total = _overlapped(frames * weights, hop) / _overlapped((weights * weights).expand(frames.shape), hop)
+    cover = _overlapped((weights * weights).expand(frames.shape), hop)
     first = n_fft // 2 if center else 0
-    stop = total.shape[-1] - first if length is None else first + length
+    stop = cover.shape[-1] - first if length is None else first + length
+    if not is_in_graph(cover) and not cover.numpy()[..., first:stop].min(initial=1) > 1e-11:
+        raise ArgumentError(f"istft: no frame of {n_fft}, {hop} apart, tells some of the elements through this window",
+                            hint="a smaller hop_length, or a window without zeros")
+    total = _overlapped(frames * weights, hop) / cover
     found = narrow(total, total.ndim - 1, first, min(stop, total.shape[-1]))
     missing = stop - total.shape[-1]
     return pad(found, [(0, 0)] * (found.ndim - 1) + [(0, missing)]) if missing > 0 else found

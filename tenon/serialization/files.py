@@ -69,8 +69,10 @@ def save(obj: Any, path: Any, inputs: Any = None, *, metadata: Mapping[str, str]
     tensor_file.write(path, arrays, {**header, **own})
 
 
-def load(path: Any) -> Any:
+def load(path: Any, map_location: Any = None, *, weights_only: bool = True) -> Any:
     """What `save` wrote: a model, a nest, or the tensors of any safetensors file by name.
+
+    `map_location` and `weights_only` are PyTorch's: tensors come to the CPU's memory, and never anything but data.
 
     Nothing of a file is run, and no name in it is looked up.  Raises ArgumentError where the file is no safetensors
     file or is damaged.

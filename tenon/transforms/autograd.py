@@ -1,4 +1,4 @@
-"""`tn.autograd`: gradients of tensors that have been computed, for those who come from PyTorch."""
+"""Gradients of tensors that have been computed, for those who come from PyTorch."""
 
 from __future__ import annotations
 

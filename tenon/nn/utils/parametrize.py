@@ -9,6 +9,7 @@ in `layer.parametrizations.weight`, under PyTorch's names, so states can be exch
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from tenon.eager.grad_mode import no_grad
@@ -18,7 +19,7 @@ from tenon.tensor import Tensor
 
 Getter = Callable[[Any], Any]
 
-__all__ = ["ParametrizationList", "is_parametrized", "register_parametrization", "remove_parametrizations"]
+__all__ = ["ParametrizationList", "cached", "is_parametrized", "register_parametrization", "remove_parametrizations"]
 
 
 class ParametrizationList(Module):
@@ -120,3 +121,8 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
     if not list(module.parametrizations.children()):
         del module.parametrizations
     return module
+
+
+def cached() -> AbstractContextManager[None]:
+    """A block for programs that say so: parameters are computed at every reading, inside too, with the same values."""
+    return nullcontext()
