@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from llvmlite import ir
 
 from tenon.backends.cpu import math_calls, shared_math
 from tenon.backends.cpu import scalar_codegen as scalar
 from tenon.backends.cpu.scalar_codegen import I64, number, register
-from tenon.dims import Dim, Maximum, Quotient
+from tenon.dims import Dim, Maximum, Quotient, SymbolicDim
 from tenon.llvm.line_tables import mark, marking
 from tenon.llvm.target_module import target_of
 from tenon.loops.affine import at_least, bounds, is_natural
@@ -103,7 +104,7 @@ class Values:
             case Const(value=value, dtype=dtype):
                 return number(value, dtype)
             case SizeOf(dim=dim):
-                return self.dim(dim)
+                return self.place(x) if divides(x) else self.dim(dim)
             case Local() if x in self.slots:
                 return b.load(self.slots[x], typ=register(x.dtype))
             case Index() | Local():
@@ -133,13 +134,18 @@ class Values:
                 raise AssertionError("a reduction is a loop by now")
         raise AssertionError(x)
 
-    def place(self, x: Binary) -> ir.Value:
+    def place(self, x: Binary | SizeOf) -> ir.Value:
         """What is computed of the indices of loops, once in a block: places in memory have much in common."""
-        key = x, self.b.block, tuple([self.known[index] for index in x.free])
+        key = self.key(x)
         found = self.places.get(key)
         if found is None:
-            found = self.places[key] = self.binary(x.op, x.left, x.right)
+            found = self.dim(x.dim) if isinstance(x, SizeOf) else self.binary(x.op, x.left, x.right)
+            self.places[key] = found
         return found
+
+    def key(self, x: Expr) -> tuple[Expr, ir.Block, tuple[ir.Value, ...]]:
+        """What decides the value of a place in the block that is written."""
+        return x, self.b.block, tuple([self.known[index] for index in x.free])
 
     def binary(self, op: str, left: Expr, right: Expr) -> ir.Value:
         x, y = self.value(left), self.value(right)
@@ -156,11 +162,17 @@ class Values:
         return scalar.from_memory(self.b, stored, x.dtype)
 
     def load_where(self, mask: Expr, x: Load) -> ir.Value:
-        """The element where the mask holds, else zero."""
+        """The element where the mask holds, else zero.
+
+        Divisions are made before: LLVM 22 makes those that are the same in all lanes where the first lane's mask holds,
+        and nowhere else (LoopVectorize, predicated uniform instructions).
+        """
         b, condition = self.b, self.value(mask)
+        divided = {part: self.place(part) for part in walk(x.offset) if divides(part)}
         before, inside, after = b.block, b.append_basic_block("inside"), b.append_basic_block("after")
         b.cbranch(condition, inside, after)
         b.position_at_end(inside)
+        self.places.update({self.key(part): value for part, value in divided.items()})
         found = self.load(x)
         inside = b.block
         b.branch(after)
@@ -201,3 +213,13 @@ class Values:
                 return scalar.divide(self.b, self.dim(numerator), self.dim(denominator), int64)[0]
             case Maximum(left=left, right=right):
                 return scalar.binary(self.b, "max", self.dim(left), self.dim(right), int64)
+
+
+def divides(x: Expr) -> TypeGuard[Binary | SizeOf]:
+    """Whether a place in memory is divided by what is not known when the code is written."""
+    match x:
+        case Binary(op="//" | "%", right=right):
+            return x.dtype is int64 and x.kinds <= COUNTED and not isinstance(right, Const)
+        case SizeOf(dim=SymbolicDim(terms=terms)):
+            return any(not isinstance(atom, str) for monomial, _ in terms for atom in monomial)
+    return False
