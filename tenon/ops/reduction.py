@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, product
+from tenon.dims import Dim, hold_where_natural, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.operators import Operators
@@ -191,6 +191,7 @@ def _extreme_type(name: str) -> Callable[..., TensorType]:
 
 def check_not_empty(name: str, x: TensorType, axis: tuple[int, ...]) -> None:
     """Raise ShapeError where the reduction has nothing to choose from."""
+    hold_where_natural(*(x.shape[a] - 1 for a in axis))
     for a in axis:
         if isinstance(x.shape[a], int) and x.shape[a] == 0:
             raise ShapeError(f"{name}: axis {a} of {x} is empty, there is no element to take")
