@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 
 from tenon.context_values import during
 from tenon.dims import (
     SMALLEST_SYMBOLIC_SIZE,
+    Answering,
     Dim,
     PinnedSize,
     Quotient,
@@ -97,6 +98,38 @@ def answers_hold(answers: Mapping[tuple[Dim, str, Dim], bool], sizes: Mapping[st
 def assuming(assumptions: Assumptions) -> AbstractContextManager[Assumptions]:
     """Answer undecided questions about sizes from `assumptions`, and record them there."""
     return during(innermost, assumptions)
+
+
+@dataclass
+class NotedAnswers:
+    """What was asked about sizes while something was made that is remembered; who remembers it asks again."""
+
+    asked: Answering
+    answers: Answers = field(default_factory=dict)
+
+    def answer(self, left: Dim, relation: str, right: Dim) -> bool:
+        found = self.answers[left, relation, right] = self.asked.answer(left, relation, right)
+        return found
+
+    def needed(self, dim: Dim) -> BaseException:
+        return self.asked.needed(dim)
+
+
+@contextmanager
+def noted_answers() -> Iterator[Answers]:
+    """The answers that are given in this block; none where nobody answers."""
+    if (asked := innermost.get()) is None:
+        yield {}
+        return
+    noted = NotedAnswers(asked)
+    with during(innermost, noted):
+        yield noted.answers
+
+
+def are_given_again(answers: Answers) -> bool:
+    """Whether whoever answers now says the same, and so relies on it; true where nobody answers."""
+    asked = innermost.get()
+    return asked is None or all(asked.answer(*question) == answer for question, answer in answers.items())
 
 
 def solution(difference: Dim, sizes: Mapping[str, int]) -> tuple[str, Dim] | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from tenon.graph.op import OPS, Op, interpreter, using
 from tenon.graph.promotion import separate
 from tenon.graph.structural_key import Exact
 from tenon.observe import emit as tell
+from tenon.size_assumptions import Answers, are_given_again, noted_answers
 from tenon.types import TOKEN, DType, TensorType, as_dtype, broadcast_shapes
 
 PYTHON_SCALARS = (bool, int, float, complex)
@@ -275,15 +275,22 @@ def call_graph(graph: Graph, inputs: Sequence[Input]) -> tuple[Value, ...]:
 def expansion(op: Op, types: tuple[TensorType | None, ...], attrs: Mapping[str, Any]) -> Graph:
     """The graph of a composite operator's definition for inputs of these types.
 
-    Not remembered where it may ask about sizes that the data decide: other captures have others by the same names.
+    It is remembered, with what it asked about sizes: another capture may have others by the same names.  Not where it
+    may ask about sizes that the data decide.
     """
     assert op.expand is not None
     if any(is_by_data(dim) for type in types if type is not None for dim in type.shape):
         return _traced(ExpansionBuilder(op.name), op.expand, types, attrs)
-    return _expansion(op, types, Exact(attrs))
+    key = op, types, Exact(attrs)
+    graph, answers = _expansions.get(key, (None, {}))
+    if graph is None or not are_given_again(answers):
+        with noted_answers() as answers:
+            graph = _traced(ExpansionBuilder(op.name), op.expand, types, attrs)
+        if len(_expansions) >= MOST_EXPANSIONS:
+            _expansions.clear()
+        _expansions[key] = graph, answers
+    return graph
 
 
-@lru_cache(maxsize=4096)
-def _expansion(op: Op, types: tuple[TensorType | None, ...], attrs: Exact) -> Graph:
-    assert op.expand is not None
-    return _traced(ExpansionBuilder(op.name), op.expand, types, attrs.values)
+MOST_EXPANSIONS = 4096
+_expansions: dict[tuple[Op, tuple[TensorType | None, ...], Exact], tuple[Graph, Answers]] = {}

@@ -19,6 +19,7 @@ from tenon.ops.comparison import (
     less_equal,
     logical_and,
     logical_or,
+    maximum,
     not_equal,
     where,
 )
@@ -88,7 +89,7 @@ def cov(x: Any, correction: float = 1, fweights: Any = None, aweights: Any = Non
         divisor = total - lost
     away = x - center
     products = matmul(away if weights is None else away * weights, swapaxes(conj(away), 0, 1))
-    return _one_variable(products / (max(divisor, 0.0) if isinstance(divisor, float) else divisor))
+    return _one_variable(products / (max(divisor, 0.0) if isinstance(divisor, float) else maximum(divisor, 0)))
 
 
 @function

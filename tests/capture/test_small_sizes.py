@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.errors import TenonError
+from tenon.errors import ShapeError, TenonError
 
 
 def rolled(x):
@@ -78,3 +78,19 @@ def test_sizes_that_are_large_enough_need_no_capture_of_their_own():
     for size in (7, 8, 9, 5, 4, 11):
         outcome(compiled, size)
     assert sum(len(record.captures) for record in compiled.records.values()) == 2
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.max(1), lambda x: x.argmin(), lambda x: tn.linalg.norm(x, float("inf"), 1), lambda x: tn.cov(x)])
+def test_what_is_empty_for_a_later_size_is_what_it_is_eagerly(function) -> None:
+    """What a composite operator asks about sizes is asked in each capture, not in the first alone."""
+    f = tn.jit(middle := lambda x: function(x.split([1, x.shape[1] - 1], 1)[1]))
+    for shape in ((3, 5), (4, 7), (3, 2), (2, 2), (2, 6)):
+        x = tn.ones(shape)
+        try:
+            wanted = middle(x).numpy()
+        except ShapeError as error:
+            with pytest.raises(ShapeError, match=str(error).partition(":")[0]):
+                f(x)
+        else:
+            np.testing.assert_array_equal(f(x).numpy(), wanted)
