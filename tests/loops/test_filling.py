@@ -144,7 +144,7 @@ def test_orders_of_symbolic_length_are_dealt():
 def test_wide_rows_are_gone_through_in_long_pieces():
     """Of short ones each turn is in another page."""
     text = print_kernel(lower(graph_of("x: f32[3, 5003]", "cumsum(x, axis=0, reverse=False)", "f32[3, 5003]"), "k"))
-    assert "for tile in parallel(3):" in text and "min(2048, " in text
+    assert "for tile in parallel(5, grain=2):" in text and "min(1024, " in text
     for dtype, shape in (("f32", (3, 5003)), ("f64", (2, 3, 2049)), ("i64", (4, 1024))):
         axis = len(shape) - 2
         for reverse in (False, True):
