@@ -142,8 +142,10 @@ def _factor_type(x: TensorType) -> tuple[TensorType, TensorType]:
 
 def _factor_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     m, n = x.shape[-2:]
-    k, (low, up) = min(m, n), (narrow(g[0], x.ndim - 1, 0, min(m, n)), narrow(g[0], x.ndim - 2, 0, min(m, n)))
-    return _lu_vjp((None, tril(low, -1), triu(up)), lu_unpack(*y), x) if k else (g[0],)
+    if (k := min(m, n)) == 0:
+        return (g[0],)
+    low, up = narrow(g[0], x.ndim - 1, 0, k), narrow(g[0], x.ndim - 2, 0, k)
+    return _lu_vjp((None, tril(low, -1), triu(up)), lu_unpack(*y), x)
 
 
 lu_factor_op: Op = define(

@@ -113,6 +113,9 @@ def istft(x: Any, n_fft: int, hop_length: int | None = None, win_length: int | N
           return_complex: bool = False) -> Any:
     """The inverse of `stft`: the signal whose frames are closest to these, of `length` elements.
 
+    Raises ArgumentError where the window tells nothing of some elements.  Compiled code, which does not look at the
+    window, gives NaN there.
+
     >>> x, window = tn.arange(8.0), tn.hann_window(4)
     >>> tn.istft(tn.stft(x, 4, window=window), 4, window=window).round().numpy().tolist()
     [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]

@@ -16,7 +16,7 @@ import numpy as np
 
 from tenon.backends.cpu.kernel_compiler import libraries
 from tenon.dims import evaluate
-from tenon.errors import ADDRESSABLE, ArgumentError, ShapeError, TenonError, out_of_memory
+from tenon.errors import ADDRESSABLE, ArgumentError, OverBudget, ShapeError, TenonError, out_of_memory
 from tenon.gc_control import LARGE_PROGRAM_STEPS, collected_at_the_end, give_back
 from tenon.graph.interpret import bind_sizes, concrete_type
 from tenon.graph.ir import AS_READ, Graph, Node
@@ -177,7 +177,11 @@ class Program:
         if most is None:
             layout = self._layout_for(shapes, donated)
         elif differ_in_words_alone(self.parts.steps) and AS_READ not in self.graph.notes:
-            layout = self._new_layout(bind_sizes(self.graph, shapes), donated, threads.threads, most)
+            try:
+                with self._changing:
+                    layout = self._new_layout(bind_sizes(self.graph, shapes), donated, threads.threads, most)
+            except OverBudget:      # there is not to be so much memory
+                return None
         else:
             return None
         if layout.host or layout.memory.size + layout.scratch * layout.threads > MOST_QUICK_MEMORY:
@@ -271,6 +275,7 @@ class Program:
 
     def _new_layout(self, sizes: Mapping[str, int], donated: Collection[int], threads: int,
                     most: Mapping[str, int] | None = None) -> Layout:
+        """A plan for these sizes, with the code that it asks for; the caller holds `_changing`."""
         with span("layout", graph=self.graph.name, **sizes):
             if any(_bytes(node, sizes) > ADDRESSABLE for node in self.graph.nodes):
                 raise self._too_large(sizes)

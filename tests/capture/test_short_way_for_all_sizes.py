@@ -120,3 +120,11 @@ def test_state_updated_in_place_with_a_changing_batch(monkeypatch):
     for x in inputs[5:]:
         same([step(b, x), b], [jitted(a, x), a], str(x))
     assert not long
+
+
+def test_a_budget_too_small_for_larger_sizes_leaves_a_way_for_these() -> None:
+    f = tn.jit(lambda x: tn.softmax(tn.cumsum(x, 1) @ tn.ones((x.shape[1], 64)), 1).sum(0), memory_budget=40_000)
+    for rows in range(60, 65):
+        f(tn.ones((rows, 64)))
+    (record,) = f.records.values()
+    assert record.captures[-1].sized
