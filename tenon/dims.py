@@ -462,14 +462,40 @@ def compare(left: int, relation: str, right: int) -> bool:
 
 
 def bounds(dim: Dim) -> tuple[int | None, int | None]:
-    """A lower and an upper bound that hold for every size; None is unknown."""
+    """A lower and an upper bound that hold for every size; None is unknown.
+
+    Each atom is written as its least value and what it is beyond that, which is not negative.
+
+    >>> B, C = symbol("B"), symbol("C")
+    >>> bounds(B * C - B), bounds((B + 1) // 2), bounds(3 - B), bounds(B - C)
+    ((2, None), (1, None), (None, 1), (None, None))
+    """
     if isinstance(dim, int):
         return dim, dim
-    if any(not isinstance(atom, str) for monomial, _ in dim.terms for atom in monomial):
-        return None, None
-    smallest = evaluate(dim, {name: smallest_size(name) for name in symbols(dim)})
-    signs = {coefficient > 0 for monomial, coefficient in dim.terms if monomial}
-    return (smallest if signs == {True} else None), (smallest if signs == {False} else None)
+    total: Dim = 0
+    for monomial, coefficient in dim.terms:
+        factors = [_beyond_least(atom) for atom in monomial]
+        if None in factors:
+            return None, None
+        total = total + product(x for x in factors if x is not None) * coefficient
+    smallest = sum(coefficient for monomial, coefficient in _terms(total) if not monomial)
+    signs = {coefficient > 0 for monomial, coefficient in _terms(total) if monomial}
+    return (None if False in signs else smallest), (None if True in signs else smallest)
+
+
+def _beyond_least(atom: Atom) -> Dim | None:
+    """An atom that is counted from its least value, plus that value; None where nothing is known of it."""
+    if isinstance(atom, str):
+        least: int | None = smallest_size(atom)
+    else:
+        left, right = (bounds(part)[0] for part in atom.parts())
+        if isinstance(atom, Maximum):
+            least = max((x for x in (left, right) if x is not None), default=None)
+        elif left is None or right is None or right <= 0:
+            least = None
+        else:
+            least = left // atom.denominator if isinstance(atom.denominator, int) else min(left, 0)
+    return None if least is None else SymbolicDim((((atom,), 1),)) + least
 
 
 def smallest_size(name: str) -> int:
@@ -492,21 +518,27 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
 
 
 def _divide_exactly(dim: SymbolicDim, divisor: Dim) -> Dim | None:
-    """The quotient when the division leaves no remainder for any size, else None."""
-    if isinstance(divisor, int):
-        if divisor != 0 and all(c % divisor == 0 for _, c in dim.terms):
-            return _collect((m, c // divisor) for m, c in dim.terms)
-        return None
-    if len(divisor.terms) != 1:
-        return 1 if dim.terms == divisor.terms else None
-    (monomial, coefficient), quotient = divisor.terms[0], []
-    for m, c in dim.terms:
-        rest = list(m)
-        for atom in monomial:
-            if atom not in rest:
-                return None
-            rest.remove(atom)
-        if c % coefficient:
+    """The quotient when the division leaves no remainder for any size, else None: long division of polynomials."""
+    monomial, coefficient = _terms(divisor)[-1]
+    quotient: Dim = 0
+    rest: Dim = dim
+    for _ in range(MOST_ATOMS):
+        if isinstance(rest, int) and rest == 0:
+            return quotient
+        lead, times = _terms(rest)[-1]
+        left = _without(lead, monomial)
+        if left is None or times % coefficient:
             return None
-        quotient.append((tuple(rest), c // coefficient))
-    return _collect(quotient)
+        part = _collect([(left, times // coefficient)])
+        quotient, rest = quotient + part, rest - divisor * part
+    return None
+
+
+def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
+    """The monomial divided by another one; None where it is no multiple."""
+    rest = list(monomial)
+    for atom in factors:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
