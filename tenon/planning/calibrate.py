@@ -29,10 +29,12 @@ from tenon.sharding.mesh import Mesh
 from tenon.types import DTYPES, TensorType, float32
 
 REPEATS = 15
+SECONDS = 0.1                   # of runs at least: short ones all fall into a moment in which another process is busy
 LARGE, SHALLOW = 256, 32        # rows, columns and depth of a product; the depth of one whose sums are short
 STREAM = 1 << 20                # elements of arrays that a step reads: what the last cache of a core, or all, holds
 RESULT = 1 << 22               # elements of a result that is too large to be kept at hand
 MESSAGE = 1 << 21              # bytes of a long message
+MESSAGES = 100                  # of each length, for all ranks must send as many
 TANH = 10                       # operations that `tenon.planning.work` counts for one
 
 
@@ -69,7 +71,8 @@ def _run(function: Callable[..., Any], *shapes: tuple[int, ...]) -> float:
     """The least processor time of a compiled function's run on one thread."""
     program = compile(trace(function, *(TensorType(float32, shape) for shape in shapes)))
     arrays = [np.full(shape, 0.5, np.float32) for shape in shapes]
-    return least_seconds(lambda: program.run(arrays))
+    once = least_seconds(lambda: program.run(arrays), 1)
+    return least_seconds(lambda: program.run(arrays), max(REPEATS, int(SECONDS / once)))
 
 
 def least_seconds(run: Callable[[], Any], repeats: int = REPEATS) -> float:
@@ -91,7 +94,7 @@ def _messages(devices: int) -> tuple[float, float]:
                 for x in arrays]
 
     def speak(rank: int, speaker: Any) -> list[float]:
-        return [least_seconds(partial(program.run, [x])) for program, x in zip(programs, arrays, strict=True)]
+        return [least_seconds(partial(program.run, [x]), MESSAGES) for program, x in zip(programs, arrays, strict=True)]
     times = on_ranks(Mesh({"data": devices}), speak)
     long, short = max(x for x, _ in times), max(x for _, x in times)
     steps = max(1, 2 * (devices - 1).bit_length())
