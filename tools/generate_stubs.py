@@ -57,7 +57,7 @@ def texts() -> dict[Path, str]:
     """What each file holds."""
     return {PACKAGE / "__init__.pyi": package_text(), PACKAGE / "ops" / "public.pyi": public_text(),
             PACKAGE / "tensor_methods.pyi": methods_text(),
-            **{PACKAGE / f"{name}.pyi": namespace_text(getattr(tn, name)) for name in ("linalg", "fft", "special")}}
+            PACKAGE / "linalg.pyi": namespace_text(tn.linalg), PACKAGE / "fft.pyi": namespace_text(tn.fft)}
 
 
 def package_text() -> str:
