@@ -8,12 +8,16 @@ Parameters broadcast.  What they must satisfy is checked where their values are 
 Outside the support of a distribution `log_prob` is -inf.
 """
 
+from tenon.distributions import constraints as constraints
+from tenon.distributions import transforms as transforms
 from tenon.distributions.distribution import Distribution as Distribution
 from tenon.distributions.divergence import kl_divergence as kl_divergence
 from tenon.distributions.divergence import register_kl as register_kl
 from tenon.distributions.gammas import *  # noqa: F403
 from tenon.distributions.independent import Independent as Independent
 from tenon.distributions.location_scale import *  # noqa: F403
+from tenon.distributions.mixture import MixtureSameFamily as MixtureSameFamily
 from tenon.distributions.multivariate_normal import MultivariateNormal as MultivariateNormal
-from tenon.distributions.transformed import *  # noqa: F403
+from tenon.distributions.transformed import TransformedDistribution as TransformedDistribution
+from tenon.distributions.transforms import *  # noqa: F403
 from tenon.distributions.trials import *  # noqa: F403

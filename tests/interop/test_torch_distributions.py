@@ -160,3 +160,103 @@ def test_functions_of_draws(kind: str) -> None:
                                    other.cdf(torch.tensor(values)).detach().numpy(), rtol=1e-9)
         np.testing.assert_allclose(mine.icdf(tn.tensor(values)).detach().numpy(),
                                    other.icdf(torch.tensor(values)).detach().numpy(), rtol=1e-7)
+
+
+TRANSFORMS: dict[str, tuple[Any, Any]] = {        # how it is made, what it takes
+    "ExpTransform": (lambda d, t: d.ExpTransform(), [[0.5, -1.0]]),
+    "PowerTransform": (lambda d, t: d.PowerTransform(t(3.0)), [[0.5, 1.5]]),
+    "SigmoidTransform": (lambda d, t: d.SigmoidTransform(), [[0.5, -1.0]]),
+    "SoftplusTransform": (lambda d, t: d.SoftplusTransform(), [[0.5, -1.0]]),
+    "TanhTransform": (lambda d, t: d.TanhTransform(), [[0.5, -1.0]]),
+    "AffineTransform": (lambda d, t: d.AffineTransform(t(0.5), t([2.0, -3.0]), event_dim=1), [[0.5, -1.0]]),
+    "AbsTransform": (lambda d, t: d.AbsTransform(), [[0.5, -1.0]]),
+    "SoftmaxTransform": (lambda d, t: d.SoftmaxTransform(), [[0.5, -1.0, 2.0]]),
+    "StickBreakingTransform": (lambda d, t: d.StickBreakingTransform(), [[0.5, -1.0, 2.0], [0.25, 0.0, -2.0]]),
+    "LowerCholeskyTransform": (lambda d, t: d.LowerCholeskyTransform(), [[0.5, -1.0], [0.25, 2.0]]),
+    "CumulativeDistributionTransform": (lambda d, t: d.CumulativeDistributionTransform(d.Normal(t(0.5), t(2.0))), [[0.5, -1.0]]),
+    "IndependentTransform": (lambda d, t: d.IndependentTransform(d.ExpTransform(), 1), [[0.5, -1.0]]),
+    "ReshapeTransform": (lambda d, t: d.ReshapeTransform((2, 2), (4,)), [[0.5, -1.0], [0.25, 2.0]]),
+    "ComposeTransform": (lambda d, t: d.ComposeTransform([d.AffineTransform(t(0.5), t(2.0)), d.StickBreakingTransform()]),
+                         [[0.5, -1.0, 2.0]]),
+    "inverse": (lambda d, t: d.ExpTransform().inv, [[0.5, 1.5]]),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms(name: str) -> None:
+    make, values = TRANSFORMS[name]
+    ours = make(tn.distributions.transforms, lambda x: tn.tensor(x, dtype=tn.float64)) if name[:2] != "Cu" else make(
+        tn.distributions, lambda x: tn.tensor(x, dtype=tn.float64))
+    theirs = make(torch.distributions.transforms if name[:2] != "Cu" else torch.distributions, lambda x: torch.tensor(x, dtype=torch.float64))
+    x, a = tn.tensor(np.array(values)), torch.tensor(np.array(values))
+    y, b = ours(x), theirs(a)
+    np.testing.assert_allclose(y.numpy(), b.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(ours.inv(y).numpy(), theirs.inv(b).numpy(), rtol=1e-9)
+    assert (ours.domain.event_dim, ours.codomain.event_dim, ours.bijective) == (
+        theirs.domain.event_dim, theirs.codomain.event_dim, theirs.bijective)
+    assert ours.forward_shape((5, *x.shape)) == tuple(theirs.forward_shape((5, *a.shape)))
+    assert ours.inverse_shape(y.shape) == tuple(theirs.inverse_shape(b.shape))
+    assert bool(ours.codomain.check(y).all()) and bool(ours.domain.check(x).all())
+    if theirs.bijective:
+        np.testing.assert_allclose(ours.log_abs_det_jacobian(x, y).numpy(), theirs.log_abs_det_jacobian(a, b).numpy(), rtol=1e-9)
+        np.testing.assert_allclose(ours.inv.log_abs_det_jacobian(y, x).numpy(), theirs.inv.log_abs_det_jacobian(b, a).numpy(), rtol=1e-9)
+
+
+def test_a_transform_of_ones_own_with_parameters() -> None:
+    def flow(library: Any, kind: Any, constraint: Any) -> Any:
+        class Doubled(kind.Transform, library.nn.Module):
+            domain = codomain = constraint.real_vector
+            bijective = True
+
+            def __init__(self) -> None:
+                library.nn.Module.__init__(self)
+                kind.Transform.__init__(self)
+                self.log_scale = library.nn.Parameter(library.tensor([0.5, -0.25], dtype=library.float64))
+
+            def _call(self, x: Any) -> Any:
+                return x * library.exp(self.log_scale)
+
+            def _inverse(self, y: Any) -> Any:
+                return y * library.exp(-self.log_scale)
+
+            def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+                return self.log_scale.sum().expand(x.shape[:-1])
+        return Doubled()
+    results = []
+    for library in (tn, torch):
+        d = library.distributions
+        part = flow(library, d.transforms, d.constraints)
+        zeros, ones = (library.tensor([x, x], dtype=library.float64) for x in (0.0, 1.0))
+        whole = d.TransformedDistribution(d.Independent(d.Normal(zeros, ones), 1), [part, d.TanhTransform()])
+        loss = -whole.log_prob(library.tensor([[0.25, 0.5], [-0.5, 0.125]], dtype=library.float64)).mean()
+        loss.backward()
+        assert whole.rsample((3,)).shape == (3, 2)
+        results.append((loss.item(), part.log_scale.grad.numpy()))
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-12)
+    np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("events", [0, 1])
+def test_mixtures(events: int) -> None:
+    loc, scale = np.array([[0.5, -1.0, 2.0], [0.0, 1.0, 3.0]]), np.array([[0.5, 2.0, 1.0], [1.0, 0.25, 2.0]])
+    results = []
+    for library, array in ((tn, tn.tensor), (torch, torch.tensor)):
+        d, logits, m, s = library.distributions, array(np.array([[0.1, -0.5, 1.0], [0.0, 2.0, 1.0]])), array(loc), array(scale)
+        parts = d.Normal(m, s) if not events else d.Independent(d.Normal(m[..., None] + array(np.zeros(2)), s[..., None]), 1)
+        logits.requires_grad_(True)
+        mixed = d.MixtureSameFamily(d.Categorical(logits=logits), parts)
+        value = array(np.array([0.25, -1.0])) if not events else array(np.array([[0.25, 1.0], [-1.0, 0.5]]))
+        found = mixed.log_prob(value)
+        found.sum().backward()
+        assert mixed.sample((5, 4)).shape == (5, 4, *mixed.batch_shape, *mixed.event_shape)
+        assert tuple(mixed.expand((3, 2)).sample().shape) == (3, 2, *mixed.event_shape)
+        results.append([x.detach().numpy() for x in (found, logits.grad, mixed.mean, mixed.variance)]
+                       + ([] if events else [mixed.cdf(value).detach().numpy()]))
+    for found, wanted in zip(*results, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9)
+    tn.manual_seed(0)
+    d = tn.distributions
+    drawn = d.MixtureSameFamily(d.Categorical(tn.tensor([0.25, 0.75])), d.Normal(tn.tensor([-5.0, 5.0]), 0.1)).sample((4000,))
+    np.testing.assert_allclose((drawn > 0).double().mean().item(), 0.75, atol=0.03)
+    with pytest.raises(ValueError, match=r"2 classes of a batch .* do not choose"):
+        d.MixtureSameFamily(d.Categorical(tn.tensor([0.25, 0.75])), d.Normal(tn.zeros(3), 1.0))

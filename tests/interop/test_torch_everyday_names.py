@@ -196,6 +196,44 @@ def test_parts_of_packed_sequences() -> None:
 
 # ---------------------------------------------------------------- parametrizations
 
+@pytest.mark.parametrize(("shape", "kind", "based"), [
+    ((4, 4), None, True), ((4, 4), "cayley", False), ((5, 3), None, True), ((3, 5), "householder", True), ((3, 5), "matrix_exp", True),
+    ((5, 3), "cayley", True)])
+def test_orthogonal(shape: tuple[int, int], kind: str | None, based: bool) -> None:
+    rows, columns = shape
+    options = {"orthogonal_map": kind, "use_trivialization": based}
+    theirs = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(columns, rows).double(), **options)
+    ours = parametrizations.orthogonal(nn.Linear(columns, rows).double(), **options)
+    w = ours.weight.detach().numpy()
+    if based:
+        np.testing.assert_allclose(w @ w.T if rows <= columns else w.T @ w, np.eye(min(shape)), atol=1e-12)
+    with torch.no_grad():
+        theirs.parametrizations.weight.original += 0.1 * torch.tensor(rng.normal(size=shape))
+    copied(theirs, ours)
+    close(ours.weight, theirs.weight)
+    x, a = both(rng.normal(size=(2, columns)))
+    (tn.jit(ours)(x) ** 3).sum().backward(), (theirs(a) ** 3).sum().backward()
+    close(ours.parametrizations.weight.original.grad, theirs.parametrizations.weight.original.grad)
+
+
+def test_what_is_computed_can_be_assigned() -> None:
+    theirs, ours = torch.nn.Linear(3, 3).double(), nn.Linear(3, 3).double()
+    torch.nn.utils.parametrizations.weight_norm(theirs), parametrizations.weight_norm(ours)
+    value = rng.normal(size=(3, 3))
+    theirs.weight, ours.weight = torch.tensor(value), tn.tensor(value)
+    for (name, wanted), (own, found) in zip(sorted(theirs.state_dict().items()), sorted(ours.state_dict().items()), strict=True):
+        assert name == own
+        close(found, wanted) if "weight" in name else None
+    close(ours.weight, theirs.weight)
+
+    class Doubled(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x * 2
+    layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", Doubled())
+    with pytest.raises(ValueError, match="Doubled has no right_inverse"):
+        layer.weight = tn.ones(2, 2)
+
+
 LAYERS = {"Linear": (4, 3), "Conv2d": (2, 3, 3), "ConvTranspose2d": (2, 3, 3)}
 
 

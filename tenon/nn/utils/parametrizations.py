@@ -1,4 +1,4 @@
-"""Weight norm and spectral norm, as parametrizations and under PyTorch's older names `weight_g`, `weight_orig`."""
+"""Weight norm, spectral norm, orthogonal matrices, as parametrizations; the norms under PyTorch's older names too."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ from tenon.errors import ArgumentError
 from tenon.nn.convolution import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from tenon.nn.module import Module, Parameter
 from tenon.nn.utils.parametrize import computed, register_parametrization, restored
+from tenon.ops.arithmetic import sign
 from tenon.ops.comparison import clip
+from tenon.ops.creation import eye, zeros, zeros_like
+from tenon.ops.diagonal import diag_embed, diagonal, tril, triu
 from tenon.ops.exponential import sqrt
-from tenon.ops.joining_and_axes import moveaxis, reshape
+from tenon.ops.joining_and_axes import concat, moveaxis, reshape
+from tenon.ops.matrix_factorizations import qr
 from tenon.ops.matrix_products import matmul
 from tenon.ops.reduction import sum_
+from tenon.ops.shape import cast
+from tenon.ops.solving import matrix_exp, solve, solve_triangular
 from tenon.random import randn
+from tenon.types import int32
 
-__all__ = ["spectral_norm", "weight_norm"]
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
 def normed(g: Any, v: Any, axis: int | None) -> Any:
@@ -115,6 +122,72 @@ def spectral_norm(module: Module, name: str = "weight", n_power_iterations: int 
 def rows_of(module: Module) -> int:
     """The axis of the outputs in the weight of a layer."""
     return 1 if isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d)) else 0
+
+
+class _Orthogonal(Module):
+    """An orthogonal matrix of any square one, or orthogonal columns (rows) of any tall (wide) one."""
+
+    def __init__(self, orthogonal_map: str, based: bool):
+        self.orthogonal_map, self.based = orthogonal_map, based
+
+    def forward(self, x: Any) -> Any:
+        n, k = x.shape[-2:]
+        q = self._of_tall(x.mT if n < k else x)
+        q = matmul(self.base, q) if self.based else q
+        return q.mT if n < k else q
+
+    def _of_tall(self, x: Any) -> Any:
+        n, k = x.shape[-2:]
+        if self.orthogonal_map == "householder":
+            signs = cast(cast(diagonal(x, 0, -2, -1), dtype=int32), dtype=x.dtype)      # made of 1 and -1 here
+            return reflections(tril(x, -1), n, k) * signs[..., None, :]
+        x = tril(x)
+        if n != k:
+            x = concat([x, zeros((*x.shape[:-1], n - k), dtype=x.dtype)], axis=-1)
+        skew, one = x - x.mT, eye(n, dtype=x.dtype)
+        whole = matrix_exp(skew) if self.orthogonal_map == "matrix_exp" else solve(one - 0.5 * skew, one + 0.5 * skew)
+        return whole[..., :k]
+
+    def right_inverse(self, weight: Any) -> Any:
+        """The original that stands for a weight, of which the base takes what is orthogonal; without, the weight."""
+        if not self.based:
+            return weight
+        n, k = sorted(weight.shape[-2:], reverse=True)
+        tall = weight.mT if weight.shape[-2] < weight.shape[-1] else weight
+        tall = concat([tall, randn(*tall.shape[:-1], n - k, dtype=tall.dtype)], axis=-1) if n != k else tall
+        q, r = qr(tall)
+        self.register_buffer("base", q * sign(diagonal(r, 0, -2, -1))[..., None, :])
+        return zeros_like(weight) - eye(*weight.shape[-2:], dtype=weight.dtype)
+
+
+def reflections(below: Any, n: Any, k: Any) -> Any:
+    """The first k columns of the product of the reflections along 1 and what is below, column by column.
+
+    It is I - V T V', with the inverse of T in the products of the columns (Joffrain et al. 2006).
+    """
+    v = below + eye(n, k, dtype=below.dtype)
+    products = matmul(v.mT, v)
+    inverse = triu(products, 1) + diag_embed(diagonal(products, 0, -2, -1) * 0.5)
+    return eye(n, k, dtype=v.dtype) - matmul(v, solve_triangular(inverse, v[..., :k, :].mT, upper=True))
+
+
+def orthogonal(module: Module, name: str = "weight", orthogonal_map: str | None = None, *,
+               use_trivialization: bool = True) -> Module:
+    """A parameter with orthogonal columns, or rows where it has fewer: by "matrix_exp", "cayley" or "householder".
+
+    >>> layer = nn.utils.parametrizations.orthogonal(nn.Linear(3, 3))
+    >>> bool(tn.allclose(layer.weight @ layer.weight.T, tn.eye(3), atol=1e-5))
+    True
+    """
+    weight = getattr(module, name)
+    if weight.ndim < 2:
+        raise ArgumentError(f"orthogonal: a matrix was expected, {name!r} is {weight.type}")
+    chosen = orthogonal_map or ("matrix_exp" if weight.shape[-2] == weight.shape[-1] else "householder")
+    if chosen not in ("matrix_exp", "cayley", "householder"):
+        raise ArgumentError(f"orthogonal: no map {chosen!r}", hint="matrix_exp, cayley or householder")
+    if chosen == "householder" and not use_trivialization:
+        raise ArgumentError("orthogonal: householder without a base is not there", hint="use_trivialization=True")
+    return register_parametrization(module, name, _Orthogonal(chosen, use_trivialization))
 
 
 # ---------------------------------------------------------------- under the older names

@@ -18,6 +18,7 @@ from tenon.nn.module import Module, Parameter
 from tenon.tensor import Tensor
 
 Getter = Callable[[Any], Any]
+Setter = Callable[[Any, Any], None]
 
 __all__ = ["ParametrizationList", "cached", "is_parametrized", "register_parametrization", "remove_parametrizations"]
 
@@ -40,6 +41,18 @@ class ParametrizationList(Module):
         """Let the parameter go through this module last."""
         setattr(self, str(self.steps), step)
         self.steps += 1
+
+    def put(self, value: Any) -> None:
+        """Let the originals be those that stand for a value; raises ArgumentError where a step has no inverse."""
+        with no_grad():
+            for k in reversed(range(self.steps)):
+                invert = getattr(getattr(self, str(k)), "right_inverse", None)
+                if invert is None:
+                    raise ArgumentError(f"{type(getattr(self, str(k))).__name__} has no right_inverse: "
+                                        "what it computes cannot be assigned")
+                value = invert(value)
+            for name, part in zip(self.names, value if isinstance(value, tuple) else (value,), strict=True):
+                getattr(self, name).assign(part)
 
     def forward(self) -> Any:
         x: Any = getattr(self, "0")(*(getattr(self, name) for name in self.names))
@@ -76,27 +89,28 @@ def register_parametrization(module: Module, tensor_name: str, parametrization: 
         module.parametrizations = Parametrizations()
     delattr(module, tensor_name)
     setattr(module.parametrizations, tensor_name, held)
-    computed(module, tensor_name, lambda self: self.parametrizations[tensor_name]())
+    computed(module, tensor_name, lambda self: self.parametrizations[tensor_name](),
+             lambda self, value: self.parametrizations[tensor_name].put(value))
     return module
 
 
-def computed(module: Module, name: str, get: Getter) -> None:
-    """Let a module's attribute be what a function makes of the module."""
-    _become(module, {**getattr(module, "_computed", {}), name: get})
+def computed(module: Module, name: str, get: Getter, put: Setter | None = None) -> None:
+    """Let a module's attribute be what a function makes of the module, and another one take what is assigned."""
+    _become(module, {**getattr(module, "_computed", {}), name: (get, put)})
 
 
 def restored(module: Module, name: str, value: Tensor) -> None:
     """Let it be a parameter again."""
-    _become(module, {other: get for other, get in module._computed.items() if other != name})
+    _become(module, {other: ways for other, ways in module._computed.items() if other != name})
     setattr(module, name, Parameter(value))
 
 
-def _become(module: Module, getters: dict[str, Getter]) -> None:
+def _become(module: Module, getters: dict[str, tuple[Getter, Setter | None]]) -> None:
     """Give a module its own class with these attributes computed."""
     plain = getattr(module, "_plain", type(module))
     kind = plain if not getters else type(plain.__name__, (plain,), {
         "__slots__": (), "__module__": plain.__module__, "__doc__": plain.__doc__, "_plain": plain,
-        "_computed": getters, **{name: property(get) for name, get in getters.items()}})
+        "_computed": getters, **{name: property(*ways) for name, ways in getters.items()}})
     object.__setattr__(module, "__class__", kind)
 
 
