@@ -54,6 +54,7 @@ PAGES = {
     "optim": Page("Optimizers", "", tn.optim, "optim"),
     "data": Page("Data", "", tn.data, "tn.data"),
     "fft": Page("Fourier transforms", "", tn.fft, "tn.fft"),
+    "special": Page("Special functions", "", tn.special, "tn.special"),
     "tree": Page("Nests of tensors", "", tn.tree, "tn.tree"),
     "testing": Page("Tests", "", tn.testing, "tn.testing"),
     "debug": Page("Looking inside", "", tn.debug, "tn.debug"),

@@ -77,7 +77,7 @@ finally:
         _gc.enable()
 
 if _TYPE_CHECKING:
-    from tenon import amp, data, debug, distributions, fft, func, models, nn, optim, testing, utils
+    from tenon import amp, data, debug, distributions, fft, func, models, nn, optim, special, testing, utils
     from tenon.transforms import pytrees as tree
 
 globals().update(_ops.PUBLIC)
@@ -85,7 +85,7 @@ for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
 
 _MODULES = ("amp", "autograd", "data", "debug", "distributed", "distributions", "fft", "func", "models", "nn",
-            "onnx", "optim", "testing", "torch", "utils")
+            "onnx", "optim", "special", "testing", "torch", "utils")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.cond_switch")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.while_scan")
@@ -96,7 +96,8 @@ _LATER |= dict.fromkeys((
     "BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "as_tensor", "cdouble",
     "cfloat", "clamp_max", "clamp_min", "cuda", "double", "float", "from_numpy", "get_default_dtype",
     "get_rng_state", "half", "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point",
-    "is_tensor", "long", "numel", "scalar_tensor", "set_grad_enabled", "set_rng_state", "short", "take_along_dim"),
+    "is_tensor", "long", "numel", "scalar_tensor", "set_default_dtype", "set_grad_enabled", "set_rng_state",
+    "short", "take_along_dim"),
     "tenon.pytorch_names")
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.thread_pool")
 _LATER |= {"tree": "tenon.transforms"}

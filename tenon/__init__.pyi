@@ -104,10 +104,12 @@ from tenon.serialization.files import save as save
 from tenon.pytorch_names import scalar_tensor as scalar_tensor
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.capture.while_scan import scan as scan
+from tenon.pytorch_names import set_default_dtype as set_default_dtype
 from tenon.devices import set_devices as set_devices
 from tenon.pytorch_names import set_grad_enabled as set_grad_enabled
 from tenon.runtime.thread_pool import set_num_threads as set_num_threads
 from tenon.pytorch_names import set_rng_state as set_rng_state
+from tenon import special as special
 from tenon.tensor import stop_gradient as stop_gradient
 from tenon.capture.cond_switch import switch as switch
 from tenon.ops.indexing import take_along_axis as _take_along_dim

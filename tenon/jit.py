@@ -35,6 +35,7 @@ from tenon.capture.capture_cache import (
 from tenon.capture.captured import Captured
 from tenon.capture.classes import StandsFor
 from tenon.capture.code_monitor import UnsafeCall, stack_where
+from tenon.capture.counted_loops import CountedLoops, is_how_many, last_place
 from tenon.capture.fast_call import MISS, make_fast_call, make_ready
 from tenon.capture.graph_breaks import FunctionParts
 from tenon.capture.guard_places import ARGUMENT, CHANGING, NUMBERS, GuardPlace, changed, root_of, stored_at
@@ -133,6 +134,7 @@ class Jitted(StandsFor):
         self._plainly: Callable[..., Any] = function    # what runs these
         self.part: FunctionPart | None = None   # what runs it in pieces
         self._bound_as: Callable[..., Any] = _itself    # what makes what runs it of that, where it is a bound method
+        self.loops = CountedLoops()
         self._growing: Reason | None = None     # why calls whose arguments are nested otherwise run in pieces too
         self.division: Any = None       # of arguments and state over the mesh, where a plan found one
         self._is_whole = False          # whether it cannot be split
@@ -631,14 +633,22 @@ class Jitted(StandsFor):
 
     def _converted(self, record: CaptureRecord, leaves: list[Any], structure: Structure,
                    moving: Sequence[GuardPlace]) -> Captured:
-        """A capture, with control flow on tensors where the function has any."""
-        try:
-            return self._trace_sizes(record, leaves, structure, moving)
-        except UnsafeCall as unsafe:
-            if self.converting or not unsafe.convertible:
+        """A capture, with control flow on tensors where the function has any, and loops that run as often as a number
+        says that changes, as far as their bodies can be recorded."""
+        before = self.converting
+        while True:
+            self.loops.begin()
+            try:
+                return self._trace_sizes(record, leaves, structure, moving)
+            except (Unmoved, CompilerDefect):
                 raise
-        self.converting = True
-        return self._trace_sizes(record, leaves, structure, moving)
+            except (UnsafeCall, Exception) as error:
+                if isinstance(error, UnsafeCall) and error.convertible and not self.converting:
+                    self.converting = True
+                elif self.loops.give_up():
+                    self.converting = before
+                else:
+                    raise
 
     def _trace_sizes(self, record: CaptureRecord, leaves: list[Any], structure: Structure,
                      moving: Sequence[GuardPlace]) -> Captured:
@@ -652,6 +662,9 @@ class Jitted(StandsFor):
             try:
                 return self._attempt(leaves, structure, types, moving, told, (known, numbers))
             except PinnedSize as pinned:
+                if not self.converting and is_how_many(pinned.__traceback__) and \
+                        self.loops.tries(last_place(pinned.__traceback__)):
+                    raise UnsafeCall("a loop runs as often as a size says that changes", convertible=True) from None
                 if pinned.solution is not None and is_by_data(symbol(pinned.solution[0])):
                     told |= [pinned.solution]
                 elif pinned.solution is None:
@@ -672,7 +685,7 @@ class Jitted(StandsFor):
             )
 
         return Attempt(self.function, self.__name__, self.converting, leaves, structure, types, moving,
-                       told, numbers).capture()
+                       told, numbers, self.loops).capture()
 
     def _refuse(self, record: CaptureRecord, reason: Reason) -> None:
         """Let calls like this one run by part, or say that they cannot be one graph."""

@@ -42,7 +42,7 @@ TENON = {
     "shape": "x.shape", "ndim": "x.ndim", "t": "x.T", "transpose_copy": "x.swapaxes(0, 1)", "detach": "x.detach()",
     "pinverse": "tn.linalg.pinv(x)", "ger": "tn.outer(x[0], y[0])",
     "range": "tn.arange(n)", "msort": "tn.sort(x, axis=0)", "trapz": "tn.trapezoid(x)",
-    "set_default_dtype": "pass dtype= where tensors are made", "bool_": "tn.bool",
+    "bool_": "tn.bool",
 }
 NN = {
     "LazyLinear": "nn.Linear(3, 2)", "LazyConv2d": "nn.Conv2d(3, 2, 1)", "LazyBatchNorm2d": "nn.BatchNorm2d(3)",

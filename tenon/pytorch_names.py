@@ -23,6 +23,7 @@ from tenon.random import Generator, default_generator
 from tenon.tensor import Tensor, asarray, tensor
 from tenon.types import (
     DType,
+    as_dtype,
     bool_,
     complex64,
     complex128,
@@ -37,8 +38,8 @@ from tenon.types import (
 __all__ = ["BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "as_tensor",
            "cdouble", "cfloat", "clamp_max", "clamp_min", "cuda", "device", "double", "float", "from_numpy",
            "get_default_dtype", "get_rng_state", "half", "inference_mode", "initial_seed", "int", "inverse",
-           "is_complex", "is_floating_point", "is_tensor", "long", "numel", "scalar_tensor", "set_grad_enabled",
-           "set_rng_state", "short", "take_along_dim"]
+           "is_complex", "is_floating_point", "is_tensor", "long", "numel", "scalar_tensor", "set_default_dtype",
+           "set_grad_enabled", "set_rng_state", "short", "take_along_dim"]
 
 double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128
@@ -160,6 +161,14 @@ def inference_mode(mode: Any = True) -> Any:
 def get_default_dtype() -> DType:
     """What Python floats become: float32."""
     return float32
+
+
+def set_default_dtype(d: Any) -> None:
+    """Nothing for float32, which it is; raises ArgumentError for another one."""
+    if as_dtype(d) is not float32:
+        raise ArgumentError(f"set_default_dtype: Python floats become float32, not {as_dtype(d).name}",
+                            why="captured graphs and remembered calls do not depend on a type for the whole process",
+                            hint="net.double() or net.to(dtype), and dtype= where tensors are made")
 
 
 def get_rng_state() -> Tensor:

@@ -47,6 +47,7 @@ from tenon.tensor_state import (
 )
 from tenon.tensor_views import TensorViews
 from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, TensorType, as_dtype
+from tenon.unpacked_rows import warn_of_rows
 
 if TYPE_CHECKING:
     from tenon.eager.tape import TapeNode
@@ -201,6 +202,7 @@ class Tensor(TensorViews):
         return length
 
     def __iter__(self) -> Iterator[Tensor]:
+        warn_of_rows(sys._getframe(1))
         return (self[k] for k in range(len(self)))
 
     def __eq__(self, other: object) -> Any:

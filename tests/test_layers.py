@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 # Low to high. A module imports from its own row or a lower one. `__init__` is the public API, `import tenon as tn`.
 LAYERS = """
-records atomic context_values types devices target dims size_assumptions errors error_hints error_context migration_hints config observe locks gc_control buffer_ownership dlpack
+records atomic context_values types devices target dims size_assumptions errors error_hints error_context migration_hints unpacked_rows config observe locks gc_control buffer_ownership dlpack
 tensor_file tracebacks
 graph
 ops
@@ -31,7 +31,7 @@ pipeline
 autocast tensor_state in_place tensor_views array_conversion tensor eager
 capture
 jit transforms random linalg extend
-amp array_api pytorch_names pytorch_methods distributed distributions fft nn optim data interop planning serialization debug testing utils models func autograd
+amp array_api pytorch_names pytorch_methods distributed distributions fft special nn optim data interop planning serialization debug testing utils models func autograd
 __init__
 demos onnx torch
 serve cli

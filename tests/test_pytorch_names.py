@@ -36,6 +36,12 @@ def test_in_place_is_the_operator_written_over_its_operand(name: str) -> None:
     np.testing.assert_array_equal(x.numpy(), wanted.numpy())
 
 
+def test_the_default_type_is_float32() -> None:
+    tn.set_default_dtype(tn.float32)
+    with pytest.raises(ArgumentError, match=r"(?s)float32, not float64.*hint: net.double\(\)"):
+        tn.set_default_dtype(tn.float64)
+
+
 def test_in_place_keeps_shape_type_and_tape() -> None:
     whole = tn.tensor([1, 2])
     with pytest.raises(ShapeError, match=r"x.add_\(...\) would change i64\[2\] to f32\[2\]"):

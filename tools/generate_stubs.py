@@ -57,7 +57,7 @@ def texts() -> dict[Path, str]:
     """What each file holds."""
     return {PACKAGE / "__init__.pyi": package_text(), PACKAGE / "ops" / "public.pyi": public_text(),
             PACKAGE / "tensor_methods.pyi": methods_text(),
-            PACKAGE / "linalg.pyi": namespace_text(tn.linalg), PACKAGE / "fft.pyi": namespace_text(tn.fft)}
+            **{PACKAGE / f"{name}.pyi": namespace_text(getattr(tn, name)) for name in ("linalg", "fft", "special")}}
 
 
 def package_text() -> str:

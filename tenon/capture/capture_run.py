@@ -19,6 +19,7 @@ from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.data_sizes import DataSizes, refusal
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.state_snapshot import World
+from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.effects import Effect, Snapshot, stored_items
 from tenon.capture.finish_capture import conclude
 from tenon.capture.guard_discovery import Reach
@@ -61,6 +62,7 @@ class Attempt:
     told: Mapping[str, Dim] = field(default_factory=dict)       # what sizes that the data decide are known to be
     # what symbols of numbers are known to be, and which have to be numbers; None where no number is a size
     numbers: tuple[Mapping[str, Dim], Set[str]] | None = None
+    loops: CountedLoops | None = None       # None where they are all written out
 
     def capture(self) -> Captured:
         """Call the function; the graph of what it did, with all that it read and changed.
@@ -92,6 +94,7 @@ class Attempt:
             raise UnsafeCall("the length of a list changes from call to call", convertible=True)
         if moving.found:
             capture.numbers, moving.numbers.converting = moving.numbers, self.converting
+        capture.loops = moving.numbers.loops = self.loops
         watch = CodeWatch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
         given = [*self.leaves, *(x for _, x in moving.tensors)]
         assumptions = Assumptions(sizes_of(self.types, given), refuse=refusal)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now, unwatched
+from tenon.capture.counted_loops import CountedLoops, asks_how_many, place_of
 from tenon.capture.guards import DATES, PATHS, same_atom
 from tenon.dims import BY_NUMBER, SMALLEST_SYMBOLIC_SIZE, Dim, SymbolicDim, substitute, symbol, symbols
 from tenon.errors import user_location
@@ -93,6 +94,11 @@ class SymNumber:
     def __index__(self) -> int:
         if self.kind is not int:
             raise TypeError("'float' object cannot be interpreted as an integer")
+        frame = sys._getframe(1)
+        if not self.numbers.converting and self.numbers.loops is not None and not self.numbers.is_settled(self) and \
+                asks_how_many(frame.f_code, frame.f_lasti) and self.numbers.loops.tries(place_of(frame)):
+            raise UnsafeCall("a loop runs as often as a number says that changes", where=user_location(),
+                             convertible=True)
         return int(known(self))
 
     def __int__(self) -> int:
@@ -271,6 +277,7 @@ class Numbers:
         self.lengths: dict[int, tuple[Any, int]] = {}   # of lists: as at first, where it is a number that changes
         self.counted: set[int] = set()                  # those that were asked for their length
         self.text_asked: Stack | None = None            # where a text had to be itself
+        self.loops: CountedLoops | None = None          # which may run as often as one of these says
         self._count = 0
 
     def input(self, value: Any, place: Any = None) -> SymNumber:

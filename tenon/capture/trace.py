@@ -19,6 +19,7 @@ from tenon.autocast import autocasting
 from tenon.capture.captured_devices import CapturedDevices
 from tenon.capture.code_monitor import CodeWatch, UnsafeCall, unwatched
 from tenon.capture.conditional_gradients import reached_by_data
+from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.may_raise import unread
 from tenon.capture.output_effects import OutputEffect
 from tenon.capture.symbolic_numbers import Numbers, SymNumber, nest_known
@@ -104,6 +105,7 @@ class Capture(TensorInterpreter):
     output_effects: Sequence[OutputEffect] = ()      # what it prints
     sized = False               # whether the data decide sizes of tensors
     numbers: Numbers | None = None      # those that change from call to call
+    loops: CountedLoops | None = None   # which run as often as these say
     recorded = False            # whether a call was recorded on the tape
     around: Recorder | None = None      # the capture within which this is one
     failed: Any = False         # or the bool of the graph that says that the call has to run eagerly after all

@@ -20,14 +20,11 @@ from tenon.errors import PACKAGE, ArgumentError
 from tenon.graph.operators import Operators
 from tenon.locks import Lock
 from tenon.records import dataclass
+from tenon.unpacked_rows import PAIRS, PortingWarning
 
 CALLS_FOR_USERS = os.path.join(PACKAGE, "capture") + os.sep     # what makes a captured function's calls
 
 Call = Callable[[tuple[Any, ...], Mapping[str, Any]], bool]
-
-
-class PortingWarning(UserWarning):
-    """A call that means another thing in the library that a program comes from."""
 
 
 @dataclass(frozen=True)
@@ -68,13 +65,15 @@ def _few(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
 
 
 DIFFERENCES: dict[str, tuple[Difference, ...]] = {
-    "max": (Difference("(values, indices)", "x.max(1), x.argmax(1)", _axis_given),),
-    "min": (Difference("(values, indices)", "x.min(1), x.argmin(1)", _axis_given),),
-    "sort": (Difference("(values, indices)", "x.sort(1), x.argsort(1)", _always),),
-    "median": (Difference("(values, indices), of two the lower", "x.kthvalue((n + 1) // 2, 1)", _axis_given),
+    "max": (Difference("(values, indices)", PAIRS["max"], _axis_given),),
+    "min": (Difference("(values, indices)", PAIRS["min"], _axis_given),),
+    "sort": (Difference("(values, indices)", PAIRS["sort"], _always),),
+    "median": (Difference("(values, indices), of two the lower", PAIRS["median"], _axis_given),
                Difference("of two in the middle the lower", "x.ravel().kthvalue((n + 1) // 2)[0]", _even)),
-    "cummax": (Difference("(values, indices)", "x.cummax(1, return_indices=True)", _unless("return_indices")),),
-    "cummin": (Difference("(values, indices)", "x.cummin(1, return_indices=True)", _unless("return_indices")),),
+    "nanmedian": (Difference("(values, indices), of two the lower", PAIRS["nanmedian"], _axis_given),
+                  Difference("of two in the middle the lower", 'x.nanquantile(0.5, method="lower")', _even)),
+    "cummax": (Difference("(values, indices)", PAIRS["cummax"], _unless("return_indices")),),
+    "cummin": (Difference("(values, indices)", PAIRS["cummin"], _unless("return_indices")),),
     "split": (Difference("pieces of this size", "x.split_with_sizes([2, 2, 1])", _sections_are(int)),
               Difference("pieces of these sizes", "x.split_with_sizes([1, 3])", _sections_are(list))),
     "repeat": (Difference("the tensor side by side", "x.tile(2, 1)", _few),),

@@ -20,7 +20,7 @@ from tenon.ops.exponential import exp, log
 from tenon.ops.reduction import sum_
 from tenon.ops.shape import broadcast_to
 from tenon.ops.solving import solve_triangular
-from tenon.ops.special import digamma, lgamma
+from tenon.ops.special_functions import digamma, lgamma
 from tenon.types import broadcast_shapes
 
 Formula = Callable[[Any, Any], Any]

@@ -22,7 +22,7 @@ from tenon.ops.indexing import one_hot
 from tenon.ops.joining_and_axes import stack
 from tenon.ops.reduction import argmax, sum_
 from tenon.ops.shape import broadcast_to
-from tenon.ops.special import digamma, lgamma
+from tenon.ops.special_functions import digamma, lgamma
 from tenon.random import beside, default_generator, randn
 from tenon.transforms.custom_gradient import custom_vjp
 

@@ -12,7 +12,7 @@ from tenon.ops.bit_exact_math import portable_log, scaled
 from tenon.ops.comparison import clip, where
 from tenon.ops.creation import full_like, zeros_like
 from tenon.ops.exponential import exp, expm1, log, log1p
-from tenon.ops.special import erf, erfinv
+from tenon.ops.special_functions import erf, erfinv
 from tenon.ops.trigonometric import atan, tan
 from tenon.random import beside, exponential, rand, randn
 

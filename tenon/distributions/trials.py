@@ -26,7 +26,7 @@ from tenon.ops.exponential import exp, log, xlogy
 from tenon.ops.indexing import one_hot, take_along_axis
 from tenon.ops.reduction import argmax, sum_
 from tenon.ops.shape import broadcast_to
-from tenon.ops.special import lgamma
+from tenon.ops.special_functions import lgamma
 from tenon.random import bernoulli, beside, categorical, default_generator, rand
 from tenon.types import broadcast_shapes, int64
 

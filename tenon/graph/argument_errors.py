@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from reprlib import Repr
 from types import TracebackType
 from typing import Any
@@ -37,6 +37,27 @@ def misused(name: str, function: Callable[..., Any], args: Sequence[Any], keywor
             return ArgumentError(f"{name}: {parameter!r} must be a tensor, not {_shown(value)}", hint=hint)
     given = [*map(_shown, args), *(f"{k}={_shown(v)}" for k, v in keywords.items())]
     return ArgumentError(f"{name}: it cannot be called with ({', '.join(given)})", why=str(error), hint=hint)
+
+
+def refuse_misspelt(kind: type, options: Iterable[str]) -> None:
+    """Raise ArgumentError for options that `kind(...)` does not know, with the name that is nearest.
+
+    >>> from tenon import nn
+    >>> nn.Linear(3, 4, bais=False)
+    Traceback (most recent call last):
+    tenon.errors.ArgumentError: Linear: no argument 'bais'
+    ...
+    """
+    code = getattr(inspect.unwrap(kind.__init__), "__code__", None)     # type: ignore[misc]
+    if code is None or code.co_flags & inspect.CO_VARKEYWORDS:
+        return
+    known = code.co_varnames[1:code.co_argcount + code.co_kwonlyargcount]
+    for name in options:
+        if name not in known:
+            from difflib import get_close_matches  # local: for mistakes only
+            near = get_close_matches(name, known, 1)
+            raise ArgumentError(f"{kind.__name__}: no argument {name!r}", hint=f"did you mean {near[0]}?" if near else
+                                f"its arguments are {', '.join(known)}" if known else "it takes none")
 
 
 def _is_own(traceback: TracebackType | None) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from tenon.devices import HOST, among
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError, DTypeError, NameTaken, TenonError
+from tenon.graph.argument_errors import refuse_misspelt
 from tenon.migration_hints import MODULE, Absent, present
 from tenon.nn.describe import as_html, as_text
 from tenon.nn.hooks import AFTER, BEFORE, GRADIENT_IN, GRADIENT_OUT, HookHandle, added_hook, called_with_hooks
@@ -101,8 +102,10 @@ class Module:
     def __dir__(self) -> list[str]:
         return present(self, super().__dir__())
 
-    def __new__(cls, *_: Any, **__: Any) -> Any:
+    def __new__(cls, *_: Any, **options: Any) -> Any:
         """What __init__ need not set up, so that subclasses need not call it."""
+        if options:
+            refuse_misspelt(cls, options)
         module = object.__new__(cls)
         module.__dict__.update(training=True, _buffers={})
         return module

@@ -29,7 +29,7 @@ from tenon.ops.complex_parts import conj, real
 from tenon.ops.define import composite, function
 from tenon.ops.exponential import exp, expm1, log, log1p, sigmoid
 from tenon.ops.shape import reshape_op
-from tenon.ops.special import normal_cdf
+from tenon.ops.special_functions import normal_cdf
 from tenon.ops.trigonometric import tanh
 from tenon.ops.widening import rounded_gradient, rounded_once
 from tenon.types import TensorType, normalize_axis
@@ -253,6 +253,12 @@ def along_axis(x: TensorType, *others: Any, axis: Any, **rest: Any) -> dict[str,
     return {"axis": normalize_axis(axis, x.ndim), **rest}
 
 
+def along_axis_or_number(x: TensorType, axis: Any) -> dict[str, Any]:
+    """The same, and () for the one axis that a tensor without axes is taken to have."""
+    alone = axis == () or (x.ndim == 0 and normalize_axis(axis, 1) == 0)
+    return {"axis": () if alone else normalize_axis(axis, x.ndim)}
+
+
 _total: Any = np.add.reduce           # of which NumPy's `sum` and `max` are wrappers in Python
 _extreme: Any = np.maximum.reduce
 
@@ -267,12 +273,12 @@ def _largest(x: Any, axis: int) -> Any:
     return _extreme(x, axis, None, None, True, -np.inf)
 
 
-@composite(promote=floating, autocast="wide", canonical=along_axis, ref=_softmax_ref,
+@composite(promote=floating, autocast="wide", canonical=along_axis_or_number, ref=_softmax_ref,
            vjp=lambda g, y, x, axis: (y * (g - (g * y).sum(axis=axis, keepdims=True)),),
            batch="axis",
            examples=["softmax(f32[2, 3], axis=1) -> f32[2, 3]", "softmax(f32[2, 3, 4], axis=-2) -> f32[2, 3, 4]",
-                     "softmax(f32[2, 3], axis=2) -> error"])
-def softmax(x: Any, *, axis: int = -1) -> Any:
+                     "softmax(f32, axis=-1) -> f32", "softmax(f32[2, 3], axis=2) -> error"])
+def softmax(x: Any, *, axis: int | tuple[()] = -1) -> Any:
     """exp(x) divided by its sum along an axis, without overflow.
 
     >>> tn.softmax(tn.tensor([0.0, 0.0, 1000.0, 1000.0]))
@@ -287,19 +293,19 @@ def _log_softmax_ref(x: Any, axis: int) -> Any:
     return shifted - np.log(_total(np.exp(shifted), axis, None, None, True))
 
 
-@composite(promote=floating, autocast="wide", canonical=along_axis, ref=_log_softmax_ref,
+@composite(promote=floating, autocast="wide", canonical=along_axis_or_number, ref=_log_softmax_ref,
            vjp=lambda g, y, x, axis: (g - exp(y) * g.sum(axis=axis, keepdims=True),),
            batch="axis", examples=["log_softmax(f32[2, 3], axis=1) -> f32[2, 3]",
                      "log_softmax(f32[2, 3, 4], axis=0) -> f32[2, 3, 4]"])
-def log_softmax(x: Any, *, axis: int = -1) -> Any:
+def log_softmax(x: Any, *, axis: int | tuple[()] = -1) -> Any:
     """The logarithm of softmax, exact where the softmax is nearly 0."""
     shifted = x - _peak(x, axis)
     return shifted - log(exp(shifted).sum(axis=axis, keepdims=True))
 
 
-def _peak(x: Any, axis: int) -> Any:
+def _peak(x: Any, axis: int | tuple[()]) -> Any:
     """The largest element along the axis; 0 where there is none."""
-    return x.max(axis=axis, keepdims=True) if x.shape[axis] != 0 else x.sum(axis=axis, keepdims=True)
+    return x.max(axis=axis, keepdims=True) if axis == () or x.shape[axis] != 0 else x.sum(axis=axis, keepdims=True)
 
 
 @function

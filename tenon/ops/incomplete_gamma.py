@@ -18,7 +18,7 @@ from tenon.graph.promotion import floating
 from tenon.ops import special_reference as reference
 from tenon.ops.define import check_kind, define
 from tenon.ops.exponential import exp, log
-from tenon.ops.special import lgamma
+from tenon.ops.special_functions import lgamma
 from tenon.types import TensorType, broadcast_shapes
 
 MAX_SERIES_A = 20.0     # from this `a` on there is no series

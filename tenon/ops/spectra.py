@@ -16,7 +16,7 @@ from tenon.ops.placing import on_device
 from tenon.ops.repeating import pad
 from tenon.ops.searching import is_in_graph
 from tenon.ops.shape import cast
-from tenon.ops.special import i0
+from tenon.ops.special_functions import i0
 from tenon.ops.splitting import narrow
 from tenon.ops.windows import fold
 from tenon.types import float32

@@ -24,15 +24,15 @@ from tenon.ops.comparison import (
     where,
 )
 from tenon.ops.complex_parts import conj, imag
-from tenon.ops.creation import as_number
+from tenon.ops.creation import as_number, iota, zeros_like
 from tenon.ops.define import check_kind, composite, function, lift
 from tenon.ops.diagonal import diagonal
 from tenon.ops.indexing import gather, put, take
-from tenon.ops.joining_and_axes import concat, expand_dims, ravel, reshaped, swapaxes
+from tenon.ops.joining_and_axes import concat, expand_dims, ravel, reshaped, squeeze, swapaxes
 from tenon.ops.matrix_products import matmul
-from tenon.ops.ordering import sort
-from tenon.ops.reduction import all_, max_, mean, min_, std, sum_, var, vector_norm
-from tenon.ops.scan import areas, cumsum, diff
+from tenon.ops.ordering import argsort, sort
+from tenon.ops.reduction import all_, argmax, max_, mean, min_, std, sum_, var, vector_norm
+from tenon.ops.scan import areas, cummax, cumsum, diff
 from tenon.ops.searching import searchsorted
 from tenon.ops.shape import cast, full_op
 from tenon.ops.splitting import narrow
@@ -218,6 +218,28 @@ def nanquantile(x: Any, q: float, axis: int | None = None, keepdims: bool = Fals
 def nanmedian(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """The middle of the elements that are not NaN, or the mean of the two middle ones."""
     return nanquantile(x, 0.5, axis, keepdims)
+
+
+@function
+def mode(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
+    """The element that stands most often along an axis, of several the smallest, and the last of its places.
+
+    >>> tn.mode(tn.tensor([3, 1, 2, 2, 3]))
+    (tensor(2), tensor(3))
+    """
+    x = lift(x)
+    axis = normalize_axis(axis, x.ndim)
+    n = x.shape[axis]
+    if n == 0:
+        raise ShapeError(f"mode: there are no elements along axis {axis} of {x.type}")
+    order, places = argsort(x, axis=axis), iota(n, axis, x.ndim)
+    ordered = gather(x, order, axis=axis)
+    begins = not_equal(narrow(ordered, axis, 1, n), narrow(ordered, axis, 0, n - 1))
+    first = where(begins, narrow(places, axis, 1, n), 0)
+    run = places - cummax(concat([zeros_like(narrow(order, axis, 0, 1)), first], axis=axis), axis)
+    last = argmax(run, axis=axis, keepdims=True)        # the first of the longest runs ends here
+    found = gather(ordered, last, axis=axis), gather(order, last, axis=axis)
+    return found if keepdims else (squeeze(found[0], axis), squeeze(found[1], axis))
 
 
 # ---------------------------------------------------------------- nearly equal, among, the same

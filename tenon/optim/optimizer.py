@@ -21,6 +21,7 @@ from tenon.capture.conditional_gradients import is_by_data, together
 from tenon.devices import HOST, Device
 from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError
+from tenon.graph.argument_errors import refuse_misspelt
 from tenon.nn import module
 from tenon.optim.parameter_group import ParameterGroup, ParameterStates, as_it_is, there_of
 from tenon.tensor import Tensor
@@ -50,6 +51,11 @@ class Optimizer:
         super().__init_subclass__(**options)
         if "__init__" in vars(cls):
             _without_ways(cls)
+
+    def __new__(cls, *_: Any, **options: Any) -> Any:
+        """Nothing but a look at the options' names."""
+        refuse_misspelt(cls, [name for name in options if name not in WAYS])
+        return object.__new__(cls)
 
     def __init__(self, params: Iterable[Any], defaults: Mapping[str, Any] | None = None, **options: Any):
         if isinstance(params, Tensor):

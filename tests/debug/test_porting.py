@@ -14,7 +14,7 @@ from tenon.graph.operators import Operators
 X, Y = tn.tensor([[3.0, 1.0, 2.0, 5.0], [4.0, 0.0, 6.0, 7.0]]), tn.tensor([1.0, 2.0])
 DIFFERENT: list[Any] = [
     lambda: X.max(1), lambda: tn.max(X, 1), lambda: X.min(dim=0), lambda: X.sort(1), lambda: tn.sort(X), lambda: X.median(),
-    lambda: X.median(1), lambda: X.cummax(1), lambda: X.cummin(axis=1), lambda: X.std(), lambda: X.var(dim=0),
+    lambda: X.median(1), lambda: X.nanmedian(1), lambda: X.cummax(1), lambda: X.cummin(axis=1), lambda: X.std(), lambda: X.var(dim=0),
     lambda: tn.std(X, axis=1), lambda: tn.var_mean(X), lambda: X.split(2), lambda: tn.split(Y, [1]), lambda: X.repeat(2, 1),
     lambda: X.nonzero(), lambda: tn.meshgrid(Y, Y), lambda: tn.equal(X, X)]
 SAME: list[Any] = [
@@ -63,3 +63,30 @@ def test_names_and_libraries() -> None:
     with pytest.raises(ZeroDivisionError), tn.debug.porting():
         raise ZeroDivisionError
     assert warned(lambda: None) == []
+
+
+def test_two_names_for_the_rows_of_one_tensor_are_warned_about_anywhere() -> None:
+    def eager(x: Any) -> Any:
+        _, places = tn.max(x.abs(), 1)
+        return places
+
+    @tn.jit
+    def captured(x: Any) -> Any:
+        total = x.sum()
+        if total > 0:
+            _, total = (x + 1).sort(dim=1)
+        return total
+
+    def rows(x: Any) -> Any:
+        low, high = x.min(1).unbind()
+        first, second = x.max(1) + 1
+        for _ in x.max(1):
+            low, *more = x.max(1)
+        return low + high + first + second, tuple(x.max(1)), more
+    for called, name in ((eager, "max"), (captured, "sort")):
+        with pytest.warns(PortingWarning, match=f"^{name}: two names get the rows") as found:
+            called(X)
+        assert [w.filename for w in found] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows(X)

@@ -67,6 +67,56 @@ def test_vander() -> None:
     assert tn.debug.gradcheck(lambda x: tn.vander(x, 4), (tn.tensor(np.array([1.5, 0.0, -2.0])),))
 
 
+@pytest.mark.parametrize("shape", [(50,), (3, 7), (4, 1)])
+def test_mode(shape: tuple[int, ...]) -> None:
+    values = rng.integers(0, 4, shape)
+    x, a = tn.tensor(values), torch.tensor(values)
+    for axis in range(len(shape)):
+        wanted = torch.mode(a, axis, True).values
+        for found, places in (tn.mode(x, axis, keepdim=True), tn.jit(lambda x: x.mode(axis, True))(x)):  # noqa: B023
+            close(found, wanted)
+            close(x.gather(axis, places), wanted)
+        assert x.mode(axis)[0].shape == x.mode(axis)[1].shape == tuple(torch.mode(a, axis).values.shape)
+    found, places = tn.mode(tn.tensor([2.0, np.nan, 1.0, 2.0, 1.0, np.nan]))
+    assert (found.item(), places.item()) == (1.0, 4)
+    with pytest.raises(ValueError, match="mode: there are no elements along axis 1"):
+        tn.mode(tn.zeros(2, 0))
+
+
+SPECIAL = {"gammainc": 2, "gammaincc": 2, "xlog1py": 2, "xlogy": 2}
+AXES = ("log_softmax", "logsumexp", "softmax")
+
+
+@pytest.mark.parametrize("name", tn.special.__all__)
+def test_special_functions(name: str) -> None:
+    ours, theirs, values = getattr(tn.special, name), getattr(torch.special, name), rng.uniform(0.1, 0.9, size=(2, 3, 4))
+    more: tuple[Any, ...] = (1,) if name in AXES else ()
+    if name == "polygamma":
+        ours, theirs = (lambda x: tn.special.polygamma(2, x)), (lambda a: torch.special.polygamma(2, a))
+    if name == "multigammaln":
+        more, values = (2,), values + 1
+    pairs = [both(values[k]) for k in range(SPECIAL.get(name, 1))]
+    found, wanted = ours(*(x for x, _ in pairs), *more), theirs(*(a for _, a in pairs), *more)
+    close(found, wanted)
+    if name not in ("gammainc", "gammaincc", "round"):
+        found.sum().backward(), wanted.sum().backward()
+        for x, a in pairs:
+            close(x.grad, a.grad, rtol=1e-8)
+
+
+def test_softmax_of_a_number() -> None:
+    for name in ("softmax", "log_softmax"):
+        for axis in (0, -1):
+            x, a = both(2.0)
+            ours = getattr(tn, name)
+            found, wanted = tn.jit(lambda x: ours(x, axis))(x), getattr(torch, name)(a, axis)  # noqa: B023
+            close(found, wanted)
+            (getattr(F, name)(x, dim=axis) * 3).backward(), (wanted * 3).backward()
+            close(x.grad, a.grad)
+    with pytest.raises(IndexError, match="axis 1 is out of range"):
+        tn.softmax(tn.tensor(1.0), 1)
+
+
 @pytest.mark.parametrize(("order", "axis"), [(None, None), (2, None), ("fro", None), ("nuc", None), (1, None), (-np.inf, None),
                                              (3, 1), (None, 0), (None, (0, 1)), (2, (0, 1)), (-2, None)])
 def test_norms_of_linalg(order: Any, axis: Any) -> None:

@@ -1,6 +1,7 @@
 """Modules: what they hold, what they save, how they read, and what they say when something does not fit."""
 
 import copy
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -186,3 +187,14 @@ def test_layers_show_their_options() -> None:
         "MaxPool2d(2)", "AvgPool1d(3, stride=2, padding=1)", "AdaptiveAvgPool2d((1, None))", "Dropout(0.1)",
         "Conv2d(1, 2, kernel=(3, 3), stride=(2, 2), bias=False)", "BatchNorm1d(3)", "LayerNorm(2, 3)",
         "Embedding(5, 2, padding_idx=1)"]
+
+
+@pytest.mark.parametrize(("make", "said"), [
+    (lambda: nn.Linear(3, 4, bais=False), "Linear: no argument 'bais'.*did you mean bias"),
+    (lambda: nn.LSTM(3, 4, batchfirst=True), "LSTM: no argument 'batchfirst'.*did you mean batch_first"),
+    (lambda: tn.optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1, momentm=0.9), "SGD: no argument.*did you mean momentum"),
+    (lambda: tn.optim.Adam(nn.Linear(2, 2).parameters(), learning_rate=0.1), "Adam: no argument.*its arguments are params, lr"),
+])
+def test_a_misspelt_argument_is_named_with_the_nearest(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(TypeError, match=f"(?s){said}"):
+        make()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import math
+import operator
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -27,12 +28,13 @@ from tenon.capture.convert.traced_iterables import (
     Reversed,
     Zip,
     gone_through,
+    may_be_counted,
     source_of,
 )
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
-from tenon.capture.runtime_numbers import RuntimeNumber, attribute_of, function_of, number_of, one_kind
-from tenon.capture.symbolic_numbers import SYMBOLIC, SymText, on_number
+from tenon.capture.runtime_numbers import RuntimeNumber, attribute_of, function_of, in_graph, number_of, one_kind
+from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber, SymText, on_number
 from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
@@ -74,7 +76,7 @@ def len_(x: Any) -> Any:
         return on_number(len, (x,))
     if capture is not None and capture.numbers is not None and type(x) is list:
         return capture.numbers.length(x, length(capture, x) if capture.irregular and is_undecided(x) else len(x))
-    if capture is not None and capture.sized and isinstance(x, Tensor) and x.ndim:
+    if capture is not None and isinstance(x, Tensor) and x.ndim:
         return capture.seen_by_user(x.shape[0])
     if capture is None or not capture.irregular:
         return len(x)
@@ -163,6 +165,8 @@ def _to(kind: type) -> None:
         x = RUNTIME.read(x, "")
         if type(x) in SYMBOLIC:
             return on_number(kind, (x,))
+        if type(x) is SymbolicDim:
+            return x if kind is int else number_of(in_graph(x), float)
         if not is_captured(x):
             return kind(*args, **keywords)
         if x.size != 1:
@@ -208,11 +212,22 @@ def callable_(x: Any) -> bool:
 
 @replaces(range)
 def range_(*args: Any) -> Any:
-    if not any(map(is_captured, args)):
-        return range(*args)
-    bounds = [number_of(x) if is_captured(x) else x for x in args]
+    if any(map(is_captured, args)):
+        return range_of([number_of(x) if is_captured(x) else in_graph(x) for x in args])
+    if any(map(is_count, args[:2])) and may_be_counted():
+        return range_of([*map(in_graph, args[:2]), *map(operator.index, args[2:])], args)
+    return range(*args)
+
+
+def range_of(bounds: list[Any], given: tuple[Any, ...] | None = None) -> Range:
+    """A range with the arguments that Python's has."""
     start, stop, step = ([0, *bounds, 1] if len(bounds) == 1 else [*bounds, 1])[:3]
-    return Range(start, stop, step)
+    return Range(start, stop, step, given)
+
+
+def is_count(x: Any) -> bool:
+    """Whether this is an integer that changes from call to call."""
+    return type(x) is SymbolicDim or (type(x) is SymNumber and x.kind is int)
 
 
 @aware

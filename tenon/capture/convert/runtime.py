@@ -29,7 +29,7 @@ from tenon.capture.convert.optional_elements import is_perhaps, is_undecided, ne
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.texts import filled_in, text_of
 from tenon.capture.convert.traced_getitem import TracedItem, item
-from tenon.capture.convert.traced_iterables import Each
+from tenon.capture.convert.traced_iterables import Each, is_open_ended
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.output_effects import formatted
 from tenon.capture.runtime_numbers import RuntimeNumber, attribute_of, is_number, is_one_number, strong
@@ -258,7 +258,8 @@ class Runtime(OfCapture, local):
         """Whether a comprehension goes through what the data decide the elements of; keeps the value."""
         capture = capture_now()
         self.value = value
-        return capture is not None and capture.irregular and (is_undecided(value) or capture.is_several(value))
+        return capture is not None and (is_open_ended(value) or (
+            capture.irregular and (is_undecided(value) or capture.is_several(value))))
 
     def parts(self, make: Callable[[Any], list[Any]]) -> Any:
         """What a comprehension makes of each of these elements."""

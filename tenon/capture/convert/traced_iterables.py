@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tenon.capture.code_monitor import UnsafeCall, unwatched
 from tenon.capture.convert.capture_while import Peel, WhileCapture
@@ -14,24 +14,41 @@ from tenon.capture.convert.state_snapshot import Key, StateMark
 from tenon.capture.convert.tensor_list import TensorList, at
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.convert.widen import Unstable
+from tenon.capture.counted_loops import CountedLoops, Place
 from tenon.capture.runtime_numbers import RuntimeNumber, strong
 from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.ops.comparison import logical_and, logical_not
 from tenon.ops.indexing import take
 from tenon.tensor import Tensor
+from tenon.tensor_state import recorder
 
 if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
+    from tenon.capture.trace import Capture
 
 FEW_ROWS = 8            # of a tensor, which are gone through as a list of them
 MOST_ROWS = 1024        # that are gone through one by one where no loop can be made
+
+
+def place_now() -> Place:
+    """The line of the user's code that is at work."""
+    where = user_location()
+    return ("", 0) if where is None else (where.file, where.line)
+
+
+def may_be_counted() -> bool:
+    """Whether the loop at this line may be one of the graph, where its number of turns is not known."""
+    capture = recorder.get()
+    loops = None if capture is None else cast("Capture", capture).loops
+    return loops is not None and loops.tries(place_now())
 
 
 class ItemSource:
     """Items by number."""
 
     length: Any
+    counted: tuple[Place, ...] = ()     # where a number or a size that changes says how many there are
 
     def at(self, index: Any) -> Any:
         """The item with this number, which the graph may compute."""
@@ -51,6 +68,7 @@ class TensorRows(ItemSource):
 
     def __init__(self, of: Tensor):
         self.of, self.length = of, of.shape[0]
+        self.counted = () if isinstance(self.length, int) else (place_now(),)
 
     def at(self, index: Any) -> Any:
         return take(self.of, strong(index), axis=0) if isinstance(index, Tensor) else self.of[index]
@@ -59,12 +77,13 @@ class TensorRows(ItemSource):
 class Range(ItemSource):
     """`range` with bounds that the graph computes."""
 
-    def __init__(self, start: Any, stop: Any, step: Any):
+    def __init__(self, start: Any, stop: Any, step: Any, given: Sequence[Any] | None = None):
         if isinstance(step, Tensor):
             raise UnsafeCall("the step of a range is a tensor", where=user_location())
         if step == 0:
             raise ValueError("range() arg 3 must not be zero")
-        self.start, self.step = start, step
+        self.start, self.step, self.given = start, step, given
+        self.counted = () if given is None else (place_now(),)
         span = stop - start if step > 0 else start - stop
         size = builtins.abs(step)
         self.length = span if size == 1 else (span + (size - 1)) // size
@@ -73,7 +92,20 @@ class Range(ItemSource):
         return self.start + index * self.step
 
     def __getitem__(self, key: Any) -> Any:
+        if self.given is not None:
+            return builtins.range(*self.given)[key]
         raise UnsafeCall("an item is taken of a range that is as long as the data decide", where=user_location())
+
+    def __len__(self) -> int:
+        return super().__len__() if self.given is None else builtins.len(builtins.range(*self.given))
+
+    def __iter__(self) -> Iterator[Any]:
+        return super().__iter__() if self.given is None else builtins.iter(builtins.range(*self.given))
+
+    def __eq__(self, other: object) -> bool:
+        raise UnsafeCall("a range is compared that is as long as the data decide", where=user_location())
+
+    __hash__ = None     # type: ignore[assignment]
 
 
 class Listed(ItemSource):
@@ -103,6 +135,7 @@ class Zip(ItemSource):
 
     def __init__(self, sources: Sequence[ItemSource]):
         self.sources = sources
+        self.counted = tuple([place for s in sources for place in s.counted])
         self.length = builtins.min(s.length for s in sources)
 
     def at(self, index: Any) -> Any:
@@ -113,7 +146,7 @@ class Enumerate(ItemSource):
     """Numbers and items."""
 
     def __init__(self, source: ItemSource, start: int):
-        self.source, self.start, self.length = source, start, source.length
+        self.source, self.start, self.length, self.counted = source, start, source.length, source.counted
 
     def at(self, index: Any) -> Any:
         return self.start + index, self.source.at(index)
@@ -123,10 +156,15 @@ class Reversed(ItemSource):
     """From the last to the first."""
 
     def __init__(self, source: ItemSource):
-        self.source, self.length = source, source.length
+        self.source, self.length, self.counted = source, source.length, source.counted
 
     def at(self, index: Any) -> Any:
         return self.source.at(self.length - 1 - index)
+
+
+def is_open_ended(x: Any) -> bool:
+    """Whether this is items by number, and the graph says how many."""
+    return isinstance(x, ItemSource) and not isinstance(x.length, int)
 
 
 def gone_through(capture: ConvertingCapture, x: Any) -> Any:
@@ -148,8 +186,9 @@ def source_of(x: Any) -> ItemSource | None:
     if isinstance(x, ItemSource):
         return x
     if isinstance(x, Tensor) and isinstance(x.payload, Value) and x.ndim:
-        known = isinstance(x.shape[0], int)
-        return None if known and x.shape[0] <= FEW_ROWS else TensorRows(x)
+        if isinstance(x.shape[0], int):
+            return TensorRows(x) if x.shape[0] > FEW_ROWS else None
+        return TensorRows(x) if may_be_counted() else None
     return None
 
 
@@ -170,6 +209,11 @@ class Each(WhileCapture):
         self.unrolling = False
         self.passed = 0
         self.values: tuple[Any, ...] = ()
+
+    def raised(self) -> None:
+        super().raised()
+        if self._counted is not None:       # which the number itself might not
+            raise UnsafeCall(f"a turn of a loop raises {type(self.error).__name__}", where=self.where)
 
     def take(self) -> Any:
         """What Python's loop goes through."""
@@ -193,7 +237,20 @@ class Each(WhileCapture):
             return
         self.flag = self.more(scope)
         self.go = self.flag is not False
+        if self.go and self._counted is not None:
+            self._counted.opened(self.source.counted if self.source is not None else ())
         self.values = self.start(scope) if self.go else tuple(scope.get(n, UNBOUND) for n in self.names)
+
+    @property
+    def _counted(self) -> CountedLoops | None:
+        """The loops that may have to be written out, where this is one."""
+        assert self.capture is not None
+        return self.capture.loops if self.source is not None and self.source.counted else None
+
+    def unwind(self, variables: Mapping[str, Any]) -> tuple[Any, ...]:
+        if self._counted is not None:
+            self._counted.closed()
+        return super().unwind(variables)
 
     def _items(self) -> Iterator[Any]:
         if self.elements is not None:
@@ -285,7 +342,8 @@ class Each(WhileCapture):
     def grow(self, before: Any, after: Any) -> Any:
         """A list that becomes longer in every iteration is as long as there are iterations, where that is known."""
         assert self.source is not None
-        return None if isinstance(self.source.length, int) and not is_undecided(after) else super().grow(before, after)
+        known = isinstance(self.source.length, int) or self._counted is not None
+        return None if known and not is_undecided(after) else super().grow(before, after)
 
     def stop(self, broken: Any) -> bool:
         """Whether the loop was left for certain."""

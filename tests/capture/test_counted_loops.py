@@ -1,0 +1,195 @@
+"""A loop that runs as often as a changing number or size says is a loop of the graph; one that cannot be is written out."""
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon import nn
+
+tn.manual_seed(3)
+w, layers, cell = tn.rand(4, 4), [tn.rand(4, 4) * 0.3 for _ in range(30)], nn.GRUCell(4, 4)
+
+
+def chained(x, n):
+    for i in range(n):
+        x = tn.tanh(x @ w) * (i + 1)
+    return x
+
+
+def backwards(x, n):
+    for t in reversed(range(1, n)):
+        x = x * 0.9 + t if t % 2 else x - 1
+    return x
+
+
+def listed(x, n):
+    return tn.stack([x * i for i in range(n)]) if n else x
+
+
+def collected(x, n):
+    found = []
+    for _ in range(n):
+        x = tn.tanh(x @ w)
+        found.append(x.sum())
+    return found
+
+
+def left(x, n):
+    for _ in range(n):
+        x = x * 0.7
+        if x.sum() < 0.5:
+            break
+    else:
+        x = x + 100
+    return x
+
+
+def nested(x, n):
+    for i in range(n):
+        for j in range(i):
+            x = x * 1.01 + j
+    return x, n
+
+
+def trained(x, n):
+    v = tn.ones(4, requires_grad=True)
+    opt = tn.optim.SGD([v], lr=0.01)
+    for _ in range(n):
+        opt.zero_grad()
+        ((x @ w * v).sum() ** 2 * 1e-3).backward()
+        opt.step()
+    return v.detach()
+
+
+def numbered(x, n):
+    last = -1
+    for last in range(n):
+        x = x + last
+    return x, last
+
+
+def captures(jitted):
+    return [captured for record in jitted.records.values() for captured in record.captures]
+
+
+def close(found, wanted):
+    if isinstance(wanted, (list, tuple)):
+        return type(found) is type(wanted) and len(found) == len(wanted) and all(map(close, found, wanted))
+    if isinstance(wanted, tn.Tensor):
+        return found.shape == wanted.shape and np.allclose(found.numpy(), wanted.numpy(), 1e-4, 1e-5)
+    return type(found) is type(wanted) and found == wanted
+
+
+@pytest.mark.parametrize("function", [chained, backwards, left, nested, trained, numbered])
+def test_a_number_that_changes(function):
+    jitted, x = tn.jit(function), tn.rand(2, 4)
+    for n in (2, 7, 3, 1, 0, 17, 5, 64, 7):
+        assert close(jitted(x, n), function(x, n)), n
+    assert len(captures(jitted)) <= 3, tn.explain(jitted)
+
+
+def by_place(x):
+    h = tn.zeros(2, 4)
+    for t in range(x.shape[1]):
+        h = cell(x[:, t], h)
+    return h
+
+
+def by_row(x):
+    h = tn.zeros(2, 4)
+    for row in x.transpose(0, 1):
+        h = cell(row, h)
+    return h
+
+
+def by_length(x):
+    total = x.sum() / len(x)
+    for k in range(len(x)):
+        total = total + x[k].sum() / float(len(x))
+    return total
+
+
+@pytest.mark.parametrize("function", [by_place, by_row, by_length])
+def test_a_size_that_changes(function):
+    jitted = tn.jit(function)
+    for n in (2, 7, 3, 1, 17, 5, 40, 7):
+        x = tn.rand(2, n, 4) if function is not by_length else tn.rand(n, 4)
+        assert close(jitted(x), function(x)), n
+    assert len(captures(jitted)) <= 3, tn.explain(jitted)
+
+
+def gradients(function, x, n):
+    cell.zero_grad()
+    function(x, n).backward()
+    return [p.grad.clone() for p in cell.parameters()]
+
+
+def test_gradients_of_it():
+    def loss(x, n):
+        h = tn.zeros(2, 4)
+        for t in range(n):
+            h = cell(x[:, t], h)
+        return (h ** 2).mean()
+    jitted, step = tn.jit(loss), tn.jit(lambda x, n: gradients(loss, x, n))
+    for n in (3, 5, 1, 8, 13, 2, 40):
+        x = tn.rand(2, 40, 4)
+        wanted = gradients(loss, x, n)
+        assert close(gradients(jitted, x, n), wanted) and close(step(x, n), wanted), n
+    assert len(captures(jitted)) <= 3 and len(captures(step)) <= 3
+
+
+def modules(x, n):
+    for k in range(n):
+        x = tn.tanh(x @ layers[k])
+    return x
+
+
+def named(x, n):
+    names = []
+    for k in range(n):
+        names.append(f"layer {k}")
+        x = x + 1
+    return x, names
+
+
+def measured(x, n):
+    return x * len(range(n)), list(range(n)), range(n)[-1], n - 1 in range(n)
+
+
+def refused(x, n):
+    for k in range(n):
+        x = x * len("abc"[:k]) if k < 9 else x + layers[k + 20]
+    return x
+
+
+@pytest.mark.parametrize("function", [modules, named, measured, refused, listed, collected])
+def test_what_no_loop_of_the_graph_can_do_is_written_out(function):
+    jitted, x = tn.jit(function), tn.rand(4, 4)
+    for n in (2, 7, 3, 1, 9, 5, 7):
+        assert close(jitted(x, n), function(x, n)), n
+    assert "by part" not in str(tn.explain(jitted)) and "split" not in str(tn.explain(jitted))
+
+
+def test_its_errors_are_those_of_python():
+    jitted, x = tn.jit(modules), tn.rand(4, 4)
+    for n in (2, 5, 40, 3, 40):
+        if n < 40:
+            assert close(jitted(x, n), modules(x, n))
+        else:
+            with pytest.raises(IndexError, match="list index out of range"):
+                jitted(x, n)
+
+
+def test_one_that_has_to_be_written_out_leaves_others_be():
+    def both(x, n, m):
+        for k in range(n):
+            x = tn.tanh(x @ layers[k])
+            str(k)
+        for _ in range(m):
+            x = tn.tanh(x @ w)
+        return x
+    jitted, x = tn.jit(both), tn.rand(2, 4)
+    for m in (2, 5, 3, 9, 7, 1):
+        assert close(jitted(x, 2, m), both(x, 2, m))
+    assert len(captures(jitted)) <= 3
+    assert close(jitted(x, 3, 4), both(x, 3, 4)) and close(jitted(x, 3, 8), both(x, 3, 8))
