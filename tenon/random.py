@@ -28,9 +28,9 @@ from tenon.ops.define import lift
 from tenon.ops.getitem import getitem
 from tenon.ops.ordering import topk
 from tenon.ops.placing import on_device
-from tenon.ops.prefetch_draws import MOST_KINDS, Sequel
+from tenon.ops.prefetch_draws import Sequels
 from tenon.ops.random_draws import Drawing
-from tenon.ops.shape import as_shape, cast
+from tenon.ops.shape import as_number, as_shape, cast
 from tenon.tensor import Tensor, fresh, tensor
 from tenon.tensor_state import TensorState, changed, journal, recorder
 from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64
@@ -50,7 +50,7 @@ class Generator:
     def __init__(self, seed: int | None = None):
         self.state = tensor(_state(int.from_bytes(os.urandom(8), "little") if seed is None else seed))
         self._lock = Lock()
-        self._sequels: dict[tuple[Any, ...], Sequel | None] = {}    # of eager draws, by all that they depend on
+        self._sequels = Sequels()
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a pickle takes along: the state alone."""
@@ -90,7 +90,7 @@ class Generator:
         if device is None and current() is None and recorder_of() is None and journal_of() is None and not KERNELS:
             with self._lock:
                 payload: Any = self.state.own.payload
-                sequel = self._sequels.get((kind, shape, attrs))
+                sequel = self._sequels.find((kind, shape, attrs))
                 if sequel is not None and type(payload) is np.ndarray:
                     seed, draw = payload.tolist()
                     drawn = sequel.take(seed, draw)
@@ -104,9 +104,7 @@ class Generator:
         drawn = self.draw(lambda state: kind.draw(state, shape, *attrs), device)
         plain = device is None and current() is None and recorder_of() is None
         if plain and (key := (kind, shape, attrs)) not in self._sequels:
-            if len(self._sequels) >= MOST_KINDS:
-                self._sequels.clear()
-            self._sequels[key] = kind.sequel(drawn.dtype, shape, *attrs)
+            self._sequels.note(key, kind.sequel(drawn.dtype, shape, *attrs))
         return drawn
 
 
@@ -180,7 +178,8 @@ def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
     if not low < high:
         raise ArgumentError(f"randint: there is no integer from {low} up to {high}")
     shape = as_shape(() if size is None else size)
-    out = _numbers(generator, random_draws.integers, shape, int(low), int(high) - int(low), device=device)
+    out = _numbers(generator, random_draws.integers, shape, as_number(low, int),
+                   as_number(high, int) - as_number(low, int), device=device)
     return out if as_dtype(dtype) is int64 else cast(out, dtype=dtype)
 
 
@@ -310,7 +309,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, generator: Generat
         raise ArgumentError(f"dropout: p={p} is not a probability")
     if not training or p == 0:
         return x
-    return _draw(generator, lambda state: ops.dropout(x, state, p=float(p)), beside(x))
+    return _draw(generator, lambda state: ops.dropout(x, state, p=as_number(p, float)), beside(x))
 
 
 def shuffle(x: Any, axis: int = 0, generator: Generator | None = None) -> Tensor:

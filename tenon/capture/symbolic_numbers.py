@@ -421,6 +421,11 @@ def nest_known(x: Any) -> Any:
     return {k: nest_known(v) for k, v in x.items()} if type(x) is dict else known(x)
 
 
+def sizes_in(value: Any) -> Any:
+    """A size, or a tuple or list of sizes, with those that change as symbols."""
+    return type(value)(map(as_dim, value)) if type(value) in (tuple, list) else as_dim(value)
+
+
 def on_number(function: Callable[..., Any], numbers: Sequence[Any]) -> Any:
     """A pure function of Python numbers, recorded where one of them changes from call to call."""
     first = next((x for x in numbers if type(x) in SYMBOLIC), None)

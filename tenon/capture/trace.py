@@ -22,7 +22,7 @@ from tenon.capture.conditional_gradients import reached_by_data
 from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.may_raise import unread
 from tenon.capture.output_effects import OutputEffect
-from tenon.capture.symbolic_numbers import Numbers, SymNumber, nest_known
+from tenon.capture.symbolic_numbers import Numbers, SymNumber, nest_known, sizes_in
 from tenon.context_values import during
 from tenon.devices import HOST, PYTHON, on_python, placing
 from tenon.dims import Dim
@@ -30,7 +30,7 @@ from tenon.eager.dispatch import TensorInterpreter
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved_as
 from tenon.errors import Location, TenonError, user_location
-from tenon.graph.build import PYTHON_SCALARS, Builder, canonical_attrs, literal, separate
+from tenon.graph.build import PYTHON_SCALARS, Builder, agree, canonical_attrs, literal, separate
 from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op, using
 from tenon.ops.arithmetic import add
@@ -95,6 +95,9 @@ class Seen:
         self._start_grad_payload = None if self.start_grad is None else self.start_grad.own.payload
 
 
+SIZES = frozenset(("shape", "size", "count", "num_classes"))     # attributes that are sizes
+
+
 class Capture(TensorInterpreter):
     """Records operator calls as nodes, and reads and writes of outside tensors as parameters and results."""
 
@@ -125,8 +128,10 @@ class Capture(TensorInterpreter):
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Record the call; there is nothing to watch in how Tenon's own operators are recorded."""
-        if self.numbers is not None:
-            attrs = nest_known(attrs)
+        if self.numbers is not None and attrs:
+            if any(type(x) is SymNumber for x in attrs.values()) and op.expand is not None and op.vjp is None:
+                return self._by_definition(op, inputs, attrs)
+            attrs = {name: sizes_in(x) if name in SIZES else nest_known(x) for name, x in attrs.items()}
         watching: Any = sys.getprofile() if op.is_own else None
         if type(watching) is not MethodType or watching.__func__ is not CodeWatch._event:
             return self._apply(op, inputs, attrs)
@@ -153,6 +158,13 @@ class Capture(TensorInterpreter):
         made = self._as_nodes(op, there, attrs)
         return to_device(made, device=str(place)) if isinstance(made, Tensor) else tuple(
             [to_device(x, device=str(place)) for x in made])
+
+    def _by_definition(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """A composite with a number that changes: what it is made of, which may do arithmetic on that."""
+        lifted = tuple(map(self.lift, inputs))
+        given = tuple([self.cast(x, dtype) for x, dtype in agree(op, lifted)]) if op.promote else lifted
+        assert op.expand is not None
+        return op.expand(*given, **attrs)
 
     def _as_nodes(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """What `TensorInterpreter.apply` does, in a few steps where no input is cast, which is the usual case."""

@@ -24,7 +24,7 @@ from tenon.ops.indexing import put, scatter_op, take
 from tenon.ops.joining_and_axes import concat, moveaxis, ravel, reshaped, stack
 from tenon.ops.scan import cumsum, diff
 from tenon.ops.searching import argwhere, masked_select
-from tenon.ops.shape import broadcast_to, cast, full_op
+from tenon.ops.shape import as_dim, broadcast_to, cast, full_op
 from tenon.types import bool_, int64, normalize_axis
 
 # ---------------------------------------------------------------- cut out, write back
@@ -50,6 +50,7 @@ def narrow_(x: Any, axis: int, start: Any, length: Any) -> Any:
 
 def _whole(n: Any) -> Any:
     """A position or a number, as Python's: of a tensor without axes, its element."""
+    n = as_dim(n)
     return n if hasattr(n, "terms") else operator.index(n)
 
 

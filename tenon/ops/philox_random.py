@@ -25,7 +25,7 @@ from tenon.ops.comparison import where
 from tenon.ops.creation import arange_op
 from tenon.ops.define import composite, define
 from tenon.ops.prefetch_draws import ahead
-from tenon.ops.shape import as_shape, cast, ravel
+from tenon.ops.shape import as_shape, cast, ravel, size_expression
 from tenon.types import (
     DType,
     Shape,
@@ -220,7 +220,7 @@ def integers_of_words(low: int, count: int) -> Maker:
 
 def _integers_compute(s: Any, i: Any, state: Any, low: int, count: int, shape: Any, stream: int) -> Any:
     high, rest = _element_words(s, i, state, shape, stream, 2)
-    return s.cast(((high << 32) ^ rest) % s.const(count, uint64), int64) + low
+    return s.cast(((high << 32) ^ rest) % size_expression(s, count, uint64), int64) + low
 
 
 def _integers_type(state: TensorType, *, low: int, count: Unsigned, shape: Shape, stream: int = 0) -> TensorType:

@@ -50,6 +50,31 @@ class Sequel:
         return DRAWS if len(rows) == 1 else max(DRAWS, min(GROWS * len(rows), MOST_NUMBERS // rows[0].size))
 
 
+class Sequels:
+    """Those of a generator's eager draws, by all that they depend on; None of what is not made along.
+
+    They stand apart from the generator: what a capture reads of that must not change with every draw.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], Sequel | None] = {}
+
+    def __contains__(self, key: tuple[Any, ...]) -> bool:
+        return key in self._known
+
+    def find(self, key: tuple[Any, ...]) -> Sequel | None:
+        """What makes such draws, where it is known."""
+        return self._known.get(key)
+
+    def note(self, key: tuple[Any, ...], sequel: Sequel | None) -> None:
+        """Remember it."""
+        if len(self._known) >= MOST_KINDS:
+            self._known.clear()
+        self._known[key] = sequel
+
+
 _sequels: dict[tuple[Any, ...], Sequel] = {}    # by the kind of a draw and the seed
 
 

@@ -196,6 +196,11 @@ def as_dim(n: Any) -> Any:
     return n.as_dim() if hasattr(type(n), "as_dim") else n
 
 
+def as_number(x: Any, kind: type) -> Any:
+    """A number of this type; one that changes from call to call is itself."""
+    return x if hasattr(type(x), "as_dim") else kind(x)
+
+
 def as_shape(shape: Any) -> Shape:
     """A shape given as a size or a sequence of sizes, as a tuple; raises ShapeError on a negative size."""
     listed = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)

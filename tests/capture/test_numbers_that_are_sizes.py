@@ -42,6 +42,8 @@ OPERATORS = [
     lambda x, n: tn.topk(x, n)[0], lambda x, n: x.kthvalue(n)[0], lambda x, n: tn.eye(n), lambda x, n: tn.tri(n, 4),
     lambda x, n: tn.roll(x, n), lambda x, n: tn.roll(x, -n, 0), lambda x, n: tn.pad(x, (n, 1)),
     lambda x, n: x[:3].reshape(1, 3).expand(n, -1), lambda x, n: tn.linspace(0, 1, n), lambda x, n: x[:3].repeat(n),
+    lambda x, n: tn.one_hot(tn.arange(3) % n, num_classes=n), lambda x, n: tn.broadcast_to(x[:1], (n, 1)),
+    lambda x, n: tn.nan_to_num(x / 0, nan=n), lambda x, n: tn.histc(x, bins=n),
 ]
 
 
@@ -51,6 +53,33 @@ def test_operators_of_a_changing_number(k):
     for n in (2, 7, 3, 9, 12, 4, 5, 1, 6, 20, 8, 10):
         assert repr(jitted(x, n)) == repr(OPERATORS[k](x, n))
     assert len(captures(jitted)) <= 4, tn.explain(jitted)      # one for 1, where that is no size, and one for all
+
+
+DRAWS = [
+    lambda x, n: tn.rand(n, 2), lambda x, n: tn.randn(n), lambda x, n: tn.randperm(n), lambda x, n: tn.randint(0, n, (5,)),
+    lambda x, n: tn.randint(2, n + 2, (n,)), lambda x, n: tn.dropout(x, 1 / (n + 1)),
+    lambda x, n: tn.nn.functional.alpha_dropout(x, 1 / (n + 1)),
+]
+
+
+@pytest.mark.parametrize("k", range(len(DRAWS)))
+def test_draws_of_a_changing_number(k):
+    jitted, x = tn.jit(DRAWS[k]), tn.arange(20.0)
+    for n in (2, 7, 3, 9, 12, 4, 5, 1, 6, 20, 8, 10):
+        tn.manual_seed(n)
+        found = repr(jitted(x, n))
+        tn.manual_seed(n)
+        assert found == repr(DRAWS[k](x, n))
+    assert len(captures(jitted)) <= 3, tn.explain(jitted)
+
+
+def test_eager_draws_of_other_shapes_make_no_capture_anew():
+    """What a generator remembers of its eager draws was guarded."""
+    jitted, x = tn.jit(lambda x: tn.dropout(x, 0.5)), tn.ones(4)
+    for n in range(1, 8):
+        tn.rand(n, n)
+        jitted(x)
+    assert len(captures(jitted)) == 1
 
 
 def test_more_than_there_are():
