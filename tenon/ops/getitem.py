@@ -20,7 +20,7 @@ from tenon.ops.comparison import less, maximum, minimum, where
 from tenon.ops.define import function
 from tenon.ops.indexing import check_range, put, take, wrap_index
 from tenon.ops.searching import argwhere_op, as_size, in_graph, is_in_graph
-from tenon.ops.shape import as_dim, broadcast_to, cast, full_op, inverse_permutation, permute, reshape_op
+from tenon.ops.shape import as_dim, broadcast_to, cast, dimension, full_op, inverse_permutation, permute, reshape_op
 from tenon.ops.slicing import box, slice_update
 from tenon.records import dataclass, field
 from tenon.types import Shape, broadcast_shapes, int64
@@ -319,7 +319,8 @@ def _merge(arrays: Sequence[Any], sizes: Sequence[Any], shape: Shape) -> Any:
     """One index for several axes in row-major order."""
     total: Any = None
     for at, size in zip(arrays, sizes, strict=True):
-        total = at if total is None else at + total * size
+        width = dimension(size=size, dtype=int64) if hasattr(size, "terms") else size
+        total = at if total is None else at + total * width
     return total if tuple(total.shape) == tuple(shape) else broadcast_to(total, shape=shape)
 
 

@@ -34,7 +34,7 @@ REDUCTIONS = {"set": None, "add": np.add, "mul": np.multiply, "max": np.maximum,
 
 def check_range(name: str, at: Any, size: int, axis: int) -> Any:
     """NumPy: indices counted from the front; raises OutOfRange at the first outside the axis."""
-    if at.dtype.kind == "i" and at.size and at.view(UNSIGNED[at.itemsize]).max() < size:
+    if at.dtype.kind == "i" and at.size and int(at.view(UNSIGNED[at.itemsize]).max()) < size:
         return at                               # none is negative: as an unsigned number it would be large
     bad = (at < -size) | (at >= size)
     if bad.any():

@@ -38,7 +38,7 @@ from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber, SymText, on_numb
 from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
-from tenon.ops.joining_and_axes import concat, stack
+from tenon.ops.joining_and_axes import concat, moveaxis, stack
 from tenon.tensor import Tensor
 
 
@@ -127,19 +127,30 @@ def getattr_(holder: Any, name: str, *default: Any) -> Any:
     return capture.choose(there, lambda: present(capture, found), lambda: default[0])
 
 
+def merged(x: Tensor, axis: int) -> Tensor:
+    """Tensors that were stacked along an axis, behind each other along it."""
+    k = axis if axis >= 0 else axis + x.ndim - 1
+    found: Tensor = x.reshape(*x.shape[:k], x.shape[k] * x.shape[k + 1], *x.shape[k + 2:])
+    return found
+
+
 def _joined(function: Any) -> None:
     @aware
     @replaces(function)
-    def join(*parts: Any, axis: Any = 0) -> Any:
+    def join(*parts: Any, **keywords: Any) -> Any:
         capture = capture_now()
-        listed = parts[0] if len(parts) == 1 else None
+        listed = parts[0] if len(parts) == 1 or type(parts[1]) is int else None
         if capture is None or not is_open(listed):
-            return function(*parts, axis=axis)
+            return function(*parts, **keywords)
+        axis = [0, *parts[1:], *keywords.values()][-1]
         listed = content(capture, listed)
         if not any(type(x) is TensorList for x in listed):
             return stacked(capture, listed, lambda found: function(found, axis=axis)) if is_undecided(listed) \
                 else function(listed, axis=axis)
         rows = together(capture, listed)
+        if rows is not None and rows.is_full and isinstance(rows.form, tuple):
+            whole = moveaxis(rows.rows[0], 0, axis)
+            return whole if function is stack else merged(whole, axis)
         if rows is None or axis != 0 or function is not stack or not isinstance(rows.form, tuple):
             raise refused("tensors of a list are joined to one")
         capture.fail_if_not(compared(rows.count, lambda n: n > 0))
@@ -243,10 +254,12 @@ def enumerate_(iterable: Any, start: int = 0) -> Any:
 
 @replaces(zip)
 def zip_(*iterables: Any, **keywords: Any) -> Any:
-    sources = [source_of(x) or (Listed(x) if isinstance(x, (list, tuple)) else None) for x in iterables]
-    if keywords or None in sources or not any(isinstance(s, ItemSource) and not isinstance(s, Listed) for s in sources):
+    sources = [Listed(x) if isinstance(x, (list, tuple)) else source_of(x) for x in iterables]
+    found = [s for s in sources if s is not None]
+    if len(found) < len(sources) or all(isinstance(s, Listed) for s in found):
         return zip(*iterables, **keywords)
-    return Zip([s for s in sources if s is not None])
+    both = Zip(found)
+    return both if both.turns is not None or not keywords else zip(*iterables, **keywords)
 
 
 @replaces(reversed)

@@ -310,7 +310,7 @@ class WhileCapture:
         after = [entry for entry, _, _ in self.params]
         for k, out in zip(carried, made[1:], strict=True):
             entry = after[k]
-            after[k] = self.output(entry, exit_of[k], out)
+            after[k] = self.output(k, exit_of[k], out)
             if type(entry) is not RuntimeNumber and exit_of[k] is not self.params[k][2]:      # bound to another tensor
                 capture.may_be(after[k], entry, exit_of[k])
         given = iter([None if k == KEPT else after[k] for k in self.places])
@@ -321,9 +321,9 @@ class WhileCapture:
             return entry if new is None else new
         return {key: replaced(entry, fill, memo) for key, entry in self.plan.items()}
 
-    @staticmethod
-    def output(entry: Tensor, exit: Any, out: Tensor) -> Tensor:
-        """A result of the loop, as the kind of thing that the place holds."""
+    def output(self, number: int, exit: Any, out: Tensor) -> Tensor:
+        """What stands for a parameter after the loop, as the kind of thing that the place holds."""
+        entry = self.params[number][0]
         if type(entry) is RuntimeNumber:
             return RuntimeNumber(out, entry.weak)
         return out if entry.requires_grad or exit.requires_grad else out.detach()

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from tenon.capture.code_monitor import ELSEWHERE, IN_PLACE, STANDS_FOR, UnsafeCall
 from tenon.capture.convert import builtins_in_python
 from tenon.capture.convert.callees import callee
-from tenon.capture.convert.dynamic_indexing import taken
-from tenon.capture.convert.list_growth import ListElements, appended, elements
+from tenon.capture.convert.dynamic_indexing import taken, turned
+from tenon.capture.convert.list_growth import ListElements, appended, elements, together
 from tenon.capture.convert.optional_elements import is_perhaps, is_undecided, perhaps, presence, present, refused
 from tenon.capture.convert.tensor_list import TensorList
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
@@ -68,9 +68,12 @@ def _insert(capture: ConvertingCapture, held: Any, index: Any, x: Any) -> None:
 
 
 def _reverse(capture: ConvertingCapture, held: Any) -> None:
-    if any(type(x) is TensorList for x in held):
+    if not any(type(x) is TensorList for x in held):
+        held.reverse()
+    elif (several := together(capture, held)) is not None:
+        refill(held, [turned(several)])
+    else:
         raise refused("a list is reversed")
-    held.reverse()
 
 
 def _found(name: str) -> Method:

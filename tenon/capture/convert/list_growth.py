@@ -28,9 +28,11 @@ from tenon.capture.convert.tensor_list import (
     pushed,
     same_form,
     tensors_of,
+    with_room,
 )
 from tenon.capture.convert.union_value import UnionValue
-from tenon.capture.runtime_numbers import RuntimeNumber, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, in_graph, strong
+from tenon.dims import Dim
 from tenon.ops.joining_and_axes import concat, stack
 from tenon.records import dataclass
 
@@ -67,8 +69,9 @@ def elements(capture: ConvertingCapture, container: Any) -> ListElements:
     return ListElements([(p, present(capture, x)) for p, x in slots if p is not False], container)
 
 
-def together(capture: ConvertingCapture, content: Iterable[Any]) -> TensorList | None:
-    """The content as rows of tensors, where elements of one kind allow it and some of it is such rows."""
+def together(capture: ConvertingCapture, content: Iterable[Any], wider: bool = True) -> TensorList | None:
+    """The content as rows of tensors, where elements of one kind allow it and some of it is such rows; with more room
+    than these have where that is needed, unless a loop hands on what there is."""
     parts = list(content)
     middle = next((k for k, x in enumerate(parts) if type(x) is TensorList), None)
     if middle is None:
@@ -77,7 +80,7 @@ def together(capture: ConvertingCapture, content: Iterable[Any]) -> TensorList |
     if not all(presence(capture, x) is True and type(x) is not TensorList and fits(several, present(capture, x))
                for x in parts[:middle]) or any(type(x) is TensorList for x in parts[middle + 1:]):
         return None
-    several = preceded(capture, [present(capture, x) for x in parts[:middle]], several)
+    several = preceded(capture, [present(capture, x) for x in parts[:middle]], several, wider)
     for x in parts[middle + 1:]:
         if not fits(several, present(capture, x)):
             return None
@@ -91,14 +94,16 @@ def fits(several: TensorList, x: Any) -> bool:
     return form is not None and same_form(form, several.form)
 
 
-def preceded(capture: ConvertingCapture, first: Sequence[Any], several: TensorList) -> TensorList:
+def preceded(capture: ConvertingCapture, first: Sequence[Any], several: TensorList, wider: bool) -> TensorList:
     """With more elements before them."""
     if not first:
         return several
     columns = zip(*map(tensors_of, first), strict=True)
-    rows = [concat([stack(list(new)), row])[:several.room] for new, row in zip(columns, several.rows, strict=True)]
+    rows = [concat([stack(list(new)), row]) for new, row in zip(columns, several.rows, strict=True)]
     count = strong(several.count) + len(first)
-    capture.fail_if(count > several.room)
+    if not wider:
+        rows = [row[:several.room] for row in rows]
+        capture.fail_if(count > strong(in_graph(several.room)))
     return TensorList(several.form, rows, RuntimeNumber(count))
 
 
@@ -149,8 +154,10 @@ def stacked(capture: ConvertingCapture, content: Sequence[Any], join: Callable[[
     return options[0][1] if len(options) == 1 else UnionValue(options)
 
 
-def grown(capture: ConvertingCapture, before: Sequence[Any], after: Sequence[Any]) -> list[Any] | None:
-    """What a list can hold in every iteration of a loop in which it becomes longer or shorter.
+def grown(capture: ConvertingCapture, before: Sequence[Any], after: Sequence[Any],
+          turns: Dim | None = None) -> list[Any] | None:
+    """What a list can hold in every iteration of a loop in which it becomes longer or shorter; of `turns` iterations,
+    where that is known.
 
     What no iteration changes at its beginning stays; all behind it are rows of one kind, or there is no such list.
     """
@@ -161,8 +168,16 @@ def grown(capture: ConvertingCapture, before: Sequence[Any], after: Sequence[Any
     known = [x.form if type(x) is TensorList else form_of(present(capture, x)) for x in [*rest, *later]]
     if not known or any(form is None or not same_form(form, known[0]) for form in known):
         return None
-    rows = as_rows(capture, rest, known[0])
+    rows = as_rows(capture, rest, known[0], None if turns is None else turns * (capacity(later) - capacity(rest)))
     return None if rows is None else [*before[:front], rows]
+
+
+def capacity(content: Sequence[Any]) -> Dim:
+    """How many elements there are at most."""
+    found: Dim = 0
+    for x in content:
+        found = found + (x.room if type(x) is TensorList else 1)
+    return found
 
 
 def fitted(capture: ConvertingCapture, given: Any, after: Any) -> Any:
@@ -182,11 +197,13 @@ def fitted(capture: ConvertingCapture, given: Any, after: Any) -> Any:
     return type(after)([*content[:front], rows])
 
 
-def as_rows(capture: ConvertingCapture, content: Sequence[Any], form: Any) -> TensorList | None:
-    """The elements as rows of this form; None where they are of another."""
+def as_rows(capture: ConvertingCapture, content: Sequence[Any], form: Any,
+            more: Dim | None = None) -> TensorList | None:
+    """The elements as rows of this form, with room for some more; None where they are of another."""
     if any(type(x) is TensorList for x in content):
-        return together(capture, content)
-    rows = empty(form)
+        several = together(capture, content, wider=False)
+        return several if several is None or more is None else with_room(several, more)
+    rows = empty(form, None if more is None else more + len(content))
     for x in content:
         if rows is None or not fits(rows, present(capture, x)):
             return None

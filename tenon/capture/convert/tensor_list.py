@@ -10,19 +10,22 @@ of it has rows of its own.  A run that leaves more elements than there is room f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.guards import is_atom, same_atom
-from tenon.capture.runtime_numbers import DTYPE_OF, RuntimeNumber, as_tensor, is_number, kind_of, strong
+from tenon.capture.runtime_numbers import DTYPE_OF, RuntimeNumber, as_tensor, in_graph, is_number, kind_of, strong
+from tenon.dims import Dim, same_sizes
 from tenon.errors import user_location
-from tenon.graph.ir import Value
+from tenon.graph.ir import Literal, Value
+from tenon.ops.arithmetic import add
 from tenon.ops.comparison import greater_equal, logical_and, where
 from tenon.ops.creation import zeros
 from tenon.ops.indexing import put, take
 from tenon.ops.joining_and_axes import concat
-from tenon.ops.shape import cast
+from tenon.ops.shape import cast, dimension, full_op
 from tenon.tensor import Tensor
 from tenon.types import int64
 
@@ -45,9 +48,39 @@ class TensorList:
         raise refusal_of_rows()
 
     @property
-    def room(self) -> int:
-        """How many elements there is room for."""
-        return int(self.rows[0].shape[0])
+    def room(self) -> Any:
+        """How many elements there is room for: a number, or a size that changes from call to call."""
+        return self.rows[0].shape[0]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is known that there are as many elements as there is room for."""
+        count = known_count(strong(self.count).payload)
+        return count is not None and same_sizes((count,), (self.room,))
+
+
+def known_count(count: Any, param: Any = None) -> Dim | None:
+    """What a count is, where sizes say it; of one within a loop how much it is more than `param`, with which an
+    iteration begins."""
+    if count is param:
+        return 0
+    node = getattr(count, "node", None)
+    if node is None:
+        return count.value if isinstance(count, Literal) and type(count.value) is int else None
+    if node.op is dimension:
+        return node.attrs["size"]       # type: ignore[no-any-return]
+    if node.op is full_op and node.outputs[0].shape == ():
+        return known_count(node.inputs[0], param)
+    if node.op is not add:
+        return None
+    left, right = (known_count(x, param) for x in node.inputs)
+    return None if left is None or right is None else left + right
+
+
+def with_room(several: TensorList, more: Dim) -> TensorList:
+    """With room for more elements."""
+    rows = [concat([row, zeros((more, *row.shape[1:]), dtype=row.dtype)]) for row in several.rows]
+    return TensorList(several.form, rows, several.count)
 
 
 def form_of(x: Any) -> Any:
@@ -55,7 +88,7 @@ def form_of(x: Any) -> Any:
     if is_number(x):
         return kind_of(x)
     if isinstance(x, Tensor):
-        return (x.dtype, x.shape) if all(isinstance(n, int) for n in x.shape) else None
+        return x.dtype, x.shape
     if type(x) is tuple:
         inside = tuple(map(form_of, x))
         return None if None in inside else [inside]
@@ -68,6 +101,8 @@ def same_form(a: Any, b: Any) -> bool:
         return same_atom(a["constant"], b["constant"])
     if isinstance(a, list) and isinstance(b, list):
         return len(a[0]) == len(b[0]) and all(map(same_form, a[0], b[0]))
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return a[0] is b[0] and same_sizes(a[1], b[1])
     return type(a) is type(b) and bool(a == b)
 
 
@@ -97,26 +132,24 @@ def types_of(form: Any) -> list[tuple[Any, tuple[int, ...]]]:
     return [] if isinstance(form, dict) else [(DTYPE_OF[form], ())] if isinstance(form, type) else [form]
 
 
-def empty(form: Any) -> TensorList | None:
-    """Room for elements of this form; None where there would be nothing but constants in it."""
+def empty(form: Any, room: Dim | None = None) -> TensorList | None:
+    """Room for elements of this form; None where there would be nothing but constants in it, or nobody can say how
+    much room is needed."""
     types = types_of(form)
-    size = max([1, *(dtype.numpy.itemsize * _elements(shape) for dtype, shape in types)])
-    room = min(MAX_ELEMENTS, max(MIN_CAPACITY, BYTES // size))
+    if room is None:
+        if not all(isinstance(n, int) for _, shape in types for n in shape):
+            return None
+        size = max([1, *(dtype.numpy.itemsize * math.prod(shape) for dtype, shape in types)])
+        room = min(MAX_ELEMENTS, max(MIN_CAPACITY, BYTES // size))
     rows = [zeros((room, *shape), dtype=dtype) for dtype, shape in types]
     return TensorList(form, rows, RuntimeNumber(as_tensor(0))) if rows else None
 
 
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for n in shape:
-        count *= n
-    return count
-
-
 def pushed(capture: ConvertingCapture, several: TensorList, x: Any, condition: Any = True) -> TensorList:
     """With another element at the end, where the condition holds; what stands beyond the count is nobody's."""
+    several = with_room(several, 1) if several.is_full else several
     count = strong(several.count)
-    full = greater_equal(count, several.room)
+    full = greater_equal(count, strong(in_graph(several.room)))
     capture.fail_if(full if condition is True else logical_and(full, strong(condition)))
     place = where(full, 0, count).reshape(1)
     rows = [put(row, place, t.reshape(1, *t.shape), axis=0, reduce="set")

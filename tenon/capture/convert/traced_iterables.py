@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tenon.capture.code_monitor import UnsafeCall, unwatched
 from tenon.capture.convert.capture_while import Peel, WhileCapture
-from tenon.capture.convert.list_growth import ListElements, elements, together
+from tenon.capture.convert.list_growth import ListElements, elements, grown, together
 from tenon.capture.convert.optional_elements import SEQUENCES, is_perhaps, is_undecided, refused
 from tenon.capture.convert.state_snapshot import Key, StateMark
-from tenon.capture.convert.tensor_list import TensorList, at
+from tenon.capture.convert.tensor_list import TensorList, at, known_count
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.convert.widen import Unstable
 from tenon.capture.counted_loops import CountedLoops, Place
 from tenon.capture.runtime_numbers import RuntimeNumber, strong
+from tenon.dims import Dim, SymbolicDim, same_sizes
 from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.ops.comparison import logical_and, logical_not
 from tenon.ops.indexing import take
+from tenon.ops.shape import as_dim, dimension
 from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
+from tenon.types import int64
 
 if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
@@ -49,6 +52,7 @@ class ItemSource:
 
     length: Any
     counted: tuple[Place, ...] = ()     # where a number or a size that changes says how many there are
+    turns: Dim | None = None            # how many there are, where sizes say it
 
     def at(self, index: Any) -> Any:
         """The item with this number, which the graph may compute."""
@@ -68,7 +72,7 @@ class TensorRows(ItemSource):
 
     def __init__(self, of: Tensor):
         self.of, self.length = of, of.shape[0]
-        self.counted = () if isinstance(self.length, int) else (place_now(),)
+        self.counted, self.turns = () if isinstance(self.length, int) else (place_now(),), self.length
 
     def at(self, index: Any) -> Any:
         return take(self.of, strong(index), axis=0) if isinstance(index, Tensor) else self.of[index]
@@ -90,6 +94,18 @@ class Range(ItemSource):
 
     def at(self, index: Any) -> Any:
         return self.start + index * self.step
+
+    @property
+    def turns(self) -> Dim | None:      # type: ignore[override]
+        """How many numbers there are, where sizes say it: a symbol is made of a number that changes for that."""
+        if self.given is None:
+            return None
+        start, stop = [0, *map(as_dim, self.given)][-2:] if len(self.given) == 1 else map(as_dim, self.given[:2])
+        span, size = (stop - start if self.step > 0 else start - stop), builtins.abs(self.step)
+        if not span >= 0:
+            return None if isinstance(span, SymbolicDim) else 0
+        turns: Dim = span if size == 1 else (span + (size - 1)) // size
+        return turns
 
     def __getitem__(self, key: Any) -> Any:
         if self.given is not None:
@@ -136,7 +152,10 @@ class Zip(ItemSource):
     def __init__(self, sources: Sequence[ItemSource]):
         self.sources = sources
         self.counted = tuple([place for s in sources for place in s.counted])
-        self.length = builtins.min(s.length for s in sources)
+        turns = [s.turns for s in sources]
+        alike = same_sizes(*[(n,) for n in turns if n is not None]) and None not in turns
+        self.length = sources[0].length if alike else builtins.min(s.length for s in sources)
+        self.turns = turns[0] if alike else None
 
     def at(self, index: Any) -> Any:
         return tuple(s.at(index) for s in self.sources)
@@ -146,7 +165,8 @@ class Enumerate(ItemSource):
     """Numbers and items."""
 
     def __init__(self, source: ItemSource, start: int):
-        self.source, self.start, self.length, self.counted = source, start, source.length, source.counted
+        self.source, self.start, self.length = source, start, source.length
+        self.counted, self.turns = source.counted, source.turns
 
     def at(self, index: Any) -> Any:
         return self.start + index, self.source.at(index)
@@ -156,7 +176,8 @@ class Reversed(ItemSource):
     """From the last to the first."""
 
     def __init__(self, source: ItemSource):
-        self.source, self.length, self.counted = source, source.length, source.counted
+        self.source, self.length = source, source.length
+        self.counted, self.turns = source.counted, source.turns
 
     def at(self, index: Any) -> Any:
         return self.source.at(self.length - 1 - index)
@@ -206,7 +227,7 @@ class Each(WhileCapture):
         self.data = self.source is not None or self.elements is not None
         self.caught = (BaseException,) if self.data else ()
         self.index: Any = 0
-        self.unrolling = False
+        self.unrolling = self.may_break = self.grew = False
         self.passed = 0
         self.values: tuple[Any, ...] = ()
 
@@ -309,6 +330,7 @@ class Each(WhileCapture):
         """Whether there is another item, and the loop was not left."""
         assert self.source is not None and self.capture is not None
         broken = scope.get(self.broken or "", False)
+        self.may_break = self.may_break or isinstance(broken, Tensor)
         flag: Any = self.index < self.source.length
         if broken is True or flag is False:
             return False
@@ -341,9 +363,25 @@ class Each(WhileCapture):
 
     def grow(self, before: Any, after: Any) -> Any:
         """A list that becomes longer in every iteration is as long as there are iterations, where that is known."""
-        assert self.source is not None
-        known = isinstance(self.source.length, int) or self._counted is not None
-        return None if known and not is_undecided(after) else super().grow(before, after)
+        assert self.source is not None and self.capture is not None
+        if isinstance(self.source.length, int) and not is_undecided(after):
+            return None
+        if self._counted is None:
+            return super().grow(before, after)
+        if (turns := self.source.turns) is None:
+            return None
+        self.capture.irregular = self.capture.undecided = self.grew = True
+        return grown(self.capture, list(before), list(after), turns)
+
+    def output(self, number: int, exit: Any, out: Tensor) -> Tensor:
+        """A number that grows by as much in every iteration is known where it is known how many there are."""
+        entry, param, _ = self.params[number]
+        turns = self.source.turns if self.source is not None and self.grew and not self.may_break else None
+        if turns is not None and type(entry) is RuntimeNumber:
+            first, by = known_count(entry.payload), known_count(exit.payload, param)
+            if first is not None and by is not None:
+                return RuntimeNumber(dimension(size=first + by * turns, dtype=int64))
+        return super().output(number, exit, out)
 
     def stop(self, broken: Any) -> bool:
         """Whether the loop was left for certain."""
