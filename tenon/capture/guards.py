@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import enum
 import pathlib
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter, call, is_
@@ -113,8 +114,10 @@ class Guards:
         self.groups, self.absent = list(groups), list(absent)
         self._objects = [g for g in self.groups if g.read is CLASS]
         self._others = [g for g in self.groups if g.read is not CLASS and (g.expected or not g.sized)]
-        self._sized = [g for g in self.groups if g.sized]
+        sized = [g for g in self.groups if g.sized]
+        self._sized = [g for g in sized if not isinstance(g.holder, weakref.ref)]
         self._containers = [g.holder for g in self._sized]
+        self._referred = [g for g in sized if isinstance(g.holder, weakref.ref)]
         self._names, self._tables = [names for _, names, _ in absent], [table for table, _, _ in absent]
         self._refresh()
 
@@ -146,6 +149,7 @@ class Guards:
         """Whether every value is what it was."""
         try:
             if (list(map(len, self._containers)) == self._lengths
+                    and all(len(g.holder()) == len(g.expected) for g in self._referred)
                     and all(map(is_, chain.from_iterable(map(call, self._reads, self._holders)), self._expected))
                     and all(map(is_, map(type, self._users), self._classes))
                     and all(map(is_, map(DICT, self._users), self._dicts))

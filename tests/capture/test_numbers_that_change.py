@@ -3,7 +3,7 @@
 
 import math
 import threading
-from collections import deque
+from collections import Counter, OrderedDict, deque
 
 import numpy as np
 import pytest
@@ -602,3 +602,15 @@ def test_a_tensor_is_made_of_numbers_and_tensors(of):
         x = tn.arange(6.0, requires_grad=True) * n
         assert repr(jitted(x, n, n * 0.1)) == repr(of(x, n, n * 0.1))
     assert len(jitted.records) == 1 and len(next(iter(jitted.records.values())).captures) == 2
+
+
+@pytest.mark.parametrize("make", [Counter, lambda: OrderedDict(n=0), lambda: {"n": 0}])
+def test_a_count_in_an_argument(make):
+    """The length of what is held by a weak reference was asked of the reference, so that no capture ever held."""
+    def step(x, counts):
+        counts["n"] += 1
+        return x * counts["n"]
+    jitted, counts = tn.jit(step), make()
+    for k in range(6):
+        assert jitted(tn.ones(2), counts).tolist() == [k + 1.0] * 2
+    assert counts["n"] == 6 and sum(len(record.captures) for record in jitted.records.values()) == 2
