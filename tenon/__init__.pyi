@@ -12,6 +12,7 @@ from tenon.graph.ir import Graph as Graph
 from tenon.pytorch_names import IntTensor as IntTensor
 from tenon.pytorch_names import LongTensor as LongTensor
 from tenon.tensor import Tensor as Tensor
+from tenon.pytorch_names import cuda as _accelerator
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
 from tenon import amp as amp
 from tenon.tensor import asarray as _as_tensor
@@ -22,10 +23,13 @@ from tenon.random import bernoulli as bernoulli
 from tenon.types import broadcast_shapes as broadcast_shapes
 from tenon.array_api import can_cast as can_cast
 from tenon.random import categorical as categorical
+from tenon.pytorch_names import channels_last as channels_last
+from tenon.pytorch_names import channels_last_3d as channels_last_3d
 from tenon.transforms.checkpoint import checkpoint as checkpoint
 from tenon.pytorch_methods import clamp_max as clamp_max
 from tenon.pytorch_methods import clamp_min as clamp_min
 from tenon.capture.cond_switch import cond as cond
+from tenon.pytorch_names import contiguous_format as contiguous_format
 from tenon.pytorch_names import cuda as cuda
 from tenon.transforms.custom_gradient import custom_vjp as custom_vjp
 from tenon import data as data
@@ -75,7 +79,9 @@ from tenon.serialization.files import load as load
 from tenon.serialization.weight_files import load_weights as load_weights
 from tenon.random import manual_seed as manual_seed
 from tenon.capture.while_scan import map as map
+from tenon.pytorch_names import memory_format as memory_format
 from tenon import models as models
+from tenon.pytorch_names import cuda as _mps
 from tenon.random import multinomial as multinomial
 from tenon.array_api import nan as nan
 from tenon.array_api import newaxis as newaxis
@@ -87,6 +93,7 @@ from tenon import onnx as onnx
 from tenon.ops.user_operators import op as op
 from tenon import optim as optim
 from tenon.array_api import pi as pi
+from tenon.pytorch_names import preserve_format as preserve_format
 from tenon.random import rand as rand
 from tenon.random import rand_like as rand_like
 from tenon.random import randint as randint
@@ -104,8 +111,10 @@ from tenon.serialization.files import save as save
 from tenon.pytorch_names import scalar_tensor as scalar_tensor
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.capture.while_scan import scan as scan
+from tenon.pytorch_names import set_default_device as set_default_device
 from tenon.pytorch_names import set_default_dtype as set_default_dtype
 from tenon.devices import set_devices as set_devices
+from tenon.pytorch_names import set_float32_matmul_precision as set_float32_matmul_precision
 from tenon.pytorch_names import set_grad_enabled as set_grad_enabled
 from tenon.runtime.thread_pool import set_num_threads as set_num_threads
 from tenon.pytorch_names import set_rng_state as set_rng_state
@@ -117,13 +126,17 @@ from tenon.tensor import tensor as tensor
 from tenon import testing as testing
 from tenon import torch as torch
 from tenon.transforms import pytrees as _tree
+from tenon.pytorch_names import typename as typename
 from tenon.random import uniform as uniform
+from tenon.pytorch_names import use_deterministic_algorithms as use_deterministic_algorithms
 from tenon import utils as utils
 from tenon.transforms.gradients import value_and_grad as value_and_grad
 from tenon.transforms.gradients import vjp as vjp
 from tenon.transforms.vmap_interpreter import vmap as vmap
 from tenon.capture.while_scan import while_loop as while_loop
+from tenon.pytorch_names import cuda as _xpu
 Size = tuple[Any, ...]
+accelerator = _accelerator
 as_tensor = _as_tensor
 bfloat16: DType
 bool: DType
@@ -146,6 +159,7 @@ int64: DType
 int8: DType
 inverse = _inverse
 long: DType
+mps = _mps
 short: DType
 take_along_dim = _take_along_dim
 tree = _tree
@@ -153,5 +167,6 @@ uint16: DType
 uint32: DType
 uint64: DType
 uint8: DType
+xpu = _xpu
 __version__: str
 __array_api_version__: str

@@ -20,7 +20,7 @@ TENSOR = {
     "grad_fn": "x.node",
     "itemsize": "x.dtype.bits // 8",
     "nbytes": "x.size * x.dtype.bits // 8",
-    "stride": "x.numpy().strides", "strides": "x.numpy().strides", "data_ptr": "x.numpy().ctypes.data",
+    "strides": "x.numpy().strides", "data_ptr": "x.numpy().ctypes.data",
     "resize": "x.reshape(-1)", "resize_": "x.reshape(-1)", "flat": "x.reshape(-1)",
     "set_": "x.assign(y)",
     "fill": "x.assign(tn.full_like(x, n))",

@@ -9,6 +9,7 @@ elements; tensors are values, so others that were computed from the old ones, sl
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from tenon.eager.gradient_hooks import register_hook, retain_grad
@@ -19,19 +20,24 @@ from tenon.ops.creation import empty, eye, full, full_like, ones, zeros
 from tenon.ops.index_helpers import sliding_window
 from tenon.ops.indexing import take_along_axis
 from tenon.ops.solving import inv, pinv
-from tenon.random import bernoulli, multinomial, normal, rand
+from tenon.random import bernoulli, exponential, multinomial, normal, rand, randint
 from tenon.tensor import Tensor, tensor
 from tenon.tensor_state import TensorState
-from tenon.types import DType, complex64, complex128, int8, int16, uint8
+from tenon.types import DType, complex64, complex128, int8, int16, normalize_axis, uint8
 
 # Operators that may write their result over their first operand.
 IN_PLACE = (
-    "abs", "acos", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "asin", "atan", "baddbmm", "ceil", "clamp",
-    "clamp_max", "clamp_min", "clip", "cos", "cumprod", "cumsum", "div", "divide", "exp", "expm1", "floor", "fmod",
-    "index_add", "index_copy", "index_fill", "index_put", "lerp", "log", "log1p", "logical_and", "logical_not",
-    "logical_or", "masked_fill", "masked_scatter", "mul", "multiply", "nan_to_num", "neg", "negative", "pow",
-    "reciprocal", "relu", "remainder", "round", "rsqrt", "scatter", "scatter_add", "sigmoid", "sign", "sin", "sqrt",
-    "square", "tanh", "tril", "triu", "true_divide", "trunc")
+    "abs", "absolute", "acos", "acosh", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "arccos", "arccosh",
+    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "baddbmm",
+    "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil",
+    "clamp", "clamp_max", "clamp_min", "clip", "copysign", "cos", "cosh", "cumprod", "cumsum", "deg2rad", "digamma",
+    "div", "divide", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "fix", "float_power", "floor", "floor_divide",
+    "fmod", "frac", "gcd", "heaviside", "hypot", "i0", "index_add", "index_copy", "index_fill", "index_put",
+    "index_reduce", "lcm", "ldexp", "lerp", "lgamma", "log", "log10", "log1p", "log2", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "logit", "masked_fill", "masked_scatter", "mul", "multiply", "mvlgamma", "nan_to_num",
+    "neg", "negative", "nextafter", "pow", "rad2deg", "reciprocal", "relu", "remainder", "renorm",
+    "round", "rsqrt", "scatter", "scatter_add", "scatter_reduce", "sgn", "sigmoid", "sign", "sin", "sinc", "sinh",
+    "sqrt", "square", "subtract", "tan", "tanh", "tril", "triu", "true_divide", "trunc", "xlogy")
 
 
 def _in_place(name: str) -> Callable[..., Tensor]:
@@ -98,6 +104,25 @@ def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any
 def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
     """The tensor rebound to random numbers uniform in [a, b); returns it."""
     return copy_(self, rand(*self.shape, generator=generator) * (b - a) + a)
+
+
+def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to whole numbers from low to high - 1; one number is high; returns it."""
+    low, high = (0, low) if low and high is None else (low, high)
+    bits, kind = self.dtype.bits, self.dtype.kind       # all whole numbers that the type holds
+    exact = {"b": 1, "f": {16: 8, 32: 24}.get(bits, 53), "i": bits - 1}.get(kind, bits)
+    largest = min(2 ** exact, 2 ** 63 - 1)
+    return copy_(self, randint(low, largest if high is None else high, self.shape, generator=generator))
+
+
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to random numbers of an exponential distribution; returns it."""
+    return copy_(self, exponential(lambd, self.shape, dtype=self.dtype, generator=generator))
+
+
+def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to exp of random numbers of a normal distribution; returns it."""
+    return copy_(self, normal(mean, std, self.shape, dtype=self.dtype, generator=generator).exp())
 
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
@@ -201,6 +226,22 @@ def is_complex(self: Any) -> bool:
     return bool(self.dtype.kind == "c")
 
 
+def is_signed(self: Any) -> bool:
+    """Whether the elements may be negative."""
+    return bool(self.dtype.kind in "ifc")
+
+
+def is_nonzero(self: Any) -> bool:
+    """Whether the one element is not 0."""
+    return bool(self.item())
+
+
+def stride(self: Any, dim: int | None = None) -> Any:
+    """How many elements lie from one place of an axis to the next, in the order that all tensors count in."""
+    found = tuple(prod(self.shape[k + 1:]) for k in range(self.ndim))
+    return found if dim is None else found[normalize_axis(dim, self.ndim)]
+
+
 def is_contiguous(self: Any, *, memory_format: Any = None) -> bool:
     """True: tensors are values, and which order their elements have in memory is not part of them."""
     return True
@@ -239,9 +280,10 @@ def _to(dtype: DType) -> Callable[[Any], Any]:
 
 METHODS: dict[str, Any] = {f"{name}_": _in_place(name) for name in IN_PLACE} | {
     make.__name__: make for make in (
-        add_, sub_, copy_, fill_, fill_diagonal_, zero_, normal_, uniform_, bernoulli_, detach_, type_as, view_as,
-        expand_as, unfold, where, adjoint, clamp_min, clamp_max, multinomial, new_tensor, element_size, nelement,
-        is_floating_point, is_complex, is_contiguous, register_hook, retain_grad)} | {
+        add_, sub_, copy_, fill_, fill_diagonal_, zero_, normal_, uniform_, bernoulli_, random_, exponential_,
+        log_normal_, detach_, type_as, view_as, expand_as, unfold, where, adjoint, clamp_min, clamp_max, multinomial,
+        new_tensor, element_size, nelement, is_floating_point, is_complex, is_signed, is_nonzero, stride, is_contiguous,
+        register_hook, retain_grad)} | {
     f"new_{make.__name__}": _new(make) for make in (zeros, ones, full, empty)} | {
     "reshape_as": view_as, "take_along_dim": take_along_axis, "mH": property(adjoint), "H": property(adjoint),
     "inverse": inv, "pinverse": pinv, "ndimension": Tensor.dim, "data": property(Data, _set_data, doc=Data.__doc__)}

@@ -35,11 +35,14 @@ from tenon.types import (
     int64,
 )
 
-__all__ = ["BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "as_tensor",
-           "cdouble", "cfloat", "clamp_max", "clamp_min", "cuda", "device", "double", "float", "from_numpy",
-           "get_default_dtype", "get_rng_state", "half", "inference_mode", "initial_seed", "int", "inverse",
-           "is_complex", "is_floating_point", "is_tensor", "long", "numel", "scalar_tensor", "set_default_dtype",
-           "set_grad_enabled", "set_rng_state", "short", "take_along_dim"]
+__all__ = ["BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "accelerator",
+           "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
+           "contiguous_format", "cuda", "device", "double", "float", "from_numpy", "get_default_dtype",
+           "get_rng_state", "half", "inference_mode", "initial_seed", "int", "inverse", "is_complex",
+           "is_floating_point", "is_tensor", "long", "memory_format", "mps", "numel", "preserve_format",
+           "scalar_tensor", "set_default_device", "set_default_dtype", "set_float32_matmul_precision",
+           "set_grad_enabled", "set_rng_state", "short", "take_along_dim", "typename", "use_deterministic_algorithms",
+           "xpu"]
 
 double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128
@@ -59,6 +62,8 @@ class cuda:
         """False."""
         return False
 
+    is_built = is_initialized = is_available
+
     @staticmethod
     def device_count() -> Any:
         """None of them: 0."""
@@ -77,6 +82,38 @@ class cuda:
     @staticmethod
     def empty_cache() -> None:
         """Nothing: there is no cache."""
+
+
+accelerator = mps = xpu = cuda
+
+
+class memory_format(str):
+    """What `memory_format=` may be; it is ignored: how elements lie in memory is not part of a tensor."""
+
+
+contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
+channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
+
+
+def set_float32_matmul_precision(precision: Any) -> None:
+    """Nothing: products of float32 are computed in float32."""
+
+
+def use_deterministic_algorithms(mode: Any, *, warn_only: Any = False) -> None:
+    """Nothing: all of them are."""
+
+
+def set_default_device(device: Any) -> None:
+    """Nothing for the CPU, where tensors are made; raises ArgumentError for another device."""
+    if device is not None and not str(Device(device) if isinstance(device, str) else device).startswith("cpu"):
+        raise ArgumentError(f"set_default_device: tensors are made on the CPU, not on {device}",
+                            hint="device= where tensors are made, or x.to(device)")
+
+
+def typename(x: Any) -> Any:
+    """What kind of object this is, by PyTorch's name for tensors."""
+    kind = type(x)
+    return f"tenon.{kind.__name__}" if isinstance(x, Tensor) else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def from_numpy(array: np.ndarray) -> Tensor:
@@ -183,7 +220,7 @@ def set_rng_state(state: Any) -> None:
 
 def initial_seed() -> Any:
     """The seed of the default generator."""
-    return default_generator.get_state()[0].item()
+    return default_generator.initial_seed()
 
 
 float, int = float32, int32     # last: above they are Python's

@@ -65,6 +65,10 @@ class Generator:
         self.state.assign(tensor(_state(seed)))
         return self
 
+    def initial_seed(self) -> Any:
+        """The seed that it began with."""
+        return self.state[0].item()
+
     def get_state(self) -> Tensor:
         """The state, to be given to `set_state` later."""
         copied: Tensor = self.state + 0

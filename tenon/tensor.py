@@ -160,8 +160,11 @@ class Tensor(TensorViews):
         there: Tensor = on_device(self, device)
         return there
 
-    def to(self, *given: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    def to(self, *given: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False,
+           memory_format: Any = None) -> Tensor:
         """This tensor in another element type, on a device, or both, or as another tensor is.
+
+        `non_blocking` and `memory_format` mean nothing here.
 
         Raises ArgumentError for what is neither a type nor a device.
 
@@ -169,8 +172,10 @@ class Tensor(TensorViews):
         tensor([1., 1.], dtype=float16)
         """
         as_others = [y for x in given if isinstance(x, Tensor) for y in (x.dtype, x.device)]
-        wanted, where = among(*as_others, *(x for x in given if not isinstance(x, Tensor)), dtype, device)
+        named = (x for x in given if not isinstance(x, Tensor) and type(x) is not bool)
+        wanted, where = among(*as_others, *named, dtype, device)
         converted: Tensor = self if wanted is None or wanted is self.dtype else self.astype(wanted)
+        converted = copy_elements(self) if copy and converted is self else converted
         return converted if where is None else converted.to_device(where)
 
     def cpu(self) -> Tensor:

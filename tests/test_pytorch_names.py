@@ -21,7 +21,12 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = dict.fromkeys(
     "logical_and": (X,), "logical_or": (X,), "index_add": (0, np.array([0, 1]), X), "index_copy": (0, np.array([1, 0]), X),
     "index_fill": (1, np.array([0]), 0.0), "scatter": (1, np.zeros((2, 1), int), 5.0),
     "scatter_add": (1, np.zeros((2, 1), int), X[:, :1])}
-SPECIAL = {"addbmm", "baddbmm", "addmv", "logical_and", "logical_or", "logical_not"}     # other shapes, other types
+ARGUMENTS |= dict.fromkeys(("arctan2", "atan2", "copysign", "float_power", "floor_divide", "heaviside", "hypot", "nextafter", "subtract",
+                            "xlogy"), (X + 1,)) | {
+    "index_reduce": (0, np.array([0, 1]), X), "scatter_reduce": (1, np.zeros((2, 1), int), X[:, :1], "amax"), "ldexp": (2,),
+    "mvlgamma": (1,), "renorm": (2, 0, 0.5)}
+WHOLE = {"bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "gcd", "lcm", "logical_xor"}
+SPECIAL = WHOLE | {"acosh", "arccosh", "addbmm", "baddbmm", "addmv", "logical_and", "logical_or", "logical_not"}     # other shapes, other types
 
 
 def given(name: str) -> tuple[Any, ...]:
@@ -40,6 +45,49 @@ def test_the_default_type_is_float32() -> None:
     tn.set_default_dtype(tn.float32)
     with pytest.raises(ArgumentError, match=r"(?s)float32, not float64.*hint: net.double\(\)"):
         tn.set_default_dtype(tn.float64)
+
+
+@pytest.mark.parametrize("name", sorted(WHOLE))
+def test_whole_numbers_in_place(name: str) -> None:
+    values = np.array([5, 6]) > 5 if "logical" in name else np.array([5, 6])
+    x, more = tn.tensor(values), () if "not" in name else (tn.tensor(values[::-1].copy()),)
+    wanted = getattr(x, name)(*more)
+    assert getattr(x, f"{name}_")(*more) is x and x.tolist() == wanted.tolist()
+
+
+def test_random_numbers_in_place() -> None:
+    tn.manual_seed(0)
+    x = tn.empty(1000)
+    assert set(x.random_(2, 5).tolist()) == {2.0, 3.0, 4.0} and set(tn.empty(100, dtype=tn.int64).random_(2).tolist()) == {0, 1}
+    assert x.random_().max() < 2 ** 24 + 1 and tn.empty(100, dtype=tn.uint8).random_().max() > 200
+    assert 0.4 < x.exponential_(2.0).mean().item() < 0.6 and 2.5 < x.log_normal_(1.0, 0.1).mean().item() < 2.9
+
+
+def test_what_scripts_say_before_they_begin() -> None:
+    device = tn.accelerator.current_accelerator() if tn.accelerator.is_available() else tn.device("cpu")
+    tn.backends.cudnn.benchmark = tn.backends.cuda.matmul.allow_tf32 = True
+    assert not (tn.backends.mps.is_available() or tn.cuda.is_initialized() or tn.xpu.is_available())
+    tn.set_float32_matmul_precision("high"), tn.use_deterministic_algorithms(True), tn.set_default_device("cpu")
+    tn.autograd.set_detect_anomaly(False)
+    for refused in (lambda: tn.autograd.set_detect_anomaly(True), lambda: tn.set_default_device("cuda")):
+        with pytest.raises(ArgumentError, match="hint: "):
+            refused()
+    x = tn.ones(2, 3, 4).to(device, non_blocking=True, memory_format=tn.channels_last).to(tn.float64, True).contiguous(memory_format=tn.channels_last)
+    assert x.stride() == (12, 4, 1) and x.stride(-2) == 4 and x.is_signed() and not tn.tensor(0).is_nonzero()
+    assert x.to("cpu", copy=True) is not x and x.to("cpu") is x
+    assert nn.Linear(2, 2).to(device, non_blocking=True).weight.dtype is tn.float32
+    assert tn.manual_seed(7).initial_seed() == tn.initial_seed() == 7 and tn.typename(x) == "tenon.Tensor"
+    assert tn.distributed.is_available() and not tn.distributed.is_initialized() and tn.distributed.get_world_size() == 1
+    layers = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()})
+    assert type(layers.pop("a")) is nn.ReLU and list(layers) == ["b"] and layers.clear() is None and len(layers) == 0
+    assert repr(nn.Linear(1, 1).load_state_dict(nn.Linear(1, 1).state_dict())) == "<All keys matched successfully>"
+
+
+def test_backward_of_several_tensors() -> None:
+    x = tn.tensor([1.0, 2.0], requires_grad=True)
+    y = x * x
+    tn.autograd.backward([y.sum(), y], [None, tn.tensor([1.0, 0.0])])
+    assert x.grad.tolist() == [4.0, 4.0]
 
 
 def test_in_place_keeps_shape_type_and_tape() -> None:

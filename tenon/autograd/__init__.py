@@ -6,12 +6,30 @@ from tenon.autograd import functional_derivatives as functional
 from tenon.autograd.functional_derivatives import gradcheck as gradcheck
 from tenon.eager.grad_mode import enable_grad as enable_grad
 from tenon.eager.grad_mode import no_grad as no_grad
+from tenon.errors import ArgumentError
 from tenon.tensor import Tensor, tensor
 from tenon.transforms.autograd import Function as Function
 from tenon.transforms.autograd import FunctionContext as FunctionContext
 from tenon.transforms.autograd import grad as grad
 
-__all__ = ["Function", "FunctionContext", "Variable", "enable_grad", "functional", "grad", "gradcheck", "no_grad"]
+__all__ = ["Function", "FunctionContext", "Variable", "backward", "enable_grad", "functional", "grad", "gradcheck",
+           "no_grad", "set_detect_anomaly"]
+
+
+def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
+             create_graph: bool = False) -> None:
+    """`x.backward(gradient)` of one tensor or several; gradients add up in the leaves."""
+    found = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+    given = list(grad_tensors) if isinstance(grad_tensors, (list, tuple)) else [grad_tensors] * len(found)
+    for k, (x, gradient) in enumerate(zip(found, given, strict=True)):
+        x.backward(gradient, retain_graph or k + 1 < len(found), create_graph)
+
+
+def set_detect_anomaly(mode: bool, check_nan: bool = True) -> None:
+    """Nothing where it is off; raises ArgumentError otherwise."""
+    if mode:
+        raise ArgumentError("set_detect_anomaly: NaN is looked for within a block",
+                            hint="with tn.debug.check(step): step(x)")
 
 
 def Variable(data: Any, requires_grad: bool = False) -> Tensor:

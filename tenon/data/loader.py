@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ class DataLoader:
     `shuffle` draws a new order every epoch from Tenon's generator, or from one of its own with `seed` or `generator`.
     `num_workers` threads make up to `num_workers * prefetch_factor` batches ahead; the order is the same for any
     number, and an error in a worker is raised where the loader is read, with the worker's traceback.
+    `worker_init_fn(k)` is called by each thread first.  What PyTorch's takes for processes and GPUs means nothing.
     `progress` is what a bar on the terminal is called, while an epoch is read; a log file gets none.
     `state_dict()` says where in an epoch it is: one that takes it over goes on with the next batch, in the same order.
 
@@ -44,7 +45,11 @@ class DataLoader:
     def __init__(self, dataset: Any, batch_size: int | None = 1, shuffle: bool = False, sampler: Any = None,
                  batch_sampler: Any = None, num_workers: int = 0, collate_fn: Callable[[list[Any]], Any] | None = None,
                  drop_last: bool = False, generator: Generator | None = None, seed: int | None = None,
-                 prefetch_factor: int = 2, progress: str | None = None):
+                 prefetch_factor: int | None = 2, progress: str | None = None, pin_memory: bool = False,
+                 worker_init_fn: Callable[[int], Any] | None = None, timeout: float = 0,
+                 multiprocessing_context: Any = None, persistent_workers: bool = False, pin_memory_device: str = "",
+                 in_order: bool = True):
+        prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
         stream = isinstance(dataset, IterableDataset)
         if stream and (shuffle or sampler is not None or batch_sampler is not None):
             raise ArgumentError("DataLoader: a stream (IterableDataset) has an order of its own; it takes no shuffle, "
@@ -59,7 +64,7 @@ class DataLoader:
             raise ArgumentError(f"DataLoader: batch_size must be a positive integer, not {batch_size!r}")
         self.dataset, self.batch_size, self.drop_last = dataset, batch_size, drop_last
         self.num_workers, self.prefetch_factor = num_workers, prefetch_factor
-        self.collate_fn, self.progress = collate_fn, progress
+        self.collate_fn, self.progress, self.worker_init_fn = collate_fn, progress, worker_init_fn
         generator = Generator(seed) if seed is not None else generator
         if not stream and sampler is None:
             sampler = RandomSampler(dataset, generator=generator) if shuffle else SequentialSampler(dataset)
@@ -109,7 +114,8 @@ class DataLoader:
             jobs = islice(jobs, passed, None)
         if not self.num_workers:
             return map(self._load, jobs)
-        return _in_order(self._load, jobs, self.num_workers, self.num_workers * self.prefetch_factor)
+        return _in_order(self._load, jobs, self.num_workers, self.num_workers * self.prefetch_factor,
+                         self.worker_init_fn)
 
     def _jobs_again(self, passed: int, generator: Generator, start: Tensor | None) -> Iterator[Any]:
         """The jobs of an epoch that had begun, behind those that are done; the generator stays where it is."""
@@ -168,9 +174,11 @@ class DataLoader:
             yield (self.collate_fn or collate)(batch)
 
 
-def _in_order(load: Callable[[Any], Any], jobs: Iterator[Any], workers: int, most: int) -> Iterator[Any]:
+def _in_order(load: Callable[[Any], Any], jobs: Iterator[Any], workers: int, most: int,
+              begins: Callable[[int], Any] | None = None) -> Iterator[Any]:
     """The results of `load`, in the order of the jobs, at most `most` of them made ahead."""
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="tenon-loader")
+    numbers = count()
+    pool = ThreadPoolExecutor(workers, "tenon-loader", None if begins is None else lambda: begins(next(numbers)))
 
     def begin(job: Any) -> Callable[[], Any]:
         try:

@@ -79,8 +79,19 @@ def _is_torch(name: str) -> bool:
     return name == "torch" or name.startswith("torch.")
 
 
+# Modules of PyTorch's whose names are one folder higher here.
+MODULES = {
+    "torch.autograd.functional": "tenon.autograd.functional_derivatives",
+    "torch.cuda.amp": "tenon.amp", "torch.distributions.constraints": "tenon.distributions.constraints",
+    "torch.distributions.transforms": "tenon.distributions.transforms", "torch.distributions": "tenon.distributions",
+    "torch.nn.modules": "tenon.nn", "torch.nn.parameter": "tenon.nn", "torch.utils.data": "tenon.utils.data",
+}
+
+
 def _ours(name: str) -> str:
-    return "tenon" + name.removeprefix("torch")
+    """The module of Tenon's that has the names of one of PyTorch's."""
+    above = next((module for module in MODULES if name == module or name.startswith(f"{module}.")), None)
+    return MODULES[above] if above else "tenon" + name.removeprefix("torch")
 
 
 def _import_of(alias: ast.alias) -> str:
@@ -88,6 +99,9 @@ def _import_of(alias: ast.alias) -> str:
     if not _is_torch(alias.name):
         return ast.unparse(ast.Import([alias]))
     ours = _ours(alias.name)
+    if alias.name.startswith("torch.backends."):        # an object there, not a module
+        name = alias.name.rpartition(".")[2]
+        return f"from tenon.backends import {name} as {alias.asname}" if alias.asname else "import tenon as torch"
     if alias.asname or alias.name == "torch":
         return f"import {ours} as {alias.asname or 'torch'}"
     return f"import {ours}; import tenon as torch"

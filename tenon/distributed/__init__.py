@@ -12,7 +12,9 @@ from tenon.distributed.local_parts import from_local
 from tenon.distributed.run_folder import RunFolder as Checkpoint
 from tenon.distributed.shard import gather, shard
 from tenon.distributed.sharded_files import load, save
-from tenon.distributed.world import current_mesh, rank, set_mesh, size
+from tenon.distributed.world import current_mesh, is_available, is_initialized, rank, set_mesh, size
+from tenon.distributed.world import rank as get_rank
+from tenon.distributed.world import size as get_world_size
 from tenon.ops.collectives import (
     all_gather,
     all_reduce,
@@ -53,6 +55,10 @@ __all__ = [
     "explain",
     "from_local",
     "gather",
+    "get_rank",
+    "get_world_size",
+    "is_available",
+    "is_initialized",
     "load",
     "load_cluster",
     "plan",

@@ -33,6 +33,16 @@ def size() -> int:
     return link().size
 
 
+def is_available() -> bool:
+    """True: whether there are several processes says `is_initialized`."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether this process is one of a run of several."""
+    return bool(config().processes)
+
+
 def gather_texts(text: str) -> list[str]:
     """The text of every process, in the order of their ranks."""
     if not config().processes:

@@ -157,6 +157,14 @@ class _Dict(_Holder):
     def __contains__(self, name: object) -> bool:
         return name in self.items_
 
+    def pop(self, name: str) -> Any:
+        """Take one away; returns it."""
+        return self.items_.pop(name)
+
+    def clear(self) -> None:
+        """Take all away."""
+        self.items_.clear()
+
     def keys(self) -> Iterable[str]:
         """The names."""
         return self.items_.keys()

@@ -35,6 +35,10 @@ class DifferingKeys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
+    def __repr__(self) -> str:
+        named = ", ".join(f"{name}={keys}" for name, keys in zip(self._fields, self, strict=True))
+        return f"DifferingKeys({named})" if any(self) else "<All keys matched successfully>"
+
 
 class Parameter(Tensor):
     """A tensor that a module learns: it requires a gradient, and `Module.parameters()` finds it.
@@ -292,12 +296,14 @@ class Module:
             fn(module)
         return self
 
-    def to(self: M, *given: Any, dtype: Any = None, device: Any = None) -> M:
+    def to(self: M, *given: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False,
+           memory_format: Any = None) -> M:
         """Bring parameters and buffers to a device, and floating ones to another type, in place; returns the module.
 
-        Gradients come along, and what an optimizer keeps of a parameter at its next step.
+        Gradients come along, and what an optimizer keeps of a parameter at its next step.  `non_blocking` and
+        `memory_format` mean nothing here.
         """
-        wanted, where = among(*given, dtype, device)
+        wanted, where = among(*(x for x in given if type(x) is not bool), dtype, device)
         with no_grad():
             for x in [*self.parameters(), *self.buffers()]:
                 converted = None if wanted is None or not x.dtype.is_differentiable else wanted

@@ -73,7 +73,7 @@ def _t(self: Any) -> Any:
     return self.swapaxes(0, 1) if self.ndim == 2 else self
 
 
-def _contiguous(self: Any) -> Any:
+def _contiguous(self: Any, memory_format: Any = None) -> Any:
     """The tensor itself."""
     return self
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from tenon.errors import ArgumentError
-from tenon.optim.learning_rates import Schedule
+from tenon.optim.learning_rates import Factor, Schedule, of_groups
 from tenon.optim.optimizer import Optimizer
 
 
@@ -144,19 +144,20 @@ class CosineAnnealingWarmRestarts(Schedule):
 
 
 class MultiplicativeLR(Schedule):
-    """The learning rate before times `lr_lambda(steps)`."""
+    """The learning rate before times `lr_lambda(steps)`; a list has one function for each group of parameters."""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float], last_epoch: int = -1):
-        self.lr_lambda, self.factor, self.counted = lr_lambda, 1.0, 0       # of so many steps
+    def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1):
+        self.lr_lambdas, self.counted = of_groups(self, optimizer, lr_lambda), 0
+        self.factors = [1.0] * len(self.lr_lambdas)         # of so many steps
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base: float) -> float:
+    def rates_from(self, bases: Sequence[float]) -> list[float]:
         if self.last_epoch == self.counted + 1:
-            self.factor = self.factor * self.lr_lambda(self.last_epoch)
+            self.factors = [x * f(self.last_epoch) for x, f in zip(self.factors, self.lr_lambdas, strict=True)]
         elif self.last_epoch != self.counted:
-            self.factor = math.prod(self.lr_lambda(k) for k in range(1, self.last_epoch + 1))
+            self.factors = [math.prod(f(k) for k in range(1, self.last_epoch + 1)) for f in self.lr_lambdas]
         self.counted = self.last_epoch
-        return base * self.factor
+        return [base * factor for base, factor in zip(bases, self.factors, strict=True)]
 
 
 def for_groups(optimizer: Optimizer, name: str, value: Any) -> list[float]:

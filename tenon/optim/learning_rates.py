@@ -49,7 +49,11 @@ class Schedule:
 
     def get_lr(self) -> list[float]:
         """The learning rate of each group now."""
-        return [self.rate(base) for base in self.base_lrs]
+        return self.rates_from(self.base_lrs)
+
+    def rates_from(self, bases: Sequence[float]) -> list[float]:
+        """The learning rate of each group now, of groups that began at `bases`."""
+        return [self.rate(base) for base in bases]
 
     def _set(self, rates: Sequence[float]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
@@ -89,15 +93,27 @@ def _are_numbers(x: Any) -> bool:
     return isinstance(x, (int, float)) and not isinstance(x, bool)
 
 
-class LambdaLR(Schedule):
-    """The learning rate times `lr_lambda(steps)`."""
+Factor = Callable[[int], float]
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float], last_epoch: int = -1):
-        self.lr_lambda = lr_lambda
+
+class LambdaLR(Schedule):
+    """The learning rate times `lr_lambda(steps)`; a list has one function for each group of parameters."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1):
+        self.lr_lambdas = of_groups(self, optimizer, lr_lambda)
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, base: float) -> float:
-        return base * self.lr_lambda(self.last_epoch)
+    def rates_from(self, bases: Sequence[float]) -> list[float]:
+        return [base * factor(self.last_epoch) for base, factor in zip(bases, self.lr_lambdas, strict=True)]
+
+
+def of_groups(schedule: Schedule, optimizer: Optimizer, factor: Factor | Sequence[Factor]) -> list[Factor]:
+    """A function for each group of parameters; raises ArgumentError for a list of another length."""
+    count = len(optimizer.param_groups) if isinstance(optimizer, Optimizer) else 1
+    found: list[Any] = list(factor) if isinstance(factor, (list, tuple)) else [factor] * count
+    if len(found) != count:
+        raise ArgumentError(f"{type(schedule).__name__}: {len(found)} functions for {count} groups of parameters")
+    return found
 
 
 class StepLR(Schedule):
@@ -253,7 +269,7 @@ class ChainedScheduler(Schedule):
         rates = list(self.base_lrs)
         for schedule in self.schedulers:
             schedule.last_epoch = self.last_epoch
-            rates = [schedule.rate(rate) for rate in rates]
+            rates = schedule.rates_from(rates)
         self._set(rates)
 
 

@@ -18,4 +18,4 @@ from tenon.optim.learning_rates import SequentialLR as SequentialLR
 from tenon.optim.learning_rates import StepLR as StepLR
 from tenon.optim.learning_rates import WarmupCosineLR as WarmupCosineLR
 
-LRScheduler = Schedule
+LRScheduler = _LRScheduler = Schedule

@@ -15,6 +15,11 @@ from tenon.data import WeightedRandomSampler as WeightedRandomSampler
 from tenon.data import collate as default_collate
 from tenon.data import random_split as random_split
 
+
+def get_worker_info() -> None:
+    """None: datasets are read by threads of this process, which share them."""
+
+
 __all__ = ["BatchSampler", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler", "Sampler",
            "SequentialSampler", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler",
-           "default_collate", "random_split"]
+           "default_collate", "get_worker_info", "random_split"]

@@ -76,3 +76,22 @@ def test_other_imports_stay() -> None:
     text = "import torchvision\nfrom torchtext import data\nfrom .torch import x\ns = 'import torch'\n# import torch\n"
     assert changed_imports(text) == text
     assert changed_imports("def f():\n    é = 1; import torch as t\n") == "def f():\n    é = 1; import tenon as t\n"
+
+
+def test_modules_whose_names_are_elsewhere() -> None:
+    text = """from torch.utils.data.dataset import Dataset
+from torch.utils.data.sampler import SubsetRandomSampler
+from torch.distributions.normal import Normal
+from torch.distributions.transforms import ExpTransform
+from torch.nn.parameter import Parameter
+from torch.nn.modules.module import Module
+from torch.autograd.functional import jacobian
+from torch.cuda.amp import autocast, GradScaler
+from torch.optim.lr_scheduler import _LRScheduler, LambdaLR
+import torch.backends.cudnn as cudnn
+import torch.backends.cudnn
+cudnn.deterministic = torch.backends.cudnn.enabled = True
+"""
+    names: dict[str, object] = {}
+    exec(changed_imports(text), names)
+    assert names["Normal"].__module__.startswith("tenon.") and names["cudnn"].deterministic     # type: ignore[attr-defined]

@@ -52,7 +52,8 @@ SCHEDULES = [
     ("CyclicLR", {"base_lr": 0.01, "max_lr": 0.2, "step_size_up": 2, "scale_fn": lambda k: 1 / k, "base_momentum": 0.1}),
     ("CosineAnnealingWarmRestarts", {"T_0": 3}), ("CosineAnnealingWarmRestarts", {"T_0": 2, "T_mult": 2, "eta_min": 0.01}),
     ("MultiplicativeLR", {"lr_lambda": lambda k: 1 - 1 / (k + 2)}),
-    ("LambdaLR", {"lr_lambda": lambda k: 1 / (k + 1)}),
+    ("LambdaLR", {"lr_lambda": lambda k: 1 / (k + 1)}), ("LambdaLR", {"lr_lambda": [lambda k: 1 / (k + 1)]}),
+    ("MultiplicativeLR", {"lr_lambda": [lambda k: 1 / (k + 1)]}),
 ]
 
 
