@@ -146,6 +146,8 @@ class CosineAnnealingWarmRestarts(Schedule):
 class MultiplicativeLR(Schedule):
     """The learning rate before times `lr_lambda(steps)`; a list has one function for each group of parameters."""
 
+    scales = True
+
     def __init__(self, optimizer: Optimizer, lr_lambda: Factor | Sequence[Factor], last_epoch: int = -1):
         self.lr_lambdas, self.counted = of_groups(self, optimizer, lr_lambda), 0
         self.factors = [1.0] * len(self.lr_lambdas)         # of so many steps

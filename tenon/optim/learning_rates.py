@@ -4,7 +4,8 @@
     for epoch in range(90): ...; schedule.step()
 
 A schedule computes a factor of the learning rate that the optimizer had at the start, as a function of the number of
-steps; it sets a tensor, so a captured training step is not captured again.
+steps; it sets a tensor, so a captured training step is not captured again.  Where another schedule, or the user, has
+changed the rate, those that PyTorch lets act together (`scales`) change it by the same factor.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.errors import ArgumentError
+from tenon.ops.comparison import where
 from tenon.optim.optimizer import Optimizer
+from tenon.tensor import Tensor
 
 
 class Schedule:
@@ -31,11 +34,15 @@ class Schedule:
     [0.25]
     """
 
+    scales = False          # whether a rate that somebody else has set is scaled, not replaced
+    eta_min: float = 0.0    # above which it is scaled
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
         if not isinstance(optimizer, Optimizer):
             raise ArgumentError(f"{type(self).__name__} schedules an optimizer, not {type(optimizer).__name__}")
         self.optimizer, self.last_epoch = optimizer, last_epoch
         self.base_lrs = [group.setdefault("initial_lr", float(group["lr"].item())) for group in optimizer.param_groups]
+        self.planned = list(self.base_lrs)      # the rates now if nobody else changes them
         self.step()
 
     def rate(self, base: float) -> float:
@@ -45,7 +52,12 @@ class Schedule:
     def step(self) -> None:
         """Go on by one and set the learning rates."""
         self.last_epoch += 1
-        self._set(self.get_lr())
+        rates = self.get_lr()
+        if self.scales:
+            before, self.planned = self.planned, rates
+            rates = [_scaled(group["lr"], a, b, self.eta_min) for group, a, b in zip(
+                self.optimizer.param_groups, before, rates, strict=True)]
+        self._set(rates)
 
     def get_lr(self) -> list[float]:
         """The learning rate of each group now."""
@@ -66,7 +78,7 @@ class Schedule:
 
     def state_dict(self) -> dict[str, Any]:
         """How far the schedule is."""
-        return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
+        return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs), "rates": list(self.get_last_lr())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
@@ -74,8 +86,22 @@ class Schedule:
         if not isinstance(rates, (list, tuple)) or len(rates) != len(self.base_lrs) or not isinstance(last, int):
             raise ArgumentError(f"{type(self).__name__}.load_state_dict: {len(self.base_lrs)} learning rates and a "
                                 f"number of steps were expected, not {rates!r} and {last!r}")
-        self.base_lrs, self.last_epoch = list(rates), last - 1
-        self.step()
+        self.base_lrs = list(rates)
+        if self.scales:
+            self.last_epoch = last
+            self.planned = self.get_lr()
+            self._set(_noted(self, state, ("rates",))[0] if "rates" in state else self.planned)
+        else:
+            self.last_epoch = last - 1
+            self.step()
+
+
+def _scaled(now: Tensor, before: float, rate: float, lowest: float) -> float:
+    """The rate where it is `before` now; else scaled as from `before` to `rate`, both seen from the lowest."""
+    gap = now * 0 + (before - lowest)
+    scaled = lowest + (now - lowest) * ((rate - lowest) / where(gap == 0, 1.0, gap))
+    found: float = where(now == before, rate, where(gap == 0, now + (rate - before), scaled)).item()
+    return found
 
 
 def _noted(schedule: Any, state: Any, names: Sequence[str]) -> list[Any]:
@@ -119,6 +145,8 @@ def of_groups(schedule: Schedule, optimizer: Optimizer, factor: Factor | Sequenc
 class StepLR(Schedule):
     """Times gamma every `step_size` steps."""
 
+    scales = True
+
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1):
         if step_size < 1:
             raise ArgumentError(f"StepLR: step_size must be at least 1, got {step_size}")
@@ -132,6 +160,8 @@ class StepLR(Schedule):
 class MultiStepLR(Schedule):
     """Times gamma at each milestone."""
 
+    scales = True
+
     def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1):
         self.milestones, self.gamma = sorted(milestones), gamma
         super().__init__(optimizer, last_epoch)
@@ -143,6 +173,8 @@ class MultiStepLR(Schedule):
 class ExponentialLR(Schedule):
     """Times gamma every step."""
 
+    scales = True
+
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -153,6 +185,8 @@ class ExponentialLR(Schedule):
 
 class ConstantLR(Schedule):
     """Times `factor` for the first `total_iters` steps."""
+
+    scales = True
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1):
         self.factor, self.total_iters = factor, total_iters
@@ -174,6 +208,8 @@ def passed(milestones: Sequence[int], steps: int) -> int:
 class LinearLR(Schedule):
     """A factor that goes evenly from `start_factor` to `end_factor` in `total_iters` steps: a warm-up."""
 
+    scales = True
+
     def __init__(self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5,
                  last_epoch: int = -1):
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
@@ -187,6 +223,8 @@ class LinearLR(Schedule):
 class PolynomialLR(Schedule):
     """Down to 0 in `total_iters` steps along a power."""
 
+    scales = True
+
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
@@ -197,6 +235,8 @@ class PolynomialLR(Schedule):
 
 class CosineAnnealingLR(Schedule):
     """Down to `eta_min` in `T_max` steps along a cosine, and up again."""
+
+    scales = True
 
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1):
         self.T_max, self.eta_min = T_max, eta_min
@@ -239,6 +279,9 @@ class SequentialLR(Schedule):
         turn = self.turn
         schedule = self.schedulers[turn]
         schedule.last_epoch = self.last_epoch - (self.milestones[turn - 1] if turn else 0) - 1
+        if schedule.last_epoch < 0:         # it begins at the rates of the start
+            schedule.planned = list(schedule.base_lrs)
+            schedule._set(schedule.base_lrs)
         schedule.step()
 
     @property

@@ -88,6 +88,28 @@ def test_schedules_act_together() -> None:
         other.step()
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "options"), [x for x in SCHEDULES if x[0] not in ("OneCycleLR", "CyclicLR")])
+def test_schedules_step_back_to_back_and_keep_what_the_user_sets(name: str, options: dict[str, Any]) -> None:
+    rates = []
+    for lib in (tn, torch):
+        optimizer = lib.optim.SGD([lib.nn.Parameter(lib.ones(1))], lr=0.1)
+        S, found = lib.optim.lr_scheduler, []
+        schedules = [S.LinearLR(optimizer, 0.1, total_iters=3), getattr(S, name)(optimizer, **options), S.ExponentialLR(optimizer, 0.9)]
+        for k in range(12):
+            found.append(float(optimizer.param_groups[0]["lr"]))
+            optimizer.step()
+            if k == 4:
+                optimizer.param_groups[0]["lr"] = 0.05
+            for schedule in schedules:
+                schedule.step()
+        state = [schedule.state_dict() for schedule in schedules]
+        for schedule, kept in zip(schedules, state, strict=True):
+            schedule.load_state_dict(kept)
+        rates.append([*found, float(optimizer.param_groups[0]["lr"])])
+    np.testing.assert_allclose(rates[0], rates[1], rtol=1e-9)
+
+
 def test_a_cycle_of_momenta_is_one_capture() -> None:
     """And needs an optimizer that has one."""
     w = nn.Parameter(np.ones(3))
