@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from numbers import Integral, Number
+from operator import index
 from types import FrameType
 from typing import Any, Protocol, TypeAlias
 
@@ -94,18 +95,18 @@ class SymbolicDim:
 
     def __str__(self) -> str:
         if _asked_by_user():
-            return str(int(self))
+            return str(index(self))
         rows = [("*".join(([] if c == 1 and m else [str(c)]) + [str(a) for a in m])) for m, c in reversed(self.terms)]
         return " + ".join(rows).replace("+ -", "- ")
 
     def __repr__(self) -> str:
-        return str(int(self)) if _asked_by_user() else str(self)
+        return str(index(self)) if _asked_by_user() else str(self)
 
     def __format__(self, spec: str) -> str:
-        return format(int(self) if _asked_by_user() else str(self), spec)
+        return format(index(self) if _asked_by_user() else str(self), spec)
 
     def __hash__(self) -> int:
-        return hash(int(self) if _asked_by_user() else self.terms)
+        return hash(index(self) if _asked_by_user() else self.terms)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -114,11 +115,11 @@ class SymbolicDim:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or not hasattr(int, name) or innermost.get() is None:
             raise AttributeError(f"a symbolic size has no attribute {name!r}")
-        return getattr(int(self), name)
+        return getattr(index(self), name)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         import numpy as np  # local: sizes do without
-        return np.asarray(int(self), dtype)
+        return np.asarray(index(self), dtype)
 
     def __add__(self, other: Dim) -> Dim:
         return _collect([*self.terms, *_terms(other)])
@@ -140,7 +141,8 @@ class SymbolicDim:
     def __floordiv__(self, other: Dim) -> Dim:
         if other == 0:
             raise ZeroDivisionError("integer division or modulo by zero")
-        exact = _divide_exactly(self, other)
+        left_over = sum(c for m, c in self.terms if not m) % other if isinstance(other, int) else 0
+        exact = _divide_exactly(self - left_over, other)
         return _collect([((Quotient(self, other),), 1)]) if exact is None else exact
 
     def __rfloordiv__(self, other: Dim) -> Dim:
@@ -176,8 +178,6 @@ class SymbolicDim:
             raise UndecidedSize(f"the size {self} is symbolic, and an exact number is needed here")
         raise asked.needed(self)
 
-    __int__ = __index__
-
 
 Dim: TypeAlias = int | SymbolicDim
 
@@ -190,6 +190,9 @@ class Answering(Protocol):
     def needed(self, dim: Dim) -> BaseException:
         """What to raise where the number behind a size is needed."""
 
+    def number(self, dim: SymbolicDim) -> Any:
+        """What stands for the number behind a size; raises where nothing does."""
+
 
 innermost: ContextVar[Answering | None] = ContextVar("innermost", default=None)
 
@@ -200,7 +203,7 @@ def _polynomial(operation: Callable[..., Dim]) -> Callable[..., Any]:
         other = other.as_dim() if hasattr(type(other), "as_dim") else other     # a number that changes, in a capture
         if isinstance(other, (Integral, SymbolicDim)):
             return operation(self, other)
-        return getattr(int(self), operation.__name__)(other) if isinstance(other, Number) else NotImplemented
+        return getattr(number_behind(self), operation.__name__)(other) if isinstance(other, Number) else NotImplemented
     return method
 
 
@@ -208,16 +211,28 @@ def _on_number(name: str) -> Callable[..., Any]:
     """A method of integers, which needs the number."""
     def method(self: SymbolicDim, *others: Any) -> Any:
         if all(isinstance(other, (Number, SymbolicDim)) for other in others):
-            return getattr(int(self), name)(*others)
+            others = tuple([number_behind(other) if isinstance(other, SymbolicDim) else other for other in others])
+            return getattr(number_behind(self), name)(*others)
         return NotImplemented
     return method
+
+
+def number_behind(dim: SymbolicDim) -> Any:
+    """The number behind a size: in a capture what stands for it in every call, where that can be."""
+    asked = innermost.get()
+    return index(dim) if asked is None or is_by_data(dim) else asked.number(dim)
+
+
+def length_of(dim: Dim) -> int:
+    """A size for Python's `len`, which takes nothing but an int."""
+    return dim if isinstance(dim, int) else int(number_behind(dim))
 
 
 for _name in ("add", "sub", "rsub", "mul", "floordiv", "rfloordiv", "mod", "radd", "rmul", "lt", "le", "gt", "ge"):
     setattr(SymbolicDim, f"__{_name}__", _polynomial(getattr(SymbolicDim, f"__{_name}__")))
 for _name in ("truediv", "rtruediv", "pow", "rpow", "rmod", "divmod", "rdivmod", "float", "complex", "round", "trunc",
-              "floor", "ceil", "pos", "abs", "invert", "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or",
-              "ror", "xor", "rxor"):
+              "floor", "ceil", "int", "pos", "abs", "invert", "lshift", "rlshift", "rshift", "rrshift", "and", "rand",
+              "or", "ror", "xor", "rxor"):
     setattr(SymbolicDim, f"__{_name}__", _on_number(f"__{_name}__"))
 
 
@@ -225,7 +240,7 @@ def symbol(name: str) -> SymbolicDim:
     """The size called `name`.
 
     >>> B = symbol("B")
-    >>> print((B + 2) * 3, (4 * B) // 2, B // 3)
+    >>> print((B + 2) * 3, (4 * B + 1) // 2, B // 3)
     3*B + 6 2*B ((B)//(3))
     """
     return SymbolicDim((((name,), 1),))
@@ -315,7 +330,7 @@ def comparable(left: Dim, right: Dim) -> tuple[Dim, Dim]:
 
     An answer that holds for the sizes of one call would not be known when the graph is compiled for others.
     """
-    return (left, right) if isinstance(left - right, int) else (int(left), int(right))
+    return (left, right) if isinstance(left - right, int) else (index(left), index(right))
 
 
 def least(left: Dim, right: Dim) -> Dim:
@@ -517,7 +532,7 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     return SymbolicDim(tuple(sorted(kept.items(), key=lambda item: (len(item[0]), str(item[0])))))
 
 
-def _divide_exactly(dim: SymbolicDim, divisor: Dim) -> Dim | None:
+def _divide_exactly(dim: Dim, divisor: Dim) -> Dim | None:
     """The quotient when the division leaves no remainder for any size, else None: long division of polynomials."""
     monomial, coefficient = _terms(divisor)[-1]
     quotient: Dim = 0

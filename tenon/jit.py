@@ -636,6 +636,7 @@ class Jitted(StandsFor):
         """A capture, with control flow on tensors where the function has any, and loops that run as often as a number
         says that changes, as far as their bodies can be recorded."""
         before = self.converting
+        sizes: Set[str] = frozenset()       # whose numbers would do where the function cannot be rewritten
         while True:
             self.loops.begin()
             try:
@@ -644,9 +645,12 @@ class Jitted(StandsFor):
                 raise
             except (UnsafeCall, Exception) as error:
                 if isinstance(error, UnsafeCall) and error.convertible and not self.converting:
-                    self.converting = True
+                    self.converting, sizes = True, error.sizes
                 elif self.loops.give_up():
                     self.converting = before
+                elif sizes and isinstance(error, UnsafeCall):
+                    record.exact.update(places(argument_types(leaves, record, places=moving), sizes))
+                    self.converting, sizes = before, frozenset()
                 else:
                     raise
 

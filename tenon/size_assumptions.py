@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from tenon.context_values import during
 from tenon.dims import (
@@ -46,6 +47,7 @@ class Assumptions:
     by_data: Answers = field(default_factory=dict)          # on sizes that the data decide
     look_up: Callable[[str], int] = _not_at_hand            # one of them, as it is in this call
     refuse: Callable[[Dim], BaseException] = PinnedSize     # what to raise where its number is needed
+    stand_in: Callable[[SymbolicDim], Any] | None = None    # makes what stands for the number behind a size
 
     def answer(self, left: Dim, relation: str, right: Dim) -> bool:
         """What the sizes at hand say; an equality that holds for them is raised, as a PinnedSize that solves it."""
@@ -78,6 +80,12 @@ class Assumptions:
     def needed(self, dim: Dim) -> BaseException:
         """What to raise where the number behind a size is needed."""
         return self.refuse(dim) if is_by_data(dim) else PinnedSize(dim)
+
+    def number(self, dim: SymbolicDim) -> Any:
+        """What stands for the number behind a size; raises where nothing does."""
+        if self.stand_in is None:
+            raise self.needed(dim)
+        return self.stand_in(dim)
 
     def hold(self, sizes: Mapping[str, int]) -> bool:
         """Whether every recorded answer is the same for these sizes."""
@@ -113,6 +121,9 @@ class NotedAnswers:
 
     def needed(self, dim: Dim) -> BaseException:
         return self.asked.needed(dim)
+
+    def number(self, dim: SymbolicDim) -> Any:
+        raise self.needed(dim)      # what is remembered has no number of one call
 
 
 @contextmanager

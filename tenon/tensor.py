@@ -21,7 +21,7 @@ from tenon.array_conversion import array_of, copied, has_tensors, tensor_of_list
 from tenon.autodiff import backward
 from tenon.buffer_ownership import adopted
 from tenon.devices import HOST, among, check_device, placing
-from tenon.dims import size_of
+from tenon.dims import length_of, size_of
 from tenon.dlpack import imported
 from tenon.eager.grad_mode import differentiating, is_grad_enabled
 from tenon.errors import ArgumentError, DTypeError, GradientError, ShapeError
@@ -203,8 +203,7 @@ class Tensor(TensorViews):
     def __len__(self) -> int:
         if not self.shape:
             raise DTypeError("a scalar tensor has no length")
-        length: int = self.shape[0]
-        return length
+        return length_of(self.shape[0])
 
     def __iter__(self) -> Iterator[Tensor]:
         warn_of_rows(sys._getframe(1))

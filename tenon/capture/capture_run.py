@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -30,11 +31,12 @@ from tenon.capture.moving import Moving
 from tenon.capture.pytree import Structure, unfold
 from tenon.capture.settle import Stopped, sizes_of
 from tenon.capture.signals import handled_later
+from tenon.capture.symbolic_numbers import SymNumber
 from tenon.capture.trace import Capture, Held, capturing
-from tenon.dims import Dim, UndecidedSize
+from tenon.dims import Dim, SymbolicDim, UndecidedSize, evaluate
 from tenon.errors import PACKAGE, CompilerDefect
 from tenon.records import dataclass, field
-from tenon.size_assumptions import Assumptions, assuming, learn
+from tenon.size_assumptions import Assumptions, assuming, learn, told_by
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
@@ -92,12 +94,13 @@ class Attempt:
         capture = ConvertingCapture(self.name, world) if self.converting else Capture(self.name)
         if not self.converting and any(place.kind == LENGTH for place, _ in moving.found):
             raise UnsafeCall("the length of a list changes from call to call", convertible=True)
-        if moving.found:
+        if moving.found or any(isinstance(dim, SymbolicDim) for type in self.types for dim in type.shape):
             capture.numbers, moving.numbers.converting = moving.numbers, self.converting
         capture.loops = moving.numbers.loops = self.loops
         watch = CodeWatch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
         given = [*self.leaves, *(x for _, x in moving.tensors)]
-        assumptions = Assumptions(sizes_of(self.types, given), refuse=refusal)
+        assumptions = Assumptions(sizes_of(self.types, given), refuse=refusal, stand_in=moving.numbers.number_of)
+        moving.numbers.size_of = partial(self._size_of, moving, assumptions.sizes)
         sizes = [assumptions.sizes]
         if isinstance(capture, ConvertingCapture):
             data_sizes = DataSizes(self.told, assumptions.sizes, lambda x: capture.array_of(x, given))
@@ -107,11 +110,11 @@ class Attempt:
         with assuming(assumptions), capturing(capture):
             self._add_arguments(capture, moving)
             result, changes = self._observe(capture, watch, snapshot, before, args, keywords)
-        if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes
-                                     if not code.co_filename.startswith(PACKAGE)):
+        codes = [code for code in watch.codes if not code.co_filename.startswith(PACKAGE)]
+        if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in codes):
             raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
         if moving.found:
-            self._refuse_types(watch.codes, {x.kind for _, x in moving.found})
+            self._refuse_types(codes, {x.kind for _, x in moving.found})
         moving.settle()
         reach = self._reached(watch.codes, changes, moving.names, watch.library)
         for _, value in moving.fixed:
@@ -135,11 +138,17 @@ class Attempt:
             moving.numbers.told, moving.numbers.exact = self.numbers
             moving.numbers.learn = lambda dim, size: [learn(dim, size, known) for known in sizes]
 
-    def _refuse_types(self, codes: set[CodeType], kinds: set[type]) -> None:
+    def _size_of(self, moving: Moving, sizes: Mapping[str, int], name: str) -> tuple[Dim, SymNumber]:
+        """A size that tells a symbol, and its number in every call."""
+        tensor, axis, dim = next((k, axis, dim) for k, type in enumerate(self.types)
+                                 for axis, dim in enumerate(type.shape) if told_by(dim) == name)
+        return dim, moving.size(tensor, axis, evaluate(dim, sizes))
+
+    def _refuse_types(self, codes: Iterable[CodeType], kinds: set[type]) -> None:
         """What asks a value for its type is given that of a stand-in, which Tenon's own code knows."""
         words = {"int", "float", *(kind.__name__ for kind in kinds)}
         qualified = not kinds.isdisjoint((*DATES, *PATHS))      # such as datetime.date
-        for code in (x for x in codes if not x.co_filename.startswith(PACKAGE)):
+        for code in codes:
             names = names_of(code).global_names
             if "type" in names and (qualified or not names.isdisjoint(words)):
                 raise UnsafeCall("a value that changes may have been asked for its type", convertible=True)

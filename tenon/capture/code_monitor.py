@@ -9,7 +9,7 @@ import threading
 import types
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
@@ -62,6 +62,7 @@ class UnsafeCall(BaseException):
     """
 
     before: tuple[Node, ...] = ()       # what was captured until then
+    sizes: Set[str] = frozenset()       # whose numbers would do where the function cannot be rewritten
 
     def __init__(self, what: str, frame: types.FrameType | None = None, where: Location | None = None,
                  hint: str | None = None, convertible: bool = False, passing: bool = False):

@@ -35,6 +35,7 @@ ARGUMENT, ENTRY, ITEM, CELL, SLOT, CLASS = "argument", "entry", "item", "cell", 
 LENGTH = "length"       # of a list, which is no place to put something
 OF_A_LIBRARY = " (of a library's class)"        # behind the path of what code that is not the user's reads
 PART = "part"           # of the container in the place that is the holder; neither is this
+SIZE = "size"           # of an axis of the tensor in the place that is the holder; nor is this
 NUMBERS = (int, float)
 CHANGING = (*NUMBERS, str, *DATES, *PATHS)    # plain values that may be inputs
 RELIED = {attribute_of: ENTRY, slot_of: SLOT, item_of: ENTRY, cell_of: CELL}
@@ -88,8 +89,8 @@ class GuardPlace:
 
 
 def root_of(place: GuardPlace) -> GuardPlace:
-    """The place of what holds the part that this is, or the part of a part."""
-    while place.kind == PART:
+    """The place of what holds the part that this is, or the part of a part; of a size that of its tensor."""
+    while place.kind in (PART, SIZE):
         place = place.holder
     return place
 

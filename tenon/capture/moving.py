@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tenon.capture.classes import has_own
-from tenon.capture.guard_places import ARGUMENT, CHANGING, LENGTH, PART, GuardPlace, Key, root_of
+from tenon.capture.guard_places import ARGUMENT, CHANGING, LENGTH, PART, SIZE, GuardPlace, Key, root_of
 from tenon.capture.movable import ContainerForm, is_movable, part_at, part_keys, rebuilt
 from tenon.capture.prologue import Further
 from tenon.capture.symbolic_numbers import Numbers, SymNumber, Unmoved
@@ -87,6 +87,13 @@ class Moving:
             self.numbers.lengths[id(place.holder)] = value, len(place.holder)
         else:
             place.put(value)
+
+    def size(self, tensor: int, axis: int, size: int) -> SymNumber:
+        """A number that is the size of an axis of a tensor, by its place among the arguments and those in places."""
+        arguments = [GuardPlace(ARGUMENT, None, k) for k, x in enumerate(self.leaves) if isinstance(x, Tensor)]
+        place = GuardPlace(SIZE, [*arguments, *(place for place, _ in self.tensors)][tensor], axis)
+        self.found.append((place, self.numbers.input(size, place)))
+        return self.found[-1][1]
 
     @property
     def base(self) -> int:

@@ -20,6 +20,7 @@ from tenon.capture.guard_places import (
     ARGUMENT,
     CHANGING,
     PART,
+    SIZE,
     GuardPlace,
     changed,
     group_at,
@@ -310,7 +311,7 @@ def _replaced(further: Further, other: Callable[[Any], Any]) -> Further:
 
 
 def _place(place: GuardPlace, other: Callable[[Any], Any]) -> GuardPlace:
-    holder = _place(place.holder, other) if place.kind == PART else other(place.holder)
+    holder = _place(place.holder, other) if place.kind in (PART, SIZE) else other(place.holder)
     return replace(place, holder=holder)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.argument_roots import direct
-from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT, GuardPlace
+from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SIZE, SLOT, GuardPlace
 from tenon.capture.guard_readers import entry_of, looks_up_itself
 from tenon.capture.guards import GuardGroup, same_atom
 from tenon.capture.movable import ContainerForm
@@ -105,6 +105,8 @@ class _PrologueWriter:
         if place.kind == PART:
             by_name = self.further.form_at(place.holder).has_attributes
             return f"{self.read(place.holder)}{'.__dict__' if by_name else ''}[{place.key!r}]"
+        if place.kind == SIZE:
+            return f"{self.read(place.holder)}.shape[{place.key}]"
         holder = self.name(place.holder)
         if place.kind == LENGTH:
             return f"len({holder})"

@@ -17,10 +17,23 @@ from typing import Any
 
 import numpy as np
 
+import tenon.dims
+import tenon.tensor
 from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now, unwatched
 from tenon.capture.counted_loops import CountedLoops, asks_how_many, place_of
 from tenon.capture.guards import DATES, PATHS, same_atom
-from tenon.dims import BY_NUMBER, SMALLEST_SYMBOLIC_SIZE, Dim, SymbolicDim, substitute, symbol, symbols
+from tenon.dims import (
+    BY_NUMBER,
+    SMALLEST_SYMBOLIC_SIZE,
+    Dim,
+    PinnedSize,
+    SymbolicDim,
+    evaluate,
+    number_behind,
+    substitute,
+    symbol,
+    symbols,
+)
 from tenon.errors import user_location
 from tenon.graph.build import literal
 from tenon.records import dataclass
@@ -34,6 +47,7 @@ FIXED = (*PLAIN, *DATES, *PATHS)
 MOST_STEPS = 1000
 UNEQUAL = (type(None), str, bytes, tuple, list, dict)     # no number equals one of these
 OF_SIZES = (operator.add, operator.sub, operator.mul, operator.neg, operator.pos)    # which give sizes
+OF_SIZES_THEMSELVES = (tenon.dims.__file__, tenon.tensor.__file__)     # where methods of sizes and `len` are
 NEVER_RAISES = frozenset((operator.add, operator.sub, operator.mul, operator.and_, operator.or_, operator.xor,
                           operator.neg, operator.pos, operator.abs, operator.invert))
 
@@ -127,8 +141,13 @@ class SymNumber:
 
     def _convert(self, what: str) -> None:
         """A capture that converts has other functions in the place of those that need a number of Python's."""
-        if not self.numbers.converting and follows(sys._getframe(2).f_code):
-            raise UnsafeCall(f"{what} of a number that changes", where=user_location(), convertible=True)
+        frame = sys._getframe(2)
+        while frame.f_code.co_filename in OF_SIZES_THEMSELVES and frame.f_back is not None:
+            frame = frame.f_back
+        if not self.numbers.converting and follows(frame.f_code):
+            unsafe = UnsafeCall(f"{what} of a number that changes", where=user_location(), convertible=True)
+            unsafe.sizes = symbols(self.numbers.of_sizes(self))
+            raise unsafe
 
     def __complex__(self) -> complex:
         return complex(known(self))
@@ -137,6 +156,8 @@ class SymNumber:
         """Refused: what keeps this key, such as `lru_cache`, would keep a number that is none."""
         if self.numbers.ended:
             return hash(self.value)
+        if not isinstance(size := self.numbers.of_sizes(self), int):
+            raise PinnedSize(size)
         raise Unmoved([self.numbers.places[k] for k in self.roots])
 
     def __repr__(self) -> str:
@@ -278,6 +299,9 @@ class Numbers:
         self.counted: set[int] = set()                  # those that were asked for their length
         self.text_asked: Stack | None = None            # where a text had to be itself
         self.loops: CountedLoops | None = None          # which may run as often as one of these says
+        self.behind: dict[str, Any] = {}                # the numbers behind symbols
+        self.sizes: dict[int, Dim] = {}                 # that inputs are
+        self.size_of: Callable[[str], tuple[Dim, SymNumber]] | None = None      # makes an input that tells a symbol
         self._count = 0
 
     def input(self, value: Any, place: Any = None) -> SymNumber:
@@ -288,7 +312,7 @@ class Numbers:
 
     def end(self) -> None:
         """The capture is over; what it was is not kept."""
-        self.ended, self.declare, self.learn = True, _undeclared, None
+        self.ended, self.declare, self.learn, self.size_of = True, _undeclared, None, None
 
     def compute(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)`, of arguments some of which are such numbers."""
@@ -331,6 +355,8 @@ class Numbers:
 
     def dim(self, x: SymNumber) -> Dim:
         """A number as a size: an expression of symbols that arguments of the graph have for sizes."""
+        if x.index in self.sizes:
+            return self.sizes[x.index]
         made = self.made.get(x.index)
         if made is not None and made.function in OF_SIZES and all(
                 type(part) is int or (type(part) is SymNumber and part.kind is int) for part in made.args):
@@ -346,6 +372,27 @@ class Numbers:
             self._read(x, None, TensorType(bool_, (found,)), np.empty(x.value, bool))
         return found
 
+    def number_of(self, dim: SymbolicDim) -> Any:
+        """The number behind a size, read off the arguments in every call."""
+        for name in symbols(dim) - self.behind.keys():
+            self.behind[name] = self._number_behind(name)
+        if dim.terms == (((name := next(iter(symbols(dim))),), 1),):
+            return self.behind[name]
+        return evaluate(dim, self.behind)
+
+    def _number_behind(self, name: str) -> Any:
+        if name.startswith(BY_NUMBER):
+            return next(x for x, *_ in self.read.values() if f"{BY_NUMBER}{x.index}" == name)
+        assert self.size_of is not None
+        dim, found = self.size_of(name)     # type: Dim, Any
+        self.sizes[found.index] = dim
+        low, step = evaluate(dim, {name: 0}), evaluate(dim, {name: 1}) - evaluate(dim, {name: 0})
+        return found if (low, step) == (0, 1) else (found - low) // step
+
+    def of_sizes(self, x: SymNumber) -> Dim:
+        """A size with all the symbols that a number depends on."""
+        return sum([self.sizes[k] for k in x.roots if k in self.sizes], start=0)
+
     def length(self, x: Any, here: Any) -> Any:
         """The length of a container that is `here` in this call; of a list whose length changes from call to call
         that, and what was added."""
@@ -357,6 +404,8 @@ class Numbers:
         """The number itself, which it must be in every call."""
         if isinstance(x, SymObject):
             self.text_asked = stack_now()
+        if x.index in self.sizes:
+            raise PinnedSize(self.sizes[x.index])
         if not self.is_settled(x):
             self.settled.add(x.index)
             if x.roots != {x.index}:
@@ -428,6 +477,7 @@ def sizes_in(value: Any) -> Any:
 
 def on_number(function: Callable[..., Any], numbers: Sequence[Any]) -> Any:
     """A pure function of Python numbers, recorded where one of them changes from call to call."""
+    numbers = [number_behind(x) if type(x) is SymbolicDim else x for x in numbers]
     first = next((x for x in numbers if type(x) in SYMBOLIC), None)
     if first is None or not all(type(x) in PYTHON or type(x) in SYMBOLIC for x in numbers):
         return function(*numbers)

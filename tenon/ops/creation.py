@@ -12,9 +12,9 @@ import numpy as np
 
 from tenon.dims import Dim, SymbolicDim, maximum
 from tenon.errors import ArgumentError, DTypeError
-from tenon.graph.build import PYTHON_SCALARS, literal
+from tenon.graph.build import PYTHON_SCALARS
 from tenon.ops.comparison import equal, where
-from tenon.ops.define import define, function, lift
+from tenon.ops.define import define, function, lift, scalar
 from tenon.ops.placing import made_on_device
 from tenon.ops.shape import as_dim, as_shape, cast, dimension, full_op, reshape_op, size_expression
 from tenon.types import DEFAULT_OF_KIND, DType, TensorType, as_dtype, float32, float64, int64
@@ -62,10 +62,8 @@ def _shape(sizes: tuple[Any, ...]) -> Any:
 
 def _filled(shape: Any, value: Any, dtype: Any, device: Any = None, requires_grad: bool = False) -> Any:
     wanted = None if dtype is None else as_dtype(dtype)
-    if hasattr(type(value), "in_graph"):        # a number that changes from call to call
-        value = value.in_graph(wanted)
-    elif isinstance(value, PYTHON_SCALARS) and wanted is not None:
-        value = literal(value, wanted)
+    if isinstance(value, PYTHON_SCALARS) and wanted is not None:
+        value = scalar(value, wanted)
     value = lift(value)
     if value.ndim:
         raise ArgumentError(f"full: the value must be a scalar, not {value.type}",
@@ -191,7 +189,7 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
     steps = num - 1 if endpoint else num
     wanted = as_dtype(dtype) if dtype is not None else _linspace_dtype(start, stop)
     wide = as_dtype("c128") if wanted.kind == "c" else float64
-    first, last = (literal(x, wide) if isinstance(x, PYTHON_SCALARS) else cast(lift(x), dtype=wide)
+    first, last = (scalar(x, wide) if isinstance(x, PYTHON_SCALARS) else cast(lift(x), dtype=wide)
                    for x in (start, stop))
     at = iota(num)
     if isinstance(steps, int) and steps <= 0:
@@ -210,8 +208,8 @@ def as_number_int(size: Dim) -> Any:
 def _linspace_dtype(*ends: Any) -> DType:
     if any(isinstance(x, complex) for x in ends):
         return DEFAULT_OF_KIND["c"]
-    given = [x.dtype for x in map(lift, ends) if x.dtype.kind in "fc" and not isinstance(x, PYTHON_SCALARS)]
-    return given[0] if given else float32
+    given = [lift(x).dtype for x in ends if not isinstance(x, PYTHON_SCALARS)]
+    return next((dtype for dtype in given if dtype.kind in "fc"), float32)
 
 
 @function

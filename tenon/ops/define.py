@@ -74,7 +74,12 @@ def lift(x: Any) -> Any:
     Raises DTypeError for what cannot be one.
     """
     found = interpreter().lift(x)
-    return found if hasattr(found, "shape") else literal(found, separate((type(found),))[0] or float32)
+    return found if hasattr(found, "shape") else scalar(found, separate((found.__class__,))[0] or float32)
+
+
+def scalar(x: Any, dtype: DType) -> Any:
+    """A Python number as an operator takes it; one that changes from call to call is read by the graph."""
+    return x.in_graph(dtype) if hasattr(type(x), "in_graph") else literal(x, dtype)
 
 
 def define(name: str, public: bool = True, **fields: Any) -> Op:

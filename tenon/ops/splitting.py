@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,7 +36,7 @@ def split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
     """
     x = lift(x)
     axis = normalize_axis(axis, x.ndim)
-    if isinstance(sections, int) and (sections < 1 or _number_unless_it_divides(x.shape[axis], sections) % sections):
+    if isinstance(sections, int) and (sections < 1 or x.shape[axis] % sections != 0):
         raise ShapeError(f"split: axis {axis} of {x.type} does not divide into {sections} equal pieces",
                          hint="x.tensor_split(n) makes pieces that differ by one, x.chunk(n) a smaller last one")
     return tensor_split(x, sections, axis)
@@ -91,9 +90,12 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
     axis = normalize_axis(axis, x.ndim)
     if chunks < 1:
         raise ArgumentError(f"chunk: at least one piece is needed, got {chunks}")
-    size = int(x.shape[axis])
-    each = max(math.ceil(size / chunks), 1)
-    return _cut(x, axis, [*range(0, size, each), size]) if size else (x,) * chunks
+    size = x.shape[axis]
+    if size == 0:
+        return (x,) * chunks
+    each = (size + chunks - 1) // chunks
+    starts = itertools.takewhile(lambda start: start < size, (each * k for k in range(chunks)))
+    return _cut(x, axis, [*starts, size])
 
 
 @function

@@ -1,5 +1,6 @@
 """Functions whose sizes change from call to call are captured once or twice, whatever is done with the sizes."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -7,31 +8,155 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon import nn, optim
 
 SHAPES = [(2, 72), (3, 5), (5, 7), (2, 4), (7, 33), (40, 16), (31, 109), (3, 8), (37, 300)]
 
 
-def halves(x: tn.Tensor) -> tn.Tensor:
+def halves(x: tn.Tensor) -> Any:
     return x[:, ::2] + tn.arange(x[:, ::2].shape[1])
 
 
-def pairs_of_rows(x: tn.Tensor) -> tn.Tensor:
+def pairs_of_rows(x: tn.Tensor) -> Any:
     shifted = tn.cat([x, x[:, 1:]], 1)
     return tn.stack([shifted, shifted], 0).reshape(-1, shifted.shape[1])
 
 
-def without_the_last(x: tn.Tensor) -> tn.Tensor:
+def without_the_last(x: tn.Tensor) -> Any:
     return x[:, :-1].reshape(-1, x.shape[1] - 1)
 
 
-def padded(x: tn.Tensor) -> tn.Tensor:
+def padded(x: tn.Tensor) -> Any:
     return tn.pad(x, [(0, 0), (0, -x.shape[1] % 8)]).reshape(x.shape[0], -1, 8).sum(2)
 
 
-@pytest.mark.parametrize("f", [halves, pairs_of_rows, without_the_last, padded])
+def chunked(x: tn.Tensor) -> Any:
+    first, second = x.chunk(2, 1)
+    return first.sum() * second.sum()
+
+
+def mean_by_length(x: tn.Tensor) -> Any:
+    return x.sum() / len(x), x.sum() * (1.0 / x.shape[0]), x.sum() / float(x.shape[1])
+
+
+def scaled(x: tn.Tensor) -> Any:
+    return x * x.shape[1] ** -0.5 / math.sqrt(len(x)) + tn.full((1,), 1 / x.shape[0])
+
+
+def a_part_of_the_rows(x: tn.Tensor) -> Any:
+    first = 2 + int(0.4 * x.shape[0])
+    return tn.zeros(first, 3), tn.zeros(len(x), 3) + tn.arange(len(x))[:, None]
+
+
+def numbers_of_sizes(x: tn.Tensor) -> Any:
+    rows, columns = x.shape
+    return (x.sum(), rows / columns, divmod(columns, 3), round(rows / 3), abs(rows - 5), -rows, rows ** 2, 2 ** rows,
+            [len(x), columns * 0.25], f"{rows / 3:.3f}" if rows < 0 else "", isinstance(rows / 2, float))
+
+
+def a_gradient(x: tn.Tensor) -> Any:
+    return tn.grad(lambda x: (x * x).sum() / len(x))(x)
+
+
+def a_loop(x: tn.Tensor) -> Any:
+    return tn.while_loop(lambda c: c[1] < 3, lambda c: (c[0] + 1 / x.shape[0], c[1] + 1), (x.sum(), tn.tensor(0)))[0]
+
+
+def noise(x: tn.Tensor) -> Any:
+    return x * tn.rand(x.shape) + tn.randn_like(x), tn.linspace(0, x.shape[0] / 2, 5)
+
+
+def told(x: tn.Tensor) -> Any:
+    print("rows:", len(x), x.shape[0] / 2)
+    return x.sum()
+
+
+FUNCTIONS = [halves, pairs_of_rows, without_the_last, padded, chunked, mean_by_length, scaled, a_part_of_the_rows,
+             numbers_of_sizes, a_gradient, a_loop, noise, told]
+
+
+def leaves(x: Any) -> list[Any]:
+    return [y for part in x for y in leaves(part)] if isinstance(x, (tuple, list)) else [x]
+
+
+def captures(jitted: Any) -> int:
+    return sum(record.family.captures for record in jitted.records.values())
+
+
+@pytest.mark.parametrize("f", FUNCTIONS)
 def test_two_captures_serve_all_sizes(f: Callable[..., Any]) -> None:
     jitted = tn.jit(f)
     for shape in SHAPES:
         x = tn.tensor(np.random.default_rng(0).standard_normal(shape))
-        np.testing.assert_allclose(jitted(x).numpy(), f(x).numpy(), 1e-12)
-    assert sum(record.family.captures for record in jitted.records.values()) == 2
+        tn.manual_seed(3)
+        wanted_leaves = leaves(f(x))
+        tn.manual_seed(3)
+        for wanted, found in zip(wanted_leaves, leaves(jitted(x)), strict=True):
+            assert type(wanted) is type(found)
+            if isinstance(wanted, tn.Tensor):
+                assert wanted.dtype is found.dtype and wanted.shape == found.shape
+                np.testing.assert_allclose(found.numpy(), wanted.numpy(), 1e-9, 1e-12)
+            else:
+                assert wanted == found
+    assert captures(jitted) <= (4 if f is a_part_of_the_rows else 2)      # parts of 0 or 1 rows are of their own
+
+
+def test_what_a_number_of_a_size_decides_is_a_condition() -> None:
+    @tn.jit
+    def f(x: tn.Tensor) -> tn.Tensor:
+        part = 0.5 * len(x)
+        return x.sum() / part if part > 3.2 else x.sum() * part
+
+    for rows in (2, 3, 9, 5, 7, 30, 4):
+        assert float(f(tn.ones(rows, 2))) == pytest.approx(4.0 if rows > 6 else rows * rows)
+    assert captures(f) == 3
+
+
+def test_a_training_step_averages_over_any_number_of_rows() -> None:
+    def train(rows: list[int], jitted: bool) -> tuple[list[float], np.ndarray, int]:
+        tn.manual_seed(0)
+        net = nn.Linear(3, 2)
+        opt = optim.Adam(net.parameters(), 1e-2)
+
+        def step(x: tn.Tensor, y: tn.Tensor) -> float:
+            loss = ((net(x) - y) ** 2).sum() / len(x)
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+            return loss.item() * len(x)
+        run: Any = tn.jit(step) if jitted else step
+        rng = np.random.default_rng(0)
+        losses = [run(tn.tensor(rng.standard_normal((n, 3)).astype("f")), tn.tensor(rng.standard_normal((n, 2)).astype("f")))
+                  for n in rows]
+        return losses, net.weight.detach().numpy(), captures(run) if jitted else 0
+
+    rows = [8, 8, 7, 3, 5, 8, 9, 1, 2, 31]
+    (losses, weight, _), (found, other, count) = train(rows, False), train(rows, True)
+    np.testing.assert_allclose(found, losses, 1e-5)
+    np.testing.assert_allclose(other, weight, 1e-5)
+    assert count <= 4
+
+
+def test_a_module_keeps_what_it_counts_of_sizes() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen, self.average = 0, 0.0
+
+        def forward(self, x: tn.Tensor) -> tn.Tensor:
+            self.seen += len(x)
+            self.average = 0.9 * self.average + 0.1 / len(x)
+            return x.sum() / self.seen
+
+    plain, jitted = Counting(), Counting()
+    run = tn.jit(jitted)
+    for rows in (4, 5, 3, 9, 4, 2, 1, 7):
+        assert float(plain(tn.ones(rows, 2))) == pytest.approx(float(run(tn.ones(rows, 2))))
+        assert (jitted.seen, type(jitted.seen)) == (plain.seen, int)
+        assert jitted.average == plain.average and type(jitted.average) is float
+
+
+def test_a_size_that_is_a_key_is_itself() -> None:
+    f = tn.jit(lambda x: {x.shape[0]: x.sum()})
+    for rows in (2, 3, 5, 2, 7):
+        assert list(f(tn.ones(rows))) == [rows]

@@ -33,7 +33,15 @@ from tenon.capture.convert.traced_iterables import (
 )
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
-from tenon.capture.runtime_numbers import RuntimeNumber, attribute_of, function_of, in_graph, number_of, one_kind
+from tenon.capture.runtime_numbers import (
+    RuntimeNumber,
+    attribute_of,
+    function_of,
+    in_graph,
+    is_size,
+    number_of,
+    one_kind,
+)
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber, SymText, on_number
 from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError
@@ -174,10 +182,10 @@ def _to(kind: type) -> None:
     def convert(*args: Any, **keywords: Any) -> Any:
         x = args[0] if len(args) == 1 and not keywords else None
         x = RUNTIME.read(x, "")
-        if type(x) in SYMBOLIC:
+        if is_size(x) and kind is int:
+            return x
+        if type(x) in SYMBOLIC or is_size(x):
             return on_number(kind, (x,))
-        if type(x) is SymbolicDim:
-            return x if kind is int else number_of(in_graph(x), float)
         if not is_captured(x):
             return kind(*args, **keywords)
         if x.size != 1:
