@@ -141,9 +141,9 @@ class SymbolicDim:
     def __floordiv__(self, other: Dim) -> Dim:
         if other == 0:
             raise ZeroDivisionError("integer division or modulo by zero")
-        left_over = sum(c for m, c in self.terms if not m) % other if isinstance(other, int) else 0
-        exact = _divide_exactly(self - left_over, other)
-        return _collect([((Quotient(self, other),), 1)]) if exact is None else exact
+        found = divide_exactly(self, other)
+        found = _divide_by_term(self, other) if found is None else found
+        return _collect([((Quotient(self, other),), 1)]) if found is None else found
 
     def __rfloordiv__(self, other: Dim) -> Dim:
         if self == 0:
@@ -532,7 +532,7 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     return SymbolicDim(tuple(sorted(kept.items(), key=lambda item: (len(item[0]), str(item[0])))))
 
 
-def _divide_exactly(dim: Dim, divisor: Dim) -> Dim | None:
+def divide_exactly(dim: Dim, divisor: Dim) -> Dim | None:
     """The quotient when the division leaves no remainder for any size, else None: long division of polynomials."""
     monomial, coefficient = _terms(divisor)[-1]
     quotient: Dim = 0
@@ -541,7 +541,7 @@ def _divide_exactly(dim: Dim, divisor: Dim) -> Dim | None:
         if isinstance(rest, int) and rest == 0:
             return quotient
         lead, times = _terms(rest)[-1]
-        left = _without(lead, monomial)
+        left = without(lead, monomial)
         if left is None or times % coefficient:
             return None
         part = _collect([(left, times // coefficient)])
@@ -549,7 +549,26 @@ def _divide_exactly(dim: Dim, divisor: Dim) -> Dim | None:
     return None
 
 
-def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
+def _divide_by_term(dim: SymbolicDim, divisor: Dim) -> Dim | None:
+    """The quotient where what a divisor of one term leaves over is less than it, or needs less than one more."""
+    ((monomial, coefficient), *others) = _terms(divisor)
+    if others or coefficient < 0:
+        return None
+    whole = [(left, c // coefficient) for m, c in dim.terms if (left := without(m, monomial)) is not None]
+    quotient = _collect(whole)
+    for q in (quotient, quotient - 1):
+        rest = dim - divisor * q
+        if _is_natural(rest) and _is_natural(divisor - rest - 1):
+            return q
+    return None
+
+
+def _is_natural(dim: Dim) -> bool:
+    low = bounds(dim)[0]
+    return low is not None and low >= 0
+
+
+def without(monomial: Monomial, factors: Monomial) -> Monomial | None:
     """The monomial divided by another one; None where it is no multiple."""
     rest = list(monomial)
     for atom in factors:

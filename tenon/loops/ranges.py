@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from tenon.dims import Dim
+from tenon.dims import Dim, divide_exactly, symbol, symbols
 from tenon.loops.affine import Affine, affine, dim_of, is_same
 from tenon.loops.expressions import Binary, Call, Cast, CheckedIndex, Const, Expr, Index, Local, Select, SizeOf
-from tenon.loops.size_order import common_factor, divided, follows, never_negative
+from tenon.loops.size_order import common_factor, divided, follows, never_negative, without_quotient
 from tenon.loops.traversal import replace
 from tenon.records import dataclass
 from tenon.records import replace as replaced
@@ -141,8 +141,10 @@ class _Search:
 
     def note_size(self, fact: Affine) -> None:
         """Keep a fact that sizes alone are in."""
-        if not fact.terms and not self.holds(fact.constant):
-            self.sizes.append(fact.constant)
+        size: Dim | None = None if fact.terms else fact.constant
+        while size is not None and not self.holds(size):
+            self.sizes.append(size)
+            size = without_quotient(size, 1)
 
     def holds(self, size: Dim) -> bool:
         """Whether a size is never negative, by what is known of sizes."""
@@ -293,13 +295,28 @@ def _tightened(form: Affine, slack: Dim) -> tuple[Affine, Dim]:
     """The same question, of a form whose factors have nothing in common: it is a whole number, and rounds.
 
     Where the sum of terms, a multiple of n, is above -slack - constant, a n-th of it is so much above a n-th of that.
+    What is a size times a whole number is never negative where that number is not.
     """
+    if isinstance(slack, int) and slack == 1:
+        while (by := _common_size(form)) is not None:
+            form = Affine({atom: c // by for atom, c in form.terms.items()}, form.constant // by)
     numbers = [c for c in form.terms.values() if isinstance(c, int)]
     if not numbers or len(numbers) < len(form.terms) or not isinstance(slack, int):
         return form, slack
     common = gcd(*numbers, common_factor(form.constant)[0])
     terms = {atom: c // common for atom, c in form.terms.items() if isinstance(c, int)}
     return Affine(terms, divided(form.constant + (slack - 1), common)), 1
+
+
+def _common_size(form: Affine) -> Dim | None:
+    """A size, no number, that divides all of a form."""
+    sizes = [x for x in (*form.terms.values(), form.constant) if not isinstance(x, int) or x]
+    if not sizes or any(isinstance(x, int) for x in sizes):
+        return None
+    found = [divided(x, gcd(*common_factor(x))) for x in sizes]
+    found += [symbol(name) for name in sorted(symbols(sizes[0]))]
+    return next((by for by in found if never_negative(by - 1) and all(
+        not isinstance(x, int) and divide_exactly(x, by) is not None for x in sizes)), None)
 
 
 def _numbers(x: Expr) -> Interval:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import gcd
 
-from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Atom, Dim, Maximum, Quotient, SymbolicDim, product, symbol
+from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Atom, Dim, Maximum, Quotient, SymbolicDim, product, symbol, without
 
 MOST_DIVISIONS = 8      # of terms of a size by a product of symbols
 
@@ -37,14 +37,27 @@ def follows(x: Dim, given: Sequence[Dim]) -> bool:
     >>> follows(4 * B * C - 67, [4 * B * C - 68]), follows(B * C - B - 16, [B * C - B - C - 16])
     (True, True)
     """
-    if never_negative(x):
+    if never_negative(x) or any(never_negative(x - f) for f in given):
         return True
     for k, f in enumerate(given):
         others = [*given[:k], *given[k + 1:]]
         for by, rest in _quotients(x, divided(f, common_factor(f)[0] or 1)):
             if follows(by, others) and follows(rest, others):
                 return True
-    return False
+    fractions = without_quotient(x, -1) if given else None
+    return fractions is not None and follows(fractions, given)
+
+
+def without_quotient(x: Dim, sign: int) -> Dim | None:
+    """A positive multiple of a size, with a fraction for the quotient that is added (1) or subtracted (-1) in it: no
+    less than it in the first case, no more in the second.  None where there is no such quotient."""
+    atoms = [] if isinstance(x, int) else [a for monomial, _ in x.terms for a in monomial if isinstance(a, Quotient)]
+    for atom in atoms:
+        assert isinstance(x, SymbolicDim)
+        if (parts := _coefficients(x, atom)) is not None and never_negative(parts[0] * sign) and \
+                never_negative(atom.denominator - 1):
+            return parts[1] * atom.denominator + parts[0] * atom.numerator
+    return None
 
 
 def _quotients(x: Dim, f: Dim) -> Iterator[tuple[Dim, Dim]]:
@@ -72,22 +85,12 @@ def _by_product(x: Dim, f: SymbolicDim, monomial: tuple[Atom, ...], sign: int) -
     quotient: Dim = 0
     for _ in range(MOST_DIVISIONS):
         terms = () if isinstance(x, int) else x.terms
-        left = next(((found, c) for others, c in terms if (found := _without(others, monomial)) is not None), None)
+        left = next(((found, c) for others, c in terms if (found := without(others, monomial)) is not None), None)
         if left is None:
             return None if isinstance(quotient, int) and not quotient else (quotient, x)
         part = SymbolicDim(((left[0], left[1] * sign),)) if left[0] else left[1] * sign
         quotient, x = quotient + part, x - part * f
     return None
-
-
-def _without(monomial: tuple[Atom, ...], factors: tuple[Atom, ...]) -> tuple[Atom, ...] | None:
-    """A product of atoms over another; None where that does not divide it."""
-    left = list(monomial)
-    for atom in factors:
-        if atom not in left:
-            return None
-        left.remove(atom)
-    return tuple(left)
 
 
 def _powers(x: Dim, atom: Atom) -> list[Dim]:

@@ -21,7 +21,7 @@ CALLS = 12
 TOLERANCE = {np.float32: 1e-3, np.float64: 1e-9}        # of the largest element, or of 1
 PHRASES = """
 x * 2 + 1 | tn.softmax(x, 1) | x[:, :max(1, n // 2)] | tn.cat([x, x[:, :n]], 1) | x + tn.arange(x.shape[1]).astype(x.dtype)
-tn.pad(x, [(0, 0), (n % 3, 1)]) | x @ tn.ones((x.shape[1], 5), dtype=x.dtype) | x.cumsum(1) | x[:, ::2] | x.flip(1) | x.sort(1)
+tn.pad(x, [(0, 0), (n % 3, 1)]) | x @ (tn.arange(x.shape[1] * 5) % 7).astype(x.dtype).reshape(-1, 5) | x.cumsum(1) | x[:, ::2] | x.flip(1) | x.sort(1)
 tn.stack([x, x], 0).reshape(-1, x.shape[1]) | x.T.reshape(x.shape[0], -1) | x - x.mean(1, keepdims=True) | x.repeat(2, 0) | x * n
 tn.where(tn.arange(x.shape[1]) < n, x, 0.5) | tn.layer_norm(x, (x.shape[1],)) | x[:, -n:] | x.roll(n, 1) | x + x.max(1, keepdims=True)
 x[:, 1:] - x[:, :-1] | x[:, n % x.shape[1]:] | tn.gather(x, tn.argsort(x, 1), 1) | x.unfold(1, 2, 1).reshape(x.shape[0], -1)
@@ -54,18 +54,18 @@ def arguments(rng: random.Random, dtype: type) -> Iterator[tuple[np.ndarray, int
 
 
 def outcome(f: Callable[..., Any], x: np.ndarray, n: int) -> list[np.ndarray] | str:
-    """The results of a call, or the class of its error."""
+    """The results of a call, or its error in words."""
     try:
         found = f(tn.tensor(x), n)
     except Exception as error:
-        return type(error).__name__
+        return f"{type(error).__name__}: {error}"
     return [np.asarray(y.numpy() if isinstance(y, tn.Tensor) else y) for y in (found if isinstance(found, tuple) else (found,))]
 
 
 def agree(wanted: list[np.ndarray] | str, found: list[np.ndarray] | str, tolerance: float) -> bool:
     """Whether a jitted call does what the eager one did, but for roundings."""
     if isinstance(wanted, str) or isinstance(found, str):
-        return wanted == found
+        return isinstance(wanted, str) and isinstance(found, str) and wanted.split(":")[0] == found.split(":")[0]
     return all(x.dtype == y.dtype and x.shape == y.shape and np.allclose(
         x, y, 0, tolerance * max(1.0, float(np.abs(x).max(initial=0))), equal_nan=True) for x, y in zip(wanted, found, strict=True))
 
@@ -79,7 +79,7 @@ def judge(seed: int) -> str | None:
     for call, (x, n) in enumerate(arguments(rng, dtype)):
         wanted, found = outcome(env["f"], x, n), outcome(jitted, x, n)  # type: ignore[arg-type]
         if not agree(wanted, found, TOLERANCE[dtype]):
-            return f"{source}call {call} of {x.dtype.name} {list(x.shape)}, n = {n}: eagerly {wanted}, jitted {found}"
+            return f"{source}call {call} of {x.dtype.name} {list(x.shape)}, n = {n}: jitted {found}, eagerly {wanted}"
     bugs = [record.eager.what for record in jitted.records.values() if record.eager is not None and record.eager.bug]
     return f"{source}runs by part, by a mistake of Tenon's: {bugs[0]}" if bugs else None
 

@@ -174,6 +174,19 @@ def test_positions_in_a_slice_of_a_product_of_sizes_are_proved(function):
         np.testing.assert_allclose(compiled(x).numpy(), function(x).numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("function", [
+    lambda x: tn.softmax(x, 1).repeat(2, 0).sum(),
+    lambda x: tn.layer_norm(x.repeat(2, 0), (x.shape[1],)),
+    lambda x: x[:3, ::2] + x[:3, ::2].max(1, keepdims=True),
+    lambda x: x.T.reshape(x.shape[0], -1).sort(1),
+], ids=["parts of pairs", "pairs", "every other", "turned"])
+def test_positions_of_changing_rows_and_columns_are_proved(function):
+    compiled = tn.jit(function, fullgraph=True)
+    for sizes in ((12, 13), (14, 15), (37, 18)):
+        x = tn.randn(*sizes)
+        np.testing.assert_allclose(compiled(x).numpy(), function(x).numpy(), rtol=1e-4, atol=1e-5)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(-3, 3), min_size=4, max_size=4), st.integers(0, 3), st.integers(-2, 2))
 def test_what_follows_from_a_product_of_sizes_holds_for_all_of_them(factors, times, more):
