@@ -99,7 +99,8 @@ class Attempt:
         capture.loops = moving.numbers.loops = self.loops
         watch = CodeWatch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
         given = [*self.leaves, *(x for _, x in moving.tensors)]
-        assumptions = Assumptions(sizes_of(self.types, given), refuse=refusal, stand_in=moving.numbers.number_of)
+        assumptions = Assumptions(sizes_of(self.types, given), refuse=refusal,
+                                  stand_in=None if self.numbers is None else moving.numbers.number_of)
         moving.numbers.size_of = partial(self._size_of, moving, assumptions.sizes)
         sizes = [assumptions.sizes]
         if isinstance(capture, ConvertingCapture):
