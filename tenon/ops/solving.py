@@ -288,10 +288,15 @@ def cond(x: Any, p: Any = None) -> Any:
 # ---------------------------------------------------------------- the exponential
 
 def _exp_ref(x: Any) -> Any:
-    """Scaling, a Pade approximant of order 13, squaring.  N. J. Higham, SIAM J. Matrix Anal. Appl. 26 (2005)."""
+    """Scaling, a Pade approximant of order 13, squaring.  N. J. Higham, SIAM J. Matrix Anal. Appl. 26 (2005).
+
+    A matrix with an element that is not finite gives NaN.
+    """
     b = [64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000, 10559470521600,
          670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1]
     wide = x.astype(np.promote_types(x.dtype, np.float64))
+    finite = np.isfinite(wide).all((-2, -1), keepdims=True)
+    wide = np.where(finite, wide, 0)
     size = np.abs(wide).sum(-2).max(-1, initial=0)[..., None, None]
     squarings = np.maximum(np.ceil(np.log2(np.maximum(size, 1e-300) / 5.37)), 0)
     a, one = wide / 2.0 ** squarings, np.eye(x.shape[-1])
@@ -303,7 +308,7 @@ def _exp_ref(x: Any) -> Any:
     out = np.linalg.solve(even - odd, even + odd)
     for turn in range(int(squarings.max(initial=0))):
         out = np.where(turn < squarings, out @ out, out)
-    return out.astype(x.dtype)
+    return np.where(finite, out, np.nan).astype(x.dtype)
 
 
 def _exp_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
