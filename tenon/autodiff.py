@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
 
+from tenon.dims import same_sizes
 from tenon.errors import GradientError, Location
 from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
 from tenon.graph.ir import Graph, Input, Node, Value
@@ -98,9 +99,10 @@ def pullback(node: Recorded, seeds: Sequence[Any]) -> Sequence[Any]:
 
 
 def _accumulate(gradients: dict[Any, Any], x: Any, gradient: Any) -> None:
-    if not x.is_like(gradient):
+    if not same_sizes(x.shape, gradient.shape):     # spelled alike: nothing is asked about sizes
         gradient = sum_to(gradient, x.shape)
-        gradient = gradient if gradient.dtype is x.dtype else cast(gradient, dtype=x.dtype)
+    if gradient.dtype is not x.dtype:
+        gradient = cast(gradient, dtype=x.dtype)
     slot = x.slot
     known = gradients.get(slot)
     gradients[slot] = gradient if known is None else add(known, gradient)

@@ -153,9 +153,9 @@ def solution(difference: Dim, sizes: Mapping[str, int]) -> tuple[str, Dim] | Non
         return None
     for monomial, coefficient in difference.terms:
         for atom in monomial:
-            if isinstance(atom, Quotient) and isinstance(atom.denominator, int) and str(atom.numerator) in sizes:
-                name, times = str(atom.numerator), atom.denominator
-                if sizes[name] // times >= SMALLEST_SYMBOLIC_SIZE:
+            if isinstance(atom, Quotient) and isinstance(atom.denominator, int) and (name := told_by(atom.numerator)):
+                times = atom.denominator
+                if name in sizes and sizes[name] // times >= SMALLEST_SYMBOLIC_SIZE:
                     return name, symbol(f"{name}_{times}") * times + sizes[name] % times
         rest = difference - SymbolicDim(((monomial, coefficient),))
         if len(monomial) == 1 and isinstance(monomial[0], str) and abs(coefficient) == 1 \

@@ -112,6 +112,36 @@ def test_what_a_number_of_a_size_decides_is_a_condition() -> None:
     assert captures(f) == 3
 
 
+def test_an_odd_and_an_even_size_each_have_a_symbol() -> None:
+    @tn.jit
+    def pairs(x: tn.Tensor) -> tn.Tensor:
+        if x.shape[1] % 2:
+            x = tn.pad(x, [(0, 0), (0, 1)])
+        return x.reshape(x.shape[0], x.shape[1] // 2, 2).sum(2)
+
+    for shape in SHAPES:
+        x = np.random.default_rng(0).standard_normal(shape)
+        wide = np.pad(x, [(0, 0), (0, shape[1] % 2)])
+        np.testing.assert_allclose(pairs(tn.tensor(x)).numpy(), wide[:, ::2] + wide[:, 1::2], 1e-12)
+    assert captures(pairs) <= 4
+
+
+def test_as_many_rows_as_channels_are_no_case_of_their_own() -> None:
+    net = nn.Conv1d(3, 6, 3)
+
+    @tn.jit
+    def step(x: tn.Tensor) -> Any:
+        loss = (net(x) ** 2).sum()
+        loss.backward()
+        net.zero_grad()
+        return loss
+
+    for rows in (4, 5, 6, 7, 3):
+        x = tn.randn(rows, 3, 8)
+        assert float(step(x)) == pytest.approx(float((net(x) ** 2).sum()), rel=1e-5)
+    assert captures(step) == 2
+
+
 def test_a_training_step_averages_over_any_number_of_rows() -> None:
     def train(rows: list[int], jitted: bool) -> tuple[list[float], np.ndarray, int]:
         tn.manual_seed(0)
