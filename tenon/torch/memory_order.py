@@ -59,6 +59,11 @@ class MemoryOrder:
         return tn.permute(once, axes=self.order)
 
 
+def of_sizes(order: MemoryOrder, sizes: Shape) -> MemoryOrder:
+    """The same order of a tensor whose sizes are known by now."""
+    return MemoryOrder(tuple(sizes), order.order, order.repeated)
+
+
 def in_the_order_of_axes(shape: Shape) -> MemoryOrder:
     """The order of a tensor whose last axis is the innermost in memory."""
     return MemoryOrder(shape, tuple(range(len(shape))))
@@ -67,23 +72,25 @@ def in_the_order_of_axes(shape: Shape) -> MemoryOrder:
 def order_of(shape: Shape, strides: Sequence[Any]) -> MemoryOrder:
     """The order of a tensor with these strides; the plain one where there are gaps, or elements lie over each other."""
     plain = in_the_order_of_axes(tuple(shape))
-    if _fits(plain, strides):
+    if fits(plain, strides):
         return plain
     try:
         repeated = frozenset(k for k, step in enumerate(strides) if _is(step, 0) and not _is(shape[k], 1))
         known = all(isinstance(step, int) for step in strides)
-        order = tuple(sorted(range(len(shape)), key=lambda k: (k in repeated, -strides[k], k))) if known \
-            else _descending(shape, strides, repeated)
+        ones = [k for k in range(len(shape)) if _is(shape[k], 1)]       # whose strides say nothing: outermost
+        inner = tuple(sorted({*range(len(shape))} - {*ones, *repeated}, key=lambda k: (-strides[k], k))) if known \
+            else _descending(shape, strides, {*repeated, *ones})
+        order = (*ones, *inner, *sorted(repeated))
     except ValueError:
         return plain
     found = MemoryOrder(tuple(shape), order, repeated)
-    return found if _fits(found, strides) else plain
+    return found if fits(found, strides) else plain
 
 
-def _descending(shape: Shape, strides: Sequence[Any], repeated: frozenset[int]) -> tuple[int, ...]:
-    """The axes by strides that are not all known yet: each is the product of the sizes of the axes within."""
+def _descending(shape: Shape, strides: Sequence[Any], without: set[int]) -> tuple[int, ...]:
+    """The other axes by strides that are not all known yet: each is the product of the sizes of the axes within."""
     step: Any = 1
-    left, order = [k for k in range(len(shape)) if k not in repeated], list(repeated)[::-1]
+    left, order = [k for k in range(len(shape)) if k not in without], list[int]()
     while left:
         k = next((k for k in reversed(left) if _is(strides[k], step)), None)
         if k is None:
@@ -101,7 +108,8 @@ def _is(size: Any, other: Any) -> bool:
     return str(size) == str(other)
 
 
-def _fits(found: MemoryOrder, strides: Sequence[Any]) -> bool:
+def fits(found: MemoryOrder, strides: Sequence[Any]) -> bool:
+    """Whether a tensor in this order has these strides, where axes are longer than 1."""
     step: Any = 1
     for k in reversed(found.order):
         if k in found.repeated:

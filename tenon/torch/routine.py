@@ -22,6 +22,7 @@ from tenon.runtime.addressed import Addressed
 from tenon.size_assumptions import Assumptions, assuming, told_by
 from tenon.torch.aten import name_of
 from tenon.torch.call_plan import PlanStep, is_assertion, is_drawn, is_like, is_torchs, make_plan
+from tenon.torch.memory_order import MemoryOrder, fits, of_sizes
 from tenon.torch.report import Report, note
 from tenon.torch.site import Unmapped
 from tenon.torch.symints import Known, number_of, size_of
@@ -185,6 +186,7 @@ class Translated:
     program: Executable
     inputs: Sequence[fx.Node]
     outputs: Sequence[fx.Node]
+    orders: Mapping[fx.Node, MemoryOrder]       # of both in memory, as the program has them
 
 
 def translated(turn: PlanStep, name: str, notes: Mapping[str, Any], numbers: Mapping[fx.Node, Any],
@@ -202,15 +204,19 @@ def translated(turn: PlanStep, name: str, notes: Mapping[str, Any], numbers: Map
     told = {told_by(dim) for param in made.params for dim in param.shape}
     if not told.issuperset(made.symbols()):
         raise Untold
-    return Translated(pipeline.compile(made), inputs, outputs)
+    orders = {node: placed(node, known) for node in (*inputs, *outputs)}
+    return Translated(pipeline.compile(made), inputs, outputs, orders)
 
 
 def program_step(made: Translated, slot: Mapping[fx.Node, int], known: Known) -> Step:
     """The step that runs a program: tensors in and out by their memory."""
-    places = [placed(node, known) for node in made.inputs]
+    def place_of(node: fx.Node) -> MemoryOrder:
+        return of_sizes(made.orders[node], tuple(size_of(n, known) for n in node.meta["val"].shape))
+    places = [place_of(node) for node in made.inputs]
     inputs = [(slot[node], place.is_plain and not may_be_conjugate(node), place)
               for node, place in zip(made.inputs, places)]
-    outputs = [(slot[node], placed(node, known), node.meta["val"].dtype, gaps(node, known)) for node in made.outputs]
+    outputs = [(slot[node], place := place_of(node), node.meta["val"].dtype, promised(node, place, known))
+               for node in made.outputs]
     run = Addressed(made.program, [tuple(map(int, place.stored)) for place in places]).run
 
     def step(slots: list[Any]) -> None:
@@ -233,10 +239,13 @@ def may_be_conjugate(node: fx.Node) -> bool:
     return fake.dtype.is_complex or all(n == 1 for n in fake.shape if isinstance(n, int))
 
 
-def gaps(node: fx.Node, known: Known) -> Sequence[int] | None:
-    """The strides that PyTorch promises of a result between whose elements there are gaps; else None."""
-    fake, step, apart = node.meta["val"], 1, False
+def promised(node: fx.Node, place: MemoryOrder, known: Known) -> Sequence[int] | None:
+    """The strides that PyTorch promises of a result where it does not lie so: where there are gaps, or their order was
+    not known when the program was made; else None."""
+    fake, step = node.meta["val"], 1
     sizes, strides = ([size_of(n, known) for n in x] for x in (fake.shape, fake.stride()))
+    once = all(stride or n == 1 for n, stride in zip(sizes, strides, strict=True))
+    apart = once and not fits(place, strides)
     for n, stride in sorted(zip(sizes, strides, strict=True), key=lambda pair: pair[1]):
         if n > 1 and stride:
             if stride < step:

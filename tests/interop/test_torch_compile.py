@@ -349,3 +349,18 @@ def test_pytorch_finds_the_backend_where_tenon_is_installed() -> None:
     code = "import torch; print(torch.compile(torch.nn.Linear(3, 2), backend='tenon')(torch.ones(4, 3)).shape)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "torch.Size([4, 2])"
+
+
+@pytest.mark.parametrize("size", [7, 1])
+def test_open_sizes_where_an_axis_of_one_element_has_any_stride(size: int) -> None:
+    """Results were read in another order than the program had written them."""
+    weight = torch.randn(9, 4)
+    of_words = torch.compile(lambda i: torch.nn.functional.embedding(i, weight).permute(2, 0, 1).unsqueeze(0),
+                             backend="tenon", dynamic=True)
+    of_images = torch.compile(lambda x: (x * 2 + 1, (x + 1)[0]), backend="tenon", dynamic=True)
+    for n in (size, 5):
+        indices = torch.randint(0, 9, (n, n))
+        x = torch.nn.functional.embedding(indices, weight).permute(2, 0, 1).unsqueeze(0)
+        assert torch.equal(of_words(indices), x)
+        for found, wanted in zip(of_images(x), (x * 2 + 1, (x + 1)[0]), strict=True):
+            assert torch.equal(found, wanted)
