@@ -112,6 +112,7 @@ class Guards:
 
     def __init__(self, groups: Sequence[GuardGroup], absent: Sequence[tuple[Any, frozenset[str], str]] = ()):
         self.groups, self.absent = list(groups), list(absent)
+        self.versions: dict[int, int] = {}      # that whole dictionaries had when machine code last looked at them
         self._objects = [g for g in self.groups if g.read is CLASS]
         self._others = [g for g in self.groups if g.read is not CLASS and (g.expected or not g.sized)]
         sized = [g for g in self.groups if g.sized]

@@ -24,6 +24,8 @@ from tenon.capture.guards import CLASS, MISSING, GuardGroup, Guards
 from tenon.cpython import guard_table as native
 from tenon.cpython import object_layout
 
+CHANGES = -1        # in the place of the version of a dictionary that is another at every call
+
 
 class GuardConditions:
     """The conditions of some guards; `rest` are the guards that stay with Python."""
@@ -35,6 +37,7 @@ class GuardConditions:
         self.kept: list[Any] = [group.expected for group in guards.groups]
         self._known: set[tuple[int, int]] = set()
         self._versions: dict[int, int] = {}
+        self._versions_before = guards.versions
         self._stored = {id(group.holder) for group in map(direct, guards.groups) if group.anew}
         rest = [group for group in guards.groups if group.anew or not self._add(group)]
         absent = [entry for entry in guards.absent if not self._add_absent(*entry)]
@@ -105,13 +108,20 @@ class GuardConditions:
     def _whole(self, group: GuardGroup) -> bool:
         """All keys or values of a dictionary: right while it is unchanged; else `Guards.hold` has to look."""
         offset = object_layout.dict_version_offset()
-        if not offset or id(group.holder) in self._stored:
+        if not offset or id(group.holder) in self._stored or not self._steady(group.holder, offset):
             return False
         place = self._version(group.holder, offset)
         if group.failing() is not None:
             return False
         self.native.entries += (native.DICTIONARY, place, 1, 0), (native.WHOLE, 0, 0, 0)
         return True
+
+    def _steady(self, table: Any, offset: int) -> bool:
+        """Whether a dictionary is as it was when a table was made before, which did not hold since."""
+        version = object_layout.word_at(id(table) + offset)
+        if self._versions_before.setdefault(id(table), version) != version:
+            self._versions_before[id(table)] = CHANGES
+        return self._versions_before[id(table)] == version
 
     def _items(self, holder: Any, expected: dict[str, Any]) -> bool:
         table = _dictionary(holder)

@@ -16,16 +16,16 @@ from tenon.capture.fast_call import MISS, Call, is_plain
 from tenon.capture.guard_places import CHANGING
 from tenon.capture.pytree import Structure
 
-MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
+MOST_SHORT_WAYS = 12    # of one function: each costs calls that go another way
 MOST_BY_VALUE = 32      # of one of these
 PLAIN = frozenset((bool, int, float, str, bytes, type(None)))
 Ways = tuple[tuple[Any, Call], ...]     # the modes, and what makes calls in them
 
 
 class ByValue:
-    """The short ways of calls that differ in the values of the arguments in these places."""
+    """The short ways of calls that differ in the values of the arguments in these places; some for each."""
 
-    def __init__(self, places: tuple[int, ...], calls: Mapping[Any, Call]):
+    def __init__(self, places: tuple[int, ...], calls: Mapping[Any, tuple[Call, ...]]):
         self.places, self.calls = places, dict(calls)
         self.pick = itemgetter(*places, places[0])      # a tuple even of one
 
@@ -34,13 +34,19 @@ class ByValue:
             key = self.pick(args)
         except IndexError:
             return MISS
-        call = self.calls.get(key) if PLAIN.issuperset(map(type, key)) else None      # no hash of a user's
-        return MISS if call is None else call(args, keywords)
+        if PLAIN.issuperset(map(type, key)):        # no hash of a user's
+            for call in self.calls.get(key, ()):
+                result = call(args, keywords)
+                if result is not MISS:
+                    return result
+        return MISS
 
     def with_call(self, values: Mapping[int, Any], call: Call) -> ByValue:
         """The same with one more, which is in the place of the oldest where there are many."""
-        kept = list(self.calls.items())[1 - MOST_BY_VALUE:]
-        return ByValue(self.places, {**dict(kept), self.pick([values.get(k) for k in range(max(values) + 1)]): call})
+        key = self.pick([values.get(k) for k in range(max(values) + 1)])
+        others = {k: calls for k, calls in self.calls.items() if k != key}
+        kept = list(others.items())[1 - MOST_BY_VALUE:]
+        return ByValue(self.places, {**dict(kept), key: (call, *self.calls.get(key, ())[:MOST_SHORT_WAYS - 1])})
 
 
 def plain_values(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> dict[int, Any]:
@@ -67,9 +73,9 @@ def without(ways: Ways, gone: Collection[Call | None]) -> Ways:
     left: list[tuple[Any, Call]] = []
     for modes, call in ways:
         if isinstance(call, ByValue):
-            calls = {key: x for key, x in call.calls.items() if x not in gone}
-            if calls:
-                left.append((modes, ByValue(call.places, calls)))
+            calls = {key: tuple(x for x in several if x not in gone) for key, several in call.calls.items()}
+            if any(calls.values()):
+                left.append((modes, ByValue(call.places, {key: several for key, several in calls.items() if several})))
         elif call not in gone:
             left.append((modes, call))
     return tuple(left)

@@ -128,3 +128,35 @@ def test_a_budget_too_small_for_larger_sizes_leaves_a_way_for_these() -> None:
         f(tn.ones((rows, 64)))
     (record,) = f.records.values()
     assert record.captures[-1].sized
+
+
+def test_layers_that_are_trained_and_evaluated_in_turn(monkeypatch):
+    """`train()` goes through whole dictionaries, which it then stores in: no short way ever held."""
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
+    step = tn.jit(lambda x, training: net.train(training)(x))
+    turns = [(tn.rand(4 + k % 2, 3), k % 3 > 0) for k in range(6)]
+    for _ in range(8):
+        for args in turns:
+            step(*args)
+    seen = long_calls(step, monkeypatch)
+    for args in turns:
+        step(*args)
+    assert not seen
+
+
+def test_several_captures_of_one_number(monkeypatch):
+    """Those with equal plain arguments took each other's place."""
+    counts, w = {"n": 0}, tn.zeros(2)
+
+    def step(x, rate):
+        counts["n"] += 1
+        if counts["n"] % 3 == 0:
+            w.assign(x)
+        return x * rate if counts["n"] % 2 else x + rate
+    f, x = tn.jit(step), tn.ones(2)
+    for _ in range(96):
+        f(x, 0.5)
+    seen = long_calls(f, monkeypatch)
+    for _ in range(12):
+        f(x, 0.5)
+    assert len(seen) <= 1
