@@ -1,5 +1,7 @@
 """Numbers taken out of tensors: large integers, numbers of several kinds."""
 
+import math
+
 import pytest
 
 import tenon as tn
@@ -118,3 +120,20 @@ def test_a_number_of_one_of_two_kinds():
         n = 3 if x.sum() > 0 else 2.5
         return -n, abs(n), divmod(n, 2), divmod(7, n), (1 if x.sum() > 0 else True) << 2, 1 << (True if n == 3 else 2)
     check_on(either, [tn.tensor([3.0]), tn.tensor([0.0])])
+
+
+@pytest.mark.parametrize("function", [
+    math.sqrt, math.log, math.log2, math.log10, math.log1p, math.expm1, math.asin, math.acos, math.atanh, math.asinh,
+    math.acosh, lambda x: math.log(x, 10)])
+def test_functions_of_mathematics_with_a_domain(function):
+    """They ran by part; outside of the domain the call raises what Python raises."""
+    jitted = tn.jit(lambda x: function(x.sum().item()))
+    for value in (0.5, 0.25, -2.0, 0.0, 1.5, math.nan, math.inf, 0.75):
+        try:
+            wanted = function(value)
+        except ValueError as error:
+            with pytest.raises(ValueError, match=str(error)):
+                jitted(tn.tensor([value], dtype=tn.float64))
+        else:
+            assert jitted(tn.tensor([value], dtype=tn.float64)) == pytest.approx(wanted, rel=1e-14, nan_ok=True)
+    assert "by part" not in str(tn.explain(jitted))

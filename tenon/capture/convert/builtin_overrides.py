@@ -413,8 +413,18 @@ def _unary(function: Any, name: str) -> None:
         return function_of(name, number_of(x, float))
 
 
-for _name in ("exp", "sin", "cos", "tan", "tanh", "atan", "sinh", "cosh", "erf", "fabs", "isnan", "isinf", "isfinite"):
+for _name in ("exp", "sin", "cos", "tan", "tanh", "atan", "sinh", "cosh", "erf", "fabs", "isnan", "isinf", "isfinite",
+              "sqrt", "log2", "log10", "log1p", "expm1", "asin", "acos", "asinh", "acosh", "atanh"):
     _unary(getattr(math, _name), {"fabs": "abs"}.get(_name, _name))
+
+
+@replaces(math.log)
+def log_(x: Any, *base: Any) -> Any:
+    x = RUNTIME.read(x, "")
+    if not is_captured(x):
+        return on_number(math.log, (x, *base))
+    found = function_of("log", number_of(x, float))
+    return found / log_(*base) if base else found
 
 
 def _of_numbers(function: Any) -> None:
