@@ -35,7 +35,7 @@ from tenon.capture.runtime_numbers import RuntimeNumber, one_kind
 from tenon.capture.sightings import Sightings
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
-from tenon.dims import SymbolicDim, is_by_data
+from tenon.dims import Size, SymbolicDim, is_by_data
 from tenon.graph.ir import SIZES, Graph, Value
 from tenon.graph.value_devices import result_devices
 from tenon.records import replace
@@ -154,7 +154,7 @@ class _Leaves:
             assert not isinstance(source, GradientOf)
             return FromOutside(GradientOf(source))
         if issubclass(type(x), SymbolicDim):
-            return self._counted(x) if is_by_data(x) else FromSize(x)
+            return self._counted(x) if is_by_data(x) else FromSize(x, getattr(x, "axes", None))
         if type(x) in SYMBOLIC:
             return x.value if x.numbers.is_settled(x) else self.result(x)
         if type(x) in (TensorList, FirstRows):
@@ -211,6 +211,8 @@ class _Leaves:
     def _plain(self, x: Any) -> Any:
         if type(x) is Text:
             return self._written(x)
+        if type(x) is Size:
+            return x
         if x is SymbolicDim:
             raise UnsafeCall("a size is asked for its type", convertible=True)
         if id(x) in self.roots:

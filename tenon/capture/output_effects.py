@@ -103,7 +103,7 @@ def formatted(value: Any, conversion: int, spec: str) -> str:
 
 def is_given(x: Any) -> bool:
     """Whether a part of a form is known when a run is over."""
-    return isinstance(x, Tensor) or type(x) in SYMBOLIC or type(x) is SymbolicDim
+    return isinstance(x, Tensor) or type(x) in SYMBOLIC or issubclass(type(x), SymbolicDim)
 
 
 def rebuilt(form: Any, change: Callable[[Any], Any]) -> Any:

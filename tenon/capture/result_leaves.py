@@ -9,7 +9,7 @@ from tenon.capture.effects import MISSING
 from tenon.capture.output_effects import Text
 from tenon.capture.pytree import Structure
 from tenon.capture.trace import Source
-from tenon.dims import SymbolicDim
+from tenon.dims import Dim, SymbolicDim
 from tenon.locks import cached_property
 from tenon.records import dataclass
 
@@ -78,6 +78,7 @@ class FromSize:
     """A leaf that is a size, which may be another number in every call."""
 
     size: SymbolicDim
+    axes: tuple[Dim, ...] | None = None     # of what it is the number of elements
 
 
 @dataclass(frozen=True, eq=False)

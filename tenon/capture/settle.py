@@ -36,7 +36,7 @@ from tenon.capture.result_leaves import (
 )
 from tenon.capture.trace import GradientOf, Held, Source
 from tenon.devices import Device
-from tenon.dims import Dim, evaluate
+from tenon.dims import Dim, evaluate, size_of
 from tenon.eager.on_device import on
 from tenon.eager.on_mesh import OnMesh
 from tenon.eager.tape import RELEASED
@@ -255,7 +255,9 @@ class Fill:
             return rows[0] if leaf.form is None else ListRows(
                 [element(leaf.form, iter(row)) for row in zip(*rows, strict=True)])
         if isinstance(leaf, FromSize):
-            return evaluate(leaf.size, sizes_of(self.captured.types, self.leaves))
+            sizes = sizes_of(self.captured.types, self.leaves)
+            return evaluate(leaf.size, sizes) if leaf.axes is None else size_of(
+                tuple([evaluate(n, sizes) for n in leaf.axes]))
         if isinstance(leaf, FromArguments):
             return self.leaves[leaf.position]
         if isinstance(leaf, FromContainers):

@@ -27,6 +27,7 @@ from tenon.dims import (
     SMALLEST_SYMBOLIC_SIZE,
     Dim,
     PinnedSize,
+    Size,
     SymbolicDim,
     evaluate,
     number_behind,
@@ -42,6 +43,7 @@ from tenon.types import DEFAULT_OF_KIND, DType, TensorType, bool_
 
 KINDS = (int, float, str, *DATES, *PATHS)   # of values that may become inputs; a bool is one of two, and guarded
 PYTHON = (bool, int, float)
+COUNTS = (*PYTHON, Size)        # the last is how many elements a tensor has
 PLAIN = (type(None), *PYTHON, str)
 FIXED = (*PLAIN, *DATES, *PATHS)
 MOST_STEPS = 1000
@@ -477,7 +479,7 @@ def sizes_in(value: Any) -> Any:
 
 def on_number(function: Callable[..., Any], numbers: Sequence[Any]) -> Any:
     """A pure function of Python numbers, recorded where one of them changes from call to call."""
-    numbers = [number_behind(x) if type(x) is SymbolicDim else x for x in numbers]
+    numbers = [number_behind(x) if issubclass(type(x), SymbolicDim) else x for x in numbers]
     first = next((x for x in numbers if type(x) in SYMBOLIC), None)
     if first is None or not all(type(x) in PYTHON or type(x) in SYMBOLIC for x in numbers):
         return function(*numbers)
@@ -490,8 +492,9 @@ def _install(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
     def on(left: Any, right: Any, other: Any) -> Any:
         if isinstance(other, (Tensor, SymObject)) or (asks and type(other) in UNEQUAL):
             return NotImplemented
-        if not (type(other) in PYTHON or type(other) is SymNumber):
-            return of(*(known(x) if type(other) is not SymbolicDim else as_dim(x) for x in (left, right)))
+        if not (type(other) in COUNTS or type(other) is SymNumber):
+            sized = issubclass(type(other), SymbolicDim)
+            return of(*(as_dim(x) if sized else known(x) for x in (left, right)))
         numbers = (left if type(left) is SymNumber else right).numbers
         return (numbers.ask if asks else numbers.compute)(of, left, right)
 

@@ -614,3 +614,37 @@ def test_a_count_in_an_argument(make):
     for k in range(6):
         assert jitted(tn.ones(2), counts).tolist() == [k + 1.0] * 2
     assert counts["n"] == 6 and sum(len(record.captures) for record in jitted.records.values()) == 2
+
+
+COUNTED = [
+    lambda x, kept: kept["n"], lambda x, kept: x.sum() / kept["n"], lambda x, kept: kept["sum"] / kept["n"],
+    lambda x, kept: math.exp(kept["sum"] / max(kept["n"], 1)), lambda x, kept: f"{kept['sum'] / kept['n']:.3f}",
+    lambda x, kept: (x.size, x[1:].numel(), len(x)), lambda x, kept: x * (1 / len(x)),
+    lambda x, kept: x.shape[0] / x.shape[1] * x, lambda x, kept: x @ x.T / math.sqrt(x.shape[0]),
+    lambda x, kept: x[:int(x.shape[0] / 2)] * 0.5 ** x.shape[0], lambda x, kept: print(x.numel(), x[1:].size),
+]
+
+
+@pytest.mark.parametrize("of", COUNTED)
+@pytest.mark.parametrize("count", [len, tn.Tensor.numel, lambda x: x[1:].size, lambda x: x.shape[0]])
+def test_counts_of_elements_that_add_up(of, count, capsys):
+    """A count that a number of elements is added to was another capture for each, and 1 / len(x) for each size."""
+    def step(x, kept):
+        kept["n"] += count(x)
+        kept["sum"] += x.sum().item()
+        return of(x, kept)
+    jitted, kept, other = tn.jit(step), {"n": 1, "sum": 0.5}, {"n": 1, "sum": 0.5}
+    for n in (4, 5, 3, 9, 2, 6):
+        x = tn.arange(3.0 * n).reshape(n, 3) / 64
+        wanted, said = step(x, other), capsys.readouterr().out
+        found = jitted(x, kept)
+        assert type(found) is type(wanted) and repr(found) == repr(wanted) and kept == other
+        assert capsys.readouterr().out == said
+    assert captures(jitted) <= 4 and never_by_part(jitted), tn.explain(jitted)
+
+
+def test_what_no_size_in_the_graph_can_do_needs_its_number():
+    jitted = tn.jit(lambda x: x * 2 ** x.shape[0] + len([0] * x.shape[0] ** 2))
+    for n in (4, 5, 3):
+        assert jitted(tn.ones(n)).tolist() == [2.0 ** n + n * n] * n
+    assert never_by_part(jitted)

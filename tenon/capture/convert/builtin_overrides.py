@@ -43,7 +43,6 @@ from tenon.capture.runtime_numbers import (
     one_kind,
 )
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber, SymText, on_number
-from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
 from tenon.ops.joining_and_axes import concat, moveaxis, stack
@@ -216,7 +215,7 @@ def type_(*args: Any, **keywords: Any) -> Any:
                                  x in found.options])) if type(found) is UnionValue else type_(found)
     if len(args) == 1 and type(args[0]) in SYMBOLIC:
         return args[0].kind
-    if len(args) == 1 and type(args[0]) is SymbolicDim:
+    if len(args) == 1 and is_size(args[0]):
         return int
     return one_kind(args[0]).weak if len(args) == 1 and type(args[0]) is RuntimeNumber else type(*args, **keywords)
 
@@ -246,7 +245,7 @@ def range_of(bounds: list[Any], given: tuple[Any, ...] | None = None) -> Range:
 
 def is_count(x: Any) -> bool:
     """Whether this is an integer that changes from call to call."""
-    return type(x) is SymbolicDim or (type(x) is SymNumber and x.kind is int)
+    return is_size(x) or (type(x) is SymNumber and x.kind is int)
 
 
 @aware

@@ -28,7 +28,7 @@ from tenon.capture.output_effects import (
 from tenon.capture.runtime_numbers import KIND_OF, RuntimeNumber, in_graph, one_kind
 from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymText
-from tenon.dims import SymbolicDim
+from tenon.dims import Size, SymbolicDim
 from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.graph.op import current
@@ -49,8 +49,10 @@ MOST_OUTPUT_EFFECTS = 1000     # of one call; more come from a loop that Python 
 def form_of(capture: ConvertingCapture, x: Any, within: bool = False) -> Any:
     """A value as it is now; what no form can hold is the text that it shows, in a container by `repr`."""
     kind = type(x)
-    if kind in PLAIN or kind in (Text, *SYMBOLIC, Verbatim, SymbolicDim):
+    if kind in PLAIN or kind in (Text, *SYMBOLIC, Verbatim) or issubclass(kind, SymbolicDim):
         return x
+    if kind is Size:
+        return int(x)
     if kind is UnionValue:
         return form_of(capture, capture.resolve(x), within)
     if isinstance(x, Tensor):
@@ -191,7 +193,7 @@ def _sample(x: Any) -> Any:
         return KIND_OF[x.dtype.kind](0)
     if type(x) in SYMBOLIC:
         return x.value
-    if type(x) is SymbolicDim:
+    if issubclass(type(x), SymbolicDim):
         return 2
     return _Elements() if isinstance(x, Tensor) else x
 
