@@ -106,6 +106,7 @@ MOST_BOUND = 16         # of other objects' captures, for one key
 MOST_OF_A_FAMILY = 256  # captures for objects of the same classes, which others replace
 MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
 MOST_FAILURES = 16      # of a capture that has never succeeded
+MOST_FAILURES_COUNTED = 2       # of one with a loop counted by a number, which it might know
 WARN_AT = 9             # captures beside the first, of which the user is told once
 WEIGHED_AT = 2          # calls of a piece by the long way, after which it may be left to Python
 MOST_NEW = 6            # captures of a piece in a row that served one call, before it is split once more
@@ -277,6 +278,11 @@ class Jitted(StandsFor):
     def _count_failure(self, record: CaptureRecord, captured: Captured) -> None:
         """A graph that has never held the way of a call only costs time, and is left."""
         captured.failures += 1
+        if captured.counted and captured.failures >= MOST_FAILURES_COUNTED:
+            self.loops.written_out |= captured.counted
+            self._short_ways = without(self._short_ways, [captured.short])
+            record.captures = [x for x in record.captures if x is not captured]
+            return
         if captured.failures >= MOST_FAILURES and not captured.succeeded and not self.fullgraph:
             self._short_ways = without(self._short_ways, [captured.short])
             self._refuse(record, Reason(
@@ -530,6 +536,7 @@ class Jitted(StandsFor):
         if not self.constants or self.place is not None or self.mesh is not None:
             captured.constants = ()
         captured.seconds.update(seconds)
+        captured.counted = frozenset(self.loops.tried)
         captured.why = why
         self._note_recompile(why)
         record.captures.append(captured)

@@ -195,7 +195,7 @@ def _without(group: GuardGroup, moved: Collection[Key]) -> list[GuardGroup]:
     labels = tuple(group.labels[min(k, len(group.labels) - 1)] for k in kept) if group.labels else ()
     found: list[GuardGroup] = []
     if group.sized:
-        found.append(GuardGroup(length, group.holder, length(group.holder), f"length of {group.path}"))
+        found.append(GuardGroup(length, group.holder, (len(group.expected),), f"length of {group.path}"))
     if keys and isinstance(group.read, partial) and group.read.func is read_slots:
         found.append(GuardGroup(partial(read_slots, keys), group.holder, expected, group.path, labels))
     elif keys:

@@ -263,3 +263,21 @@ def test_gradients_through_lists_that_it_prolongs():
         x = tn.rand(2, 40, 4)
         assert close(gradients(jitted, x, n), gradients(lambda x, n: outputs(x[:, :n]).pow(2).mean(), x, n)), n
     assert len(captures(jitted)) <= 3
+
+
+def test_one_that_raises_in_some_turn_is_written_out():
+    """As a loop of the graph, each call that comes to the error was made twice."""
+    def tried(x, n):
+        errors = 0
+        for k in range(n):
+            try:
+                if k == 2:
+                    raise ValueError
+                x = x + k
+            except ValueError:
+                errors += 1
+        return x, errors
+    jitted, x = tn.jit(tried), tn.rand(2)
+    for n in (1, 5, 4, 3, 6, 2, 5):
+        assert close(jitted(x, n), tried(x, n))
+    assert jitted.loops.written_out and len(captures(jitted)) >= 3

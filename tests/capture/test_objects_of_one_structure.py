@@ -327,3 +327,15 @@ def test_an_object_in_the_place_of_one_that_died():
         assert f(s, tn.asarray(X)).tolist() == (X * k).tolist()
         del s
     assert made(f) <= 3
+
+
+@pytest.mark.parametrize("make", [lambda k: (lambda x: x * k), lambda k: nn.Linear(2, 2)])
+@pytest.mark.parametrize("read", [lambda parts, x: sum((part(x) for part in parts), tn.zeros(2)),
+                                  lambda parts, x: parts[-1](x)])
+def test_a_list_of_other_objects_that_is_longer(make, read):
+    """Where a capture was bound to other objects in a list, its length was taken for what it was to be."""
+    parts = []
+    jitted, x = tn.jit(lambda x: read(parts, x)), tn.ones(2)
+    for count in (2, 3, 4, 2, 1, 3):
+        parts[:] = map(make, range(1, count + 1))
+        assert np.allclose(jitted(x).numpy(), read(parts, x).numpy()), count

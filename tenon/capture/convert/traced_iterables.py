@@ -227,7 +227,7 @@ class Each(WhileCapture):
         self.data = self.source is not None or self.elements is not None
         self.caught = (BaseException,) if self.data else ()
         self.index: Any = 0
-        self.unrolling = self.may_break = self.grew = False
+        self.unrolling = self.may_break = False
         self.passed = 0
         self.values: tuple[Any, ...] = ()
 
@@ -370,17 +370,19 @@ class Each(WhileCapture):
             return super().grow(before, after)
         if (turns := self.source.turns) is None:
             return None
-        self.capture.irregular = self.capture.undecided = self.grew = True
+        self.capture.irregular = self.capture.undecided = True
         return grown(self.capture, list(before), list(after), turns)
 
     def output(self, number: int, exit: Any, out: Tensor) -> Tensor:
         """A number that grows by as much in every iteration is known where it is known how many there are."""
         entry, param, _ = self.params[number]
-        turns = self.source.turns if self.source is not None and self.grew and not self.may_break else None
+        lists = self.capture is not None and self.capture.irregular and self._counted is not None
+        turns = self.source.turns if self.source is not None and lists and not self.may_break else None
         if turns is not None and type(entry) is RuntimeNumber:
             first, by = known_count(entry.payload), known_count(exit.payload, param)
-            if first is not None and by is not None:
-                return RuntimeNumber(dimension(size=first + by * turns, dtype=int64))
+            if by is not None:
+                more: Any = dimension(size=by * turns if first is None else first + by * turns, dtype=int64)
+                return RuntimeNumber(more if first is not None else strong(entry) + more)
         return super().output(number, exit, out)
 
     def stop(self, broken: Any) -> bool:
