@@ -38,6 +38,7 @@ from tenon.dims import (
 from tenon.errors import user_location
 from tenon.graph.build import literal
 from tenon.records import dataclass
+from tenon.size_assumptions import told_by
 from tenon.tensor import Tensor, fresh
 from tenon.types import DEFAULT_OF_KIND, DType, TensorType, bool_
 
@@ -383,13 +384,17 @@ class Numbers:
         return evaluate(dim, self.behind)
 
     def _number_behind(self, name: str) -> Any:
-        if name.startswith(BY_NUMBER):
-            return next(x for x, *_ in self.read.values() if f"{BY_NUMBER}{x.index}" == name)
-        assert self.size_of is not None
-        dim, found = self.size_of(name)     # type: Dim, Any
-        self.sizes[found.index] = dim
+        known: Iterator[tuple[Dim, Any]] = ((type.shape[0], x) for x, type, _ in self.read.values() if type.shape)
+        dim, found = next((one for one in known if told_by(one[0]) == name), None) or self._size(name)
         low, step = evaluate(dim, {name: 0}), evaluate(dim, {name: 1}) - evaluate(dim, {name: 0})
         return found if (low, step) == (0, 1) else (found - low) // step
+
+    def _size(self, name: str) -> tuple[Dim, Any]:
+        """A new input, the size of an argument that tells a symbol."""
+        assert self.size_of is not None
+        dim, found = self.size_of(name)
+        self.sizes[found.index] = dim
+        return dim, found
 
     def of_sizes(self, x: SymNumber) -> Dim:
         """A size with all the symbols that a number depends on."""

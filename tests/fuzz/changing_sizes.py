@@ -29,6 +29,9 @@ tn.max_pool1d(x[:, None], 2, 1, 1)[:, 0] | tn.conv1d(x[:, None], tn.ones((1, 1, 
 tn.tril(x, n % 3) | tn.kron(x[:, :3], tn.ones((1, 2), dtype=x.dtype)) | x / len(x) | x * (x.shape[1] ** -0.5) | tn.take(x, tn.arange(x.shape[1] - 1, -1, -1), 1)
 tn.einsum("ab,ac->bc", x, x)[:3] | x.split([1, x.shape[1] - 1], 1)[n % 2] | tn.concat([x[:1], x], 0) | x[:int(0.5 * x.shape[0]) + 1]
 tn.interpolate(x[:, None], scale_factor=2)[:, 0] | sum(x.chunk(2, 0)[:1]) | x.reshape(-1, x.shape[0] * x.shape[1] // 1) | x.T
+x * (0.5 if len(x) > 3 else n / x.shape[1]) | x[:, :max(1, len(x) // 2)] | x.chunk(2, 1)[-1] | x[:x.shape[0] // 2 * 2].reshape(-1, x.shape[1] * 2)
+x + sum([x[k].sum() / (k + 1) for k in range(min(3, len(x)))]) | tn.full((2, x.shape[1]), n / len(x)) + x[:1] | x.clip(-1 / len(x), n / 2)
+tn.linspace(0, len(x) / 4, x.shape[1]).astype(x.dtype) + x | x[:, round(0.3 * x.shape[1]):] | x.reshape(x.shape[1], -1) if len(x) == x.shape[1] else x
 """
 PHRASE = [phrase.strip() for line in PHRASES.strip().splitlines() for phrase in line.split(" | ")]
 ENDS = ("x", "x, x.sum(0), x.shape[1]", "x.max(1), x.argmin()", "x.sum() / x.shape[0], x.shape[1] / 4, len(x)")
@@ -86,8 +89,10 @@ def judge(seed: int) -> str | None:
 
 if __name__ == "__main__":
     first, count = map(int, sys.argv[1:])
-    wrong = [(seed, found) for seed in range(first, first + count) if (found := judge(seed)) is not None]
-    for seed, found in wrong:
-        print(f"seed {seed}: {found[:1500]}")
-    print(f"{count} programs, {len(wrong)} wrong")
+    wrong = 0
+    for seed in range(first, first + count):
+        if (found := judge(seed)) is not None:
+            wrong += 1
+            print(f"seed {seed}: {found[:1500]}", flush=True)
+    print(f"{count} programs, {wrong} wrong")
     sys.exit(bool(wrong))
