@@ -15,8 +15,8 @@ from typing import TypeAlias
 from tenon.capture.code_monitor import follows
 
 Place: TypeAlias = tuple[str, int]      # file and line
-COUNT = ("range(", "len(", "int(", "float(")    # calls that code that is converted answers without the number
-THROUGH = ("__iter__", "__len__")               # of a tensor whose rows are gone through, or counted
+COUNT = ("range(",)      # calls that code that is converted answers without the number
+THROUGH = ("__iter__",)     # of a tensor whose rows are gone through
 
 
 class CountedLoops:
