@@ -18,6 +18,8 @@ DRAWN: dict[str, Any] = {
     "Gumbel": lambda: D.Gumbel(1.0, 2.0), "HalfNormal": lambda: D.HalfNormal(2.0), "Uniform": lambda: D.Uniform(-1.0, 3.0),
     "Exponential": lambda: D.Exponential(0.5), "Gamma": lambda: D.Gamma(2.5, 0.5), "small Gamma": lambda: D.Gamma(0.25, 1.0),
     "Chi2": lambda: D.Chi2(3.0), "Beta": lambda: D.Beta(0.5, 2.0), "StudentT": lambda: D.StudentT(8.0, 1.0, 2.0),
+    "Weibull": lambda: D.Weibull(2.0, 1.5), "Pareto": lambda: D.Pareto(2.0, 9.0),
+    "NegativeBinomial": lambda: D.NegativeBinomial(2.5, probs=0.4),
     "Poisson": lambda: D.Poisson(4.0), "Bernoulli": lambda: D.Bernoulli(probs=0.3), "Geometric": lambda: D.Geometric(probs=0.3),
     "Binomial": lambda: D.Binomial(7, probs=0.3), "Dirichlet": lambda: D.Dirichlet(tn.tensor([0.5, 2.0, 3.0])),
     "OneHotCategorical": lambda: D.OneHotCategorical(logits=tn.tensor([0.5, 2.0, 0.0])),
@@ -33,7 +35,7 @@ def test_draws_have_the_moments(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Normal", "LogNormal", "Laplace", "Gumbel", "HalfNormal", "Uniform", "Exponential",
-                                  "Gamma", "small Gamma", "Chi2"])
+                                  "Gamma", "small Gamma", "Chi2", "Weibull", "Pareto"])
 def test_shares_of_draws_are_uniform(name: str) -> None:
     shares = np.sort(DRAWN[name]().cdf(DRAWN[name]().sample((MANY,))).numpy())
     assert np.abs(shares - np.arange(MANY) / MANY).max() < 1.95 / np.sqrt(MANY)         # Kolmogorov and Smirnov, 0.001

@@ -15,9 +15,11 @@ from tenon.distributions.divergence import kl_divergence as kl_divergence
 from tenon.distributions.divergence import register_kl as register_kl
 from tenon.distributions.gammas import *  # noqa: F403
 from tenon.distributions.independent import Independent as Independent
+from tenon.distributions.lifetimes import *  # noqa: F403
 from tenon.distributions.location_scale import *  # noqa: F403
 from tenon.distributions.mixture import MixtureSameFamily as MixtureSameFamily
 from tenon.distributions.multivariate_normal import MultivariateNormal as MultivariateNormal
+from tenon.distributions.negative_binomial import NegativeBinomial as NegativeBinomial
 from tenon.distributions.transformed import TransformedDistribution as TransformedDistribution
 from tenon.distributions.transforms import *  # noqa: F403
 from tenon.distributions.trials import *  # noqa: F403

@@ -35,12 +35,12 @@ __all__ = ["Bernoulli", "Binomial", "Categorical", "Geometric", "OneHotCategoric
 whole: Check = (lambda x: (x >= 0) & (x == x // 1), "must be whole numbers, none below 0")
 
 
-def _counts(value: Any, most: Any = math.inf) -> Any:
+def counts(value: Any, most: Any = math.inf) -> Any:
     """Where a value is a whole number from 0 to `most`."""
     return (value >= 0) & (value <= most) & (value == value.floor() if value.dtype.kind == "f" else True)
 
 
-class _Trial(Distribution):
+class BernoulliTrials(Distribution):
     """A distribution of the probability of success, given as `probs` or `logits`."""
 
     arg_names: tuple[str, ...] = ("_given",)
@@ -74,7 +74,7 @@ class _Trial(Distribution):
         return super().__repr__().replace("_given", self._parameter)
 
 
-class Bernoulli(_Trial):
+class Bernoulli(BernoulliTrials):
     """1 with probability `probs`, else 0.
 
     >>> tn.distributions.Bernoulli(probs=0.25).log_prob(tn.tensor(1.0))
@@ -86,7 +86,7 @@ class Bernoulli(_Trial):
 
     def log_prob(self, value: Any) -> Any:
         found = value * self.logits - softplus(self.logits)
-        return where(_counts(value, 1), found, -math.inf)
+        return where(counts(value, 1), found, -math.inf)
 
     def entropy(self) -> Any:
         return softplus(self.logits) - self.probs * self.logits
@@ -110,7 +110,7 @@ class Bernoulli(_Trial):
         return self.probs * (1 - self.probs)
 
 
-class Geometric(_Trial):
+class Geometric(BernoulliTrials):
     """How many trials fail before the first succeeds.
 
     >>> tn.distributions.Geometric(probs=0.25).mean
@@ -123,7 +123,7 @@ class Geometric(_Trial):
 
     def log_prob(self, value: Any) -> Any:
         found = value * self._chances().log_none() + log(self.probs)
-        return where(_counts(value), found, -math.inf)
+        return where(counts(value), found, -math.inf)
 
     def entropy(self) -> Any:
         return (softplus(self.logits) - self.probs * self.logits) / self.probs
@@ -141,7 +141,7 @@ class Geometric(_Trial):
         return (1 / self.probs - 1) / self.probs
 
 
-class Binomial(_Trial):
+class Binomial(BernoulliTrials):
     """How many of `total_count` trials succeed.
 
     >>> tn.distributions.Binomial(4, probs=0.5).mean
@@ -161,7 +161,7 @@ class Binomial(_Trial):
         return default_generator.draw(lambda state: random_binomial(state, count, p, shape=shape), beside(p))
 
     def log_prob(self, value: Any) -> Any:
-        n, inside = self.total_count, _counts(value, self.total_count)
+        n, inside = self.total_count, counts(value, self.total_count)
         k = where(inside, value, 0)
         ways = lgamma(n + 1) - lgamma(k + 1.0) - lgamma(n - k + 1)
         return where(inside, ways + k * self.logits - n * softplus(self.logits), -math.inf)
@@ -209,7 +209,7 @@ class Poisson(Distribution):
         return default_generator.draw(lambda state: random_poisson(state, rate, shape=shape), beside(rate))
 
     def log_prob(self, value: Any) -> Any:
-        inside = _counts(value)
+        inside = counts(value)
         k = where(inside, value, 0)
         return where(inside, xlogy(k, self.rate) - self.rate - lgamma(k + 1.0), -math.inf)
 
@@ -228,7 +228,7 @@ class Poisson(Distribution):
 
 # ---------------------------------------------------------------- classes
 
-class Categorical(_Trial):
+class Categorical(BernoulliTrials):
     """The number of a class, with the probabilities that stand along the last axis of `probs`, or softmax(logits).
 
     >>> policy = tn.distributions.Categorical(probs=tn.tensor([1.0, 3.0]))

@@ -23,6 +23,11 @@ KINDS: dict[str, tuple[dict[str, Any], Any]] = {
     "Beta": ({"concentration1": [0.5, 3.0], "concentration0": [2.0, 0.75]}, [0.25, 0.875]),
     "Dirichlet": ({"concentration": [[0.5, 3.0, 1.0], [2.0, 4.0, 0.25]]}, [[0.25, 0.5, 0.25], [0.125, 0.5, 0.375]]),
     "StudentT": ({"df": [0.75, 1.5, 5.0], "loc": [0.5, -1.0, 0.0], "scale": [0.5, 2.0, 3.0]}, [0.25, 3.0, -2.0]),
+    "Weibull": ({"scale": [0.5, 2.0], "concentration": [1.25, 3.0]}, [0.25, 3.0]),
+    "Pareto": ({"scale": [0.125, 2.0, 1.0], "alpha": [0.75, 1.5, 3.0]}, [0.25, 3.0, 1.0]),
+    "HalfCauchy": ({"scale": [0.5, 2.0]}, [0.25, 3.0]),
+    "NegativeBinomial": ({"total_count": [5.0, 2.5], "probs": [0.25, 0.875]}, [0.0, 4.0]),
+    "NegativeBinomial logits": ({"total_count": [1.0, 7.5], "logits": [-2.0, 0.5]}, [3.0, 0.0]),
     "Poisson": ({"rate": [0.5, 6.0]}, [0.0, 4.0]),
     "Bernoulli": ({"probs": [0.25, 0.875]}, [0.0, 1.0]),
     "Bernoulli logits": ({"logits": [-30.0, 0.5]}, [1.0, 0.0]),
@@ -37,7 +42,7 @@ KINDS: dict[str, tuple[dict[str, Any], Any]] = {
     "MultivariateNormal precision": ({"loc": [0.5, -1.0], "precision_matrix": [[2.0, 0.5], [0.5, 1.0]]}, [[0.25, 1.0]]),
 }
 SECOND = {"Uniform": {"low": [-2.0, 1.0], "high": [3.0, 5.0]}, "Binomial": {"total_count": [5.0, 5.0], "probs": [0.5, 0.5]}}
-WITHOUT_KL = {"StudentT", "Cauchy", "Chi2"}
+WITHOUT_KL = {"StudentT", "Cauchy", "Chi2", "Weibull", "Pareto", "HalfCauchy", "NegativeBinomial"}
 
 
 def made(library: Any, name: str, parameters: dict[str, Any], array: Any) -> tuple[Any, dict[str, Any]]:
