@@ -255,7 +255,7 @@ def along_axis(x: TensorType, *others: Any, axis: Any, **rest: Any) -> dict[str,
 
 def along_axis_or_number(x: TensorType, axis: Any) -> dict[str, Any]:
     """The same, and () for the one axis that a tensor without axes is taken to have."""
-    alone = axis == () or (x.ndim == 0 and normalize_axis(axis, 1) == 0)
+    alone = (type(axis) is tuple and not axis) or (x.ndim == 0 and normalize_axis(axis, 1) == 0)
     return {"axis": () if alone else normalize_axis(axis, x.ndim)}
 
 
