@@ -46,6 +46,11 @@ class CountedLoops:
         """That was done."""
         self._recorded.pop()
 
+    @property
+    def inside(self) -> bool:
+        """Whether the body of one is being recorded."""
+        return bool(self._recorded)
+
     def give_up(self) -> bool:
         """After a failure: let the innermost loop that was being recorded be written out, or all that were tried;
         whether there is one."""

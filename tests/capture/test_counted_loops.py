@@ -164,7 +164,14 @@ def refused(x, n):
     return x
 
 
-@pytest.mark.parametrize("function", [modules, named, measured, refused])
+def told(x, n):
+    for k in range(n):
+        x = x * 0.5
+        print(k, x.sum().item())
+    return x
+
+
+@pytest.mark.parametrize("function", [modules, named, measured, refused, told])
 def test_what_no_loop_of_the_graph_can_do_is_written_out(function):
     jitted, x = tn.jit(function), tn.rand(4, 4)
     for n in (2, 7, 3, 1, 9, 5, 7):

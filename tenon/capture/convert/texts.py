@@ -220,6 +220,8 @@ def say(capture: ConvertingCapture, tell: Callable[..., None], objects: tuple[An
     if not isinstance(capture.builder, InnerBuilder):
         capture.output_effects.append(OutputEffect(tell, objects, found, tuple(given)))
         return
+    if capture.loops is not None and capture.loops.inside:      # what each turn notes costs more than the loop saves
+        raise UnsafeCall("a loop that is counted says something in each turn", where=user_location())
     values = [in_graph(x) for x in given]
     leaves = tuple([Noted(None if type(x) is RuntimeNumber else type(x), x.requires_grad) for x in values])
     capture.emit(say_op, tuple([x.payload for x in values]), {"output_effect": len(capture.output_effects)})
