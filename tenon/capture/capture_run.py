@@ -100,8 +100,8 @@ class Attempt:
         watch = CodeWatch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
         given = [*self.leaves, *(x for _, x in moving.tensors)]
         assumptions = Assumptions(sizes_of(self.types, given), refuse=refusal,
-                                  stand_in=None if self.numbers is None else moving.numbers.number_of)
-        moving.numbers.size_of = partial(self._size_of, moving, assumptions.sizes)
+                                  stand_in=None if self.numbers is None else moving.numbers.sizes.behind)
+        moving.numbers.sizes.make = partial(self._size_of, moving, assumptions.sizes)
         sizes = [assumptions.sizes]
         if isinstance(capture, ConvertingCapture):
             data_sizes = DataSizes(self.told, assumptions.sizes, lambda x: capture.array_of(x, given))

@@ -22,6 +22,7 @@ import tenon.tensor
 from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now, unwatched
 from tenon.capture.counted_loops import CountedLoops, asks_how_many, place_of
 from tenon.capture.guards import DATES, PATHS, same_atom
+from tenon.capture.size_numbers import SizeNumbers
 from tenon.dims import (
     BY_NUMBER,
     SMALLEST_SYMBOLIC_SIZE,
@@ -29,7 +30,6 @@ from tenon.dims import (
     PinnedSize,
     Size,
     SymbolicDim,
-    evaluate,
     number_behind,
     substitute,
     symbol,
@@ -38,7 +38,6 @@ from tenon.dims import (
 from tenon.errors import user_location
 from tenon.graph.build import literal
 from tenon.records import dataclass
-from tenon.size_assumptions import told_by
 from tenon.tensor import Tensor, fresh
 from tenon.types import DEFAULT_OF_KIND, DType, TensorType, bool_
 
@@ -149,7 +148,7 @@ class SymNumber:
             frame = frame.f_back
         if not self.numbers.converting and follows(frame.f_code):
             unsafe = UnsafeCall(f"{what} of a number that changes", where=user_location(), convertible=True)
-            unsafe.sizes = symbols(self.numbers.of_sizes(self))
+            unsafe.sizes = symbols(self.numbers.sizes.under(self))
             raise unsafe
 
     def __complex__(self) -> complex:
@@ -159,7 +158,7 @@ class SymNumber:
         """Refused: what keeps this key, such as `lru_cache`, would keep a number that is none."""
         if self.numbers.ended:
             return hash(self.value)
-        if not isinstance(size := self.numbers.of_sizes(self), int):
+        if not isinstance(size := self.numbers.sizes.under(self), int):
             raise PinnedSize(size)
         raise Unmoved([self.numbers.places[k] for k in self.roots])
 
@@ -302,9 +301,7 @@ class Numbers:
         self.counted: set[int] = set()                  # those that were asked for their length
         self.text_asked: Stack | None = None            # where a text had to be itself
         self.loops: CountedLoops | None = None          # which may run as often as one of these says
-        self.behind: dict[str, Any] = {}                # the numbers behind symbols
-        self.sizes: dict[int, Dim] = {}                 # that inputs are
-        self.size_of: Callable[[str], tuple[Dim, SymNumber]] | None = None      # makes an input that tells a symbol
+        self.sizes = SizeNumbers(self.read)
         self._count = 0
 
     def input(self, value: Any, place: Any = None) -> SymNumber:
@@ -315,7 +312,7 @@ class Numbers:
 
     def end(self) -> None:
         """The capture is over; what it was is not kept."""
-        self.ended, self.declare, self.learn, self.size_of = True, _undeclared, None, None
+        self.ended, self.declare, self.learn, self.sizes.make = True, _undeclared, None, None
 
     def compute(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)`, of arguments some of which are such numbers."""
@@ -358,8 +355,8 @@ class Numbers:
 
     def dim(self, x: SymNumber) -> Dim:
         """A number as a size: an expression of symbols that arguments of the graph have for sizes."""
-        if x.index in self.sizes:
-            return self.sizes[x.index]
+        if x.index in self.sizes.inputs:
+            return self.sizes.inputs[x.index]
         made = self.made.get(x.index)
         if made is not None and made.function in OF_SIZES and all(
                 type(part) is int or (type(part) is SymNumber and part.kind is int) for part in made.args):
@@ -375,31 +372,6 @@ class Numbers:
             self._read(x, None, TensorType(bool_, (found,)), np.empty(x.value, bool))
         return found
 
-    def number_of(self, dim: SymbolicDim) -> Any:
-        """The number behind a size, read off the arguments in every call."""
-        for name in symbols(dim) - self.behind.keys():
-            self.behind[name] = self._number_behind(name)
-        if dim.terms == (((name := next(iter(symbols(dim))),), 1),):
-            return self.behind[name]
-        return evaluate(dim, self.behind)
-
-    def _number_behind(self, name: str) -> Any:
-        known: Iterator[tuple[Dim, Any]] = ((type.shape[0], x) for x, type, _ in self.read.values() if type.shape)
-        dim, found = next((one for one in known if told_by(one[0]) == name), None) or self._size(name)
-        low, step = evaluate(dim, {name: 0}), evaluate(dim, {name: 1}) - evaluate(dim, {name: 0})
-        return found if (low, step) == (0, 1) else (found - low) // step
-
-    def _size(self, name: str) -> tuple[Dim, Any]:
-        """A new input, the size of an argument that tells a symbol."""
-        assert self.size_of is not None
-        dim, found = self.size_of(name)
-        self.sizes[found.index] = dim
-        return dim, found
-
-    def of_sizes(self, x: SymNumber) -> Dim:
-        """A size with all the symbols that a number depends on."""
-        return sum([self.sizes[k] for k in x.roots if k in self.sizes], start=0)
-
     def length(self, x: Any, here: Any) -> Any:
         """The length of a container that is `here` in this call; of a list whose length changes from call to call
         that, and what was added."""
@@ -411,8 +383,8 @@ class Numbers:
         """The number itself, which it must be in every call."""
         if isinstance(x, SymObject):
             self.text_asked = stack_now()
-        if x.index in self.sizes:
-            raise PinnedSize(self.sizes[x.index])
+        if x.index in self.sizes.inputs:
+            raise PinnedSize(self.sizes.inputs[x.index])
         if not self.is_settled(x):
             self.settled.add(x.index)
             if x.roots != {x.index}:
