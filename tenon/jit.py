@@ -298,7 +298,8 @@ class Jitted(StandsFor):
             return
         if call is not None:
             ways, captured.short = without(self._short_ways, [captured.short]), call
-            self._short_ways = added(ways, modes(), call, plain_values(captured, structure, leaves))
+            self._short_ways = added(ways, modes(), call, plain_values(captured, structure, leaves),
+                                      last=captured.sized)
             if len(captured.graph.nodes) >= LARGE_PROGRAM_STEPS:
                 give_back_soon()    # the short way is machine code too
 

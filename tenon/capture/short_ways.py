@@ -2,6 +2,9 @@
 
     ways = added(ways, modes(), call, values)       # `values`: of the arguments that are text, flags and numbers
     ways = without(ways, [call])
+
+Those for all sizes come last, as the long way finds the captures for certain sizes first: another order of sums would
+give other bits, by what was called before.
 """
 
 from __future__ import annotations
@@ -41,12 +44,12 @@ class ByValue:
                     return result
         return MISS
 
-    def with_call(self, values: Mapping[int, Any], call: Call) -> ByValue:
+    def with_call(self, values: Mapping[int, Any], call: Call, last: bool) -> ByValue:
         """The same with one more, which is in the place of the oldest where there are many."""
         key = self.pick([values.get(k) for k in range(max(values) + 1)])
         others = {k: calls for k, calls in self.calls.items() if k != key}
         kept = list(others.items())[1 - MOST_BY_VALUE:]
-        return ByValue(self.places, {**dict(kept), key: (call, *self.calls.get(key, ())[:MOST_SHORT_WAYS - 1])})
+        return ByValue(self.places, {**dict(kept), key: _with(self.calls.get(key, ()), call, last)})
 
 
 def plain_values(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> dict[int, Any]:
@@ -57,15 +60,22 @@ def plain_values(captured: Captured, structure: Structure, leaves: Sequence[Any]
     return {k: x for k, x in enumerate(leaves) if type(x) in PLAIN and (k in fixed or type(x) not in CHANGING)}
 
 
-def added(ways: Ways, modes: Any, call: Call, values: Mapping[int, Any] = MappingProxyType({})) -> Ways:
+def added(ways: Ways, modes: Any, call: Call, values: Mapping[int, Any] = MappingProxyType({}),
+          last: bool = False) -> Ways:
     """The ways with one for calls in these modes, whose arguments in some places have these values."""
     if not values:
-        return ((modes, call), *ways[:MOST_SHORT_WAYS - 1])
+        return _with(ways, (modes, call), last)
     places = tuple(values)
     found = next((way for way in ways if way[0] == modes and isinstance(way[1], ByValue) and way[1].places == places),
                  (modes, ByValue(places, {})))
     assert isinstance(found[1], ByValue)
-    return ((modes, found[1].with_call(values, call)), *[way for way in ways if way is not found][:MOST_SHORT_WAYS - 1])
+    others = tuple([way for way in ways if way is not found])
+    return _with(others, (modes, found[1].with_call(values, call, last)), last=False)
+
+
+def _with(ways: tuple[Any, ...], way: Any, last: bool) -> tuple[Any, ...]:
+    kept = ways[:MOST_SHORT_WAYS - 1]
+    return (*kept, way) if last else (way, *kept)
 
 
 def without(ways: Ways, gone: Collection[Call | None]) -> Ways:

@@ -160,3 +160,12 @@ def test_several_captures_of_one_number(monkeypatch):
     for _ in range(12):
         f(x, 0.5)
     assert len(seen) <= 1
+
+
+def test_it_comes_behind_that_of_the_capture_for_certain_sizes() -> None:
+    """As captures do: a call takes the same program, whatever was called before it."""
+    f = tn.jit(lambda x: (x * x).sum())
+    for rows in (4, 4, 4, 2, 2, 2, 5, 5, 4, 4):
+        f(tn.rand(rows, 3))
+    exact, symbolic = next(iter(f.records.values())).captures
+    assert symbolic.sized and [call for _, call in f._short_ways] == [exact.short, symbolic.short]
