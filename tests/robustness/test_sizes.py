@@ -95,7 +95,7 @@ def test_a_size_is_an_integer(program):
 def test_a_size_that_is_needed_as_a_number_is_one_from_then_on():
     @tn.jit
     def f(x, y):
-        return x * math.sqrt(x.shape[0]) + y.sum()
+        return x * {x.shape[0]: 2.0}[x.shape[0]] + y.sum()
     for n in (3, 4, 5):
         f(tn.ones(n), tn.ones(n + 1))
     types = [[str(t) for t in c.types] for r in f.records.values() for c in r.captures]
