@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
 
-from tenon.dims import same_sizes
 from tenon.errors import GradientError, Location
 from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
 from tenon.graph.ir import Graph, Input, Node, Value
@@ -99,8 +98,7 @@ def pullback(node: Recorded, seeds: Sequence[Any]) -> Sequence[Any]:
 
 
 def _accumulate(gradients: dict[Any, Any], x: Any, gradient: Any) -> None:
-    if not same_sizes(x.shape, gradient.shape):     # spelled alike: nothing is asked about sizes
-        gradient = sum_to(gradient, x.shape)
+    gradient = sum_to(gradient, x.shape)        # which asks nothing about sizes that are spelled alike
     if gradient.dtype is not x.dtype:
         gradient = cast(gradient, dtype=x.dtype)
     slot = x.slot

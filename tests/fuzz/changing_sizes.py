@@ -34,7 +34,7 @@ x + sum([x[k].sum() / (k + 1) for k in range(min(3, len(x)))]) | tn.full((2, x.s
 tn.linspace(0, len(x) / 4, x.shape[1]).astype(x.dtype) + x | x[:, round(0.3 * x.shape[1]):] | x.reshape(x.shape[1], -1) if len(x) == x.shape[1] else x
 """
 PHRASE = [phrase.strip() for line in PHRASES.strip().splitlines() for phrase in line.split(" | ")]
-ENDS = ("x", "x, x.sum(0), x.shape[1]", "x.max(1), x.argmin()", "x.sum() / x.shape[0], x.shape[1] / 4, len(x)")
+ENDS = ("x", "x, x.sum(0), x.shape[1]", "x.max(1), x.argmin()", "(x * x).sum() / x.shape[0], x.shape[1] / 4, len(x)")
 
 
 def program(rng: random.Random) -> str:

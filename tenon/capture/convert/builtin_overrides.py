@@ -155,7 +155,7 @@ def _joined(function: Any) -> None:
             return stacked(capture, listed, lambda found: function(found, axis=axis)) if is_undecided(listed) \
                 else function(listed, axis=axis)
         rows = together(capture, listed)
-        if rows is not None and rows.is_full and isinstance(rows.form, tuple):
+        if rows is not None and rows.is_full and isinstance(rows.form, tuple) and axis is not None:
             whole = moveaxis(rows.rows[0], 0, axis)
             return whole if function is stack else merged(whole, axis)
         if rows is None or axis != 0 or function is not stack or not isinstance(rows.form, tuple):
