@@ -66,8 +66,8 @@ class OneCycleLR(MomentumSchedule):
         super().__init__(optimizer, cycle_momentum, last_epoch)
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch >= self.total_steps:
-            raise ArgumentError(f"OneCycleLR: step {self.last_epoch + 1} of a cycle of {self.total_steps} steps")
+        if self.last_epoch > self.total_steps:       # a step behind the last batch is taken, as by PyTorch
+            raise ArgumentError(f"OneCycleLR: step {self.last_epoch} of a cycle of {self.total_steps} steps")
         return [self._along(corners) for corners in self.corners]
 
     def momenta(self) -> list[float]:

@@ -289,6 +289,18 @@ def test_schedules_have_pytorch_s_places() -> None:
         optim.StepLR(optim.SGD([nn.Parameter([1.0])], lr=0.1), 0)
 
 
+def test_one_cycle_steps_behind_its_last_batch_too() -> None:
+    """The loop of every program: as many steps of the schedule as of the optimizer; the numbers are PyTorch's."""
+    schedule = optim.OneCycleLR(optim.SGD([nn.Parameter([1.0])], lr=0.1, momentum=0.9), max_lr=1.0, total_steps=5)
+    rates = []
+    for _ in range(5):
+        schedule.step()
+        rates.append(schedule.get_last_lr()[0])
+    np.testing.assert_allclose(rates[-2:], [4e-6, 0.18825834605023686], rtol=1e-9)
+    with pytest.raises(ArgumentError, match="step 6 of a cycle of 5 steps"):
+        schedule.step()
+
+
 def test_a_schedule_by_get_lr() -> None:
     class Halving(optim.lr_scheduler.LRScheduler):
         def get_lr(self) -> list[float]:
