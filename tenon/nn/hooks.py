@@ -1,4 +1,4 @@
-"""Functions that are called before and after a module, and when gradients come to what it returned and was given.
+"""Functions that are called before and after a module, when gradients come, and when its state is made or taken.
 
 Hooks stand in the module's `_hooks`, in the order in which they were added; a captured function calls them too.
 """
@@ -13,6 +13,7 @@ from tenon.errors import ArgumentError
 
 Hooks = dict[int, tuple[str, Callable[..., Any]]]       # when it is called, and the hook
 BEFORE, AFTER, GRADIENT_OUT, GRADIENT_IN = "before", "after", "gradient of the output", "gradient of the input"
+OF_THE_STATE, BEFORE_LOADING, AFTER_LOADING = "of the state", "before loading", "after loading"
 
 
 class HookHandle:
@@ -36,7 +37,8 @@ def added_hook(module: Any, when: str, hook: Callable[..., Any]) -> HookHandle:
     """Let a module call a hook; raises ArgumentError where its class has a `__call__` of its own, which would not."""
     if not callable(hook):
         raise ArgumentError(f"register_forward_hook: a function was expected, not {type(hook).__name__}")
-    if any("__call__" in vars(kind) and "forward" not in vars(kind) for kind in type(module).__mro__[:-2]):
+    in_calls = when in (BEFORE, AFTER, GRADIENT_OUT, GRADIENT_IN)
+    if in_calls and any("__call__" in vars(kind) and "forward" not in vars(kind) for kind in type(module).__mro__[:-2]):
         raise ArgumentError(f"{type(module).__name__} defines __call__, which calls no hooks",
                             hint="name its function forward")
     held: Hooks = module.__dict__.get("_hooks", {})
@@ -47,7 +49,7 @@ def added_hook(module: Any, when: str, hook: Callable[..., Any]) -> HookHandle:
 
 def called_with_hooks(module: Any, hooks: Hooks, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     """What the module returns for these inputs, hooks included."""
-    for hook in _those(hooks, BEFORE):
+    for hook in those(hooks, BEFORE):
         if (new := hook(module, inputs)) is not None:
             inputs = new if isinstance(new, tuple) else (new,)
     seen = None
@@ -55,13 +57,14 @@ def called_with_hooks(module: Any, hooks: Hooks, inputs: tuple[Any, ...], option
         seen = GradientsSeen(module, hooks, inputs)
         inputs = seen.inputs
     out = module.forward(*inputs, **options)
-    for hook in _those(hooks, AFTER):
+    for hook in those(hooks, AFTER):
         if (new := hook(module, inputs, out)) is not None:
             out = new
     return out if seen is None else seen.output(out)
 
 
-def _those(hooks: Hooks, when: str) -> list[Callable[..., Any]]:
+def those(hooks: Hooks, when: str) -> list[Callable[..., Any]]:
+    """The hooks that are called then."""
     return [hook for its, hook in hooks.values() if its == when]
 
 
@@ -84,17 +87,17 @@ class GradientsSeen:
 
     def _at_outputs(self, gradients: Any) -> Any:
         self.came = _spread(gradients, self.given, len(self.listed))
-        for hook in _those(self.hooks, GRADIENT_OUT):
+        for hook in those(self.hooks, GRADIENT_OUT):
             if (new := hook(self.module, self.came)) is not None:
                 self.came = new if isinstance(new, tuple) else (new,)
         if not self.places:         # no gradient goes on from here
-            for hook in _those(self.hooks, GRADIENT_IN):
+            for hook in those(self.hooks, GRADIENT_IN):
                 hook(self.module, (None,) * len(self.inputs), self.came)
         return [self.came[k] for k in self.given]
 
     def _at_inputs(self, gradients: Any) -> Any:
         found = _spread(gradients, self.places, len(self.inputs))
-        for hook in _those(self.hooks, GRADIENT_IN):
+        for hook in those(self.hooks, GRADIENT_IN):
             if (new := hook(self.module, found, self.came)) is not None:
                 found = new if isinstance(new, tuple) else (new,)
         return [found[k] for k in self.places]

@@ -21,7 +21,19 @@ from tenon.errors import ArgumentError, DTypeError, NameTaken, TenonError
 from tenon.graph.argument_errors import refuse_misspelt
 from tenon.migration_hints import MODULE, Absent, present
 from tenon.nn.describe import as_html, as_text
-from tenon.nn.hooks import AFTER, BEFORE, GRADIENT_IN, GRADIENT_OUT, HookHandle, added_hook, called_with_hooks
+from tenon.nn.hooks import (
+    AFTER,
+    AFTER_LOADING,
+    BEFORE,
+    BEFORE_LOADING,
+    GRADIENT_IN,
+    GRADIENT_OUT,
+    OF_THE_STATE,
+    HookHandle,
+    added_hook,
+    called_with_hooks,
+)
+from tenon.nn.state_changes import changed_state, changed_state_to_load, hooks_before_loading
 from tenon.tensor import Tensor, tensor
 from tenon.types import DType
 
@@ -162,6 +174,27 @@ class Module:
         """Call `hook(module, gradients of outputs)` when they are known; what it returns replaces them."""
         return added_hook(self, GRADIENT_OUT, hook)
 
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, state, prefix, {})` when `state_dict` has the state, which it may change."""
+        return added_hook(self, OF_THE_STATE, hook)
+
+    _register_state_dict_hook = register_state_dict_post_hook
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call a hook before a state is taken, a copy of which it may change: names of older files, say.
+
+        `hook(module, state, prefix, {}, strict, missing names, unexpected names, errors)`.
+        """
+        return added_hook(self, BEFORE_LOADING, hook)
+
+    def _register_load_state_dict_pre_hook(self, hook: Callable[..., Any], with_module: bool = False) -> HookHandle:
+        """The same, of older programs: the hook is not given the module unless told."""
+        return added_hook(self, BEFORE_LOADING, hook if with_module else lambda module, *given: hook(*given))
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, (missing names, unexpected names))` when a state was taken; it may change the lists."""
+        return added_hook(self, AFTER_LOADING, hook)
+
     # ------------------------------------------------------------ what it holds
 
     def add_module(self, name: str, module: Module | None) -> None:
@@ -239,43 +272,59 @@ class Module:
 
     def _state(self) -> dict[str, Tensor]:
         """Every parameter and persistent buffer by its full name: the tensors themselves."""
-        return dict(_own(_tree(self, "", ()), lambda module, name, x:
-                         isinstance(x, Parameter) or module._buffers.get(name, False)))
+        return dict(_own(_tree(self, "", ()), _is_kept))
 
-    def state_dict(self) -> dict[str, Tensor]:
+    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
         """The values of every parameter and persistent buffer by full name, as tensors that no longer change.
+
+        A module that has a method `get_extra_state` adds what it gives.  `keep_vars` gives the tensors themselves.
 
         >>> list(nn.Sequential(nn.Linear(3, 2), nn.ReLU()).state_dict())
         ['0.weight', '0.bias']
         """
-        return {name: x.detach() for name, x in self._state().items()}
+        state = {prefix + name: x if keep_vars else x.detach() for name, x in self._state().items()}
+        return changed_state(state, list(_tree(self, "", ())), prefix)
 
-    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> DifferingKeys:
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> DifferingKeys:
         """Take over values by name; returns the names that were missing and the names that were unexpected.
 
-        Raises ArgumentError, and changes nothing, if a value is no tensor of the shape and a kind of numbers that fit
-        or, when `strict`, if the names differ.
+        Modules may rename entries of a copy first, by hooks or a `_load_from_state_dict` of their own.  With `assign`
+        parameters get the element types of the state.  Raises ArgumentError, and changes nothing, if a value is no
+        tensor of the shape and a kind of numbers that fit or, when `strict`, if the names differ.
         """
         if not isinstance(state, Mapping):
             raise ArgumentError(f"{type(self).__name__}.load_state_dict: a state is a dictionary of tensors, not "
                                 f"{type(state).__name__}", hint="net.load_state_dict(tn.load(path))")
         own = self._state()
-        missing = [name for name in own if name not in state]
-        unexpected = [name for name in state if name not in own]
-        values = {name: state_tensor(state[name], own[name]) for name in own if name in state}
-        wrong = [f"{name} is {own[name].type} here and {shown_value(state[name])} in the state"
+        loading = changed_state_to_load(list(_tree(self, "", ())), state, own, strict)
+        values = {name: state_tensor(loading.state[name], own[name]) for name in own if name in loading.state}
+        wrong = [f"{name} is {own[name].type} here and {shown_value(loading.state[name])} in the state"
                  for name, x in values.items() if x is None]
-        rows = [f"wrong shape: {row}" for row in wrong]
-        if strict:
-            rows = [f"missing: {', '.join(missing)}"] * bool(missing) + \
-                   [f"unexpected: {', '.join(map(str, unexpected))}"] * bool(unexpected) + rows
-        if rows:
-            raise ArgumentError("\n  ".join([f"{type(self).__name__}.load_state_dict: the state does not fit", *rows]),
-                                hint="strict=False takes what fits by name" if not wrong else None)
+        rows = [*loading.errors, *(f"wrong shape: {row}" for row in wrong)]
+        if not loading.has_hooks_after or rows:
+            self._refuse([*loading.differing(strict), *rows], bool(wrong))
         with no_grad():
             for name, x in values.items():
-                own[name].assign(x)
-        return DifferingKeys(missing, unexpected)
+                if assign and x is not None:
+                    own[name]._rebind(x.clone())
+                else:
+                    own[name].assign(x)
+        keys = DifferingKeys(loading.missing, loading.unexpected)
+        loading.finish(keys)
+        self._refuse(loading.differing(strict), False)
+        return keys
+
+    def _refuse(self, rows: list[str], is_wrong: bool) -> None:
+        if rows:
+            raise ArgumentError("\n  ".join([f"{type(self).__name__}.load_state_dict: the state does not fit", *rows]),
+                                hint="strict=False takes what fits by name" if not is_wrong else None)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, strict: bool,
+                              missing_keys: list[str], unexpected_keys: list[str], error_msgs: list[str]) -> None:
+        """Called for each module before a state is taken; a subclass may change `state_dict` and call this one."""
+        hooks_before_loading(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys,
+                             error_msgs)
+        missing_keys += [name for name in dict(_own([(prefix[:-1], self)], _is_kept)) if name not in state_dict]
 
     # ------------------------------------------------------------ changes
 
@@ -373,6 +422,10 @@ def _tree(module: Module, name: str, above: tuple[int, ...]) -> Iterator[tuple[s
     for key, child in module._members():
         if isinstance(child, Module) and id(child) not in above:
             yield from _tree(child, f"{name}.{key}" if name else key, (*above, id(module)))
+
+
+def _is_kept(module: Module, name: str, x: Tensor) -> bool:
+    return isinstance(x, Parameter) or module._buffers.get(name, False)
 
 
 def _own(tree: Any, chosen: Callable[[Module, str, Any], bool]) -> Iterator[tuple[str, Any]]:

@@ -23,6 +23,7 @@ from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError
 from tenon.graph.argument_errors import refuse_misspelt
 from tenon.nn import module
+from tenon.nn.hooks import AFTER, BEFORE, HookHandle, added_hook, those
 from tenon.optim.parameter_group import ParameterGroup, ParameterStates, as_it_is, there_of
 from tenon.tensor import Tensor
 from tenon.types import float64
@@ -140,11 +141,26 @@ class Optimizer:
         midway leaves the later ones as they were.
         """
         loss = None
+        for hook in self._step_hooks(BEFORE):
+            hook(self, (closure,) if closure is not None else (), {})
         if closure is not None:
             with enable_grad():
                 loss = closure()
         self._change()
+        for hook in self._step_hooks(AFTER):
+            hook(self, (closure,) if closure is not None else (), {})
         return loss
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(optimizer, arguments, {})` before every step; the handle's `remove()` takes it away."""
+        return added_hook(self, BEFORE, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(optimizer, arguments, {})` after every step."""
+        return added_hook(self, AFTER, hook)
+
+    def _step_hooks(self, when: str) -> list[Callable[..., Any]]:
+        return those(self.__dict__.get("_hooks", {}), when)
 
     def _change(self) -> None:
         with no_grad():

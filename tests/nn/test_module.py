@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -198,3 +199,63 @@ def test_layers_show_their_options() -> None:
 def test_a_misspelt_argument_is_named_with_the_nearest(make: Callable[[], object], said: str) -> None:
     with pytest.raises(TypeError, match=f"(?s){said}"):
         make()
+
+
+# ---------------------------------------------------------------- what modules change of a state
+
+class Renamed(nn.Module):
+    """A weight that was once called gamma, and a note that is no tensor."""
+
+    def __init__(self) -> None:
+        self.weight, self.note = nn.Parameter(tn.ones(2)), "new"
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return x * self.weight
+
+    def get_extra_state(self) -> str:
+        return self.note
+
+    def set_extra_state(self, state: str) -> None:
+        self.note = state
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        if prefix + "gamma" in state_dict:
+            state_dict[prefix + "weight"] = state_dict.pop(prefix + "gamma")
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def test_a_module_renames_entries_of_older_states_and_keeps_extra_state() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), Renamed())
+    state = net.state_dict()
+    assert sorted(state) == ["0.bias", "0.weight", "1._extra_state", "1.weight"]
+    older = {name: x for name, x in state.items() if name != "1.weight"} | {"1._extra_state": "old"}
+    older["1.gamma"] = tn.tensor([2.0, 3.0])
+    assert net.load_state_dict(older) == ([], [])
+    assert net[1].weight.tolist() == [2, 3] and net[1].note == "old" and "1.gamma" in older
+    with pytest.raises(ArgumentError, match=r"missing: 1\._extra_state"):
+        net.load_state_dict({name: x for name, x in older.items() if "extra" not in name})
+
+
+def test_hooks_change_a_state_as_it_is_made_and_before_it_is_taken() -> None:
+    net, seen = nn.Sequential(nn.Linear(2, 1), nn.Tanh()), []
+
+    def stripped(module: Any, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        for name in list(state):
+            state[name.removeprefix("module.")] = state.pop(name)
+    before = net.register_load_state_dict_pre_hook(stripped)
+    after = net.register_load_state_dict_post_hook(lambda module, keys: (seen.append(list(keys.missing_keys)),
+                                                                         keys.missing_keys.clear()))
+    net.load_state_dict({"module.0.weight": tn.ones(1, 2)})     # what is missing the second hook forgives
+    assert seen == [["0.bias"]] and net[0].weight.tolist() == [[1, 1]]
+    before.remove(), after.remove()
+    with pytest.raises(ArgumentError, match=r"missing: 0\.weight"):
+        net.load_state_dict({"module.0.weight": tn.ones(1, 2)})
+    net[0].register_state_dict_post_hook(lambda module, state, prefix, _: state.update({prefix + "more": tn.ones(1)}))
+    assert list(net.state_dict(prefix="net.")) == ["net.0.weight", "net.0.bias", "net.0.more"]
+    assert net.state_dict(keep_vars=True)["0.weight"] is net[0].weight
+
+
+def test_a_state_that_is_assigned_brings_its_element_types() -> None:
+    net = nn.Linear(2, 1)
+    net.load_state_dict({name: x.astype("float64") for name, x in net.state_dict().items()}, assign=True)
+    assert net.weight.dtype is tn.float64 and net.weight.requires_grad

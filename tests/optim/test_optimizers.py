@@ -360,3 +360,16 @@ def test_a_step_with_a_closure(wrap: Callable[..., Any]) -> None:
     step = wrap(lambda: opt.step(closure))
     assert [float(step()) for _ in range(3)] == [5.0, 1.25, 0.3125]
     assert w.tolist() == [0.25, -0.125]
+
+
+def test_hooks_are_called_before_and_after_a_step() -> None:
+    w, seen = nn.Parameter([1.0]), []
+    opt = optim.SGD([w], lr=1.0)
+    before = opt.register_step_pre_hook(lambda o, args, named: seen.append((o is opt, w.item())))
+    opt.register_step_post_hook(lambda o, args, named: seen.append((args, w.item())))
+    for _ in range(2):
+        opt.zero_grad()
+        w.sum().backward()
+        opt.step()
+        before.remove()
+    assert seen == [(True, 1.0), ((), 0.0), ((), -1.0)]
