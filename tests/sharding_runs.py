@@ -13,8 +13,9 @@ from tenon.ops.communicator import speaking
 from tenon.runtime.local_transport import LocalTransport
 from tenon.sharding.axis_layout import Layout, layouts_of, local_digit
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import ShardingPlan, propagate
+from tenon.sharding.propagate import propagate
 from tenon.sharding.sharding import Sharding
+from tenon.sharding.sharding_plan import ShardingPlan
 from tenon.sharding.spmd_partition import local_graph
 
 

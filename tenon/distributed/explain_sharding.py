@@ -9,7 +9,7 @@ from tenon.eager.on_mesh import parts_of
 from tenon.errors import ArgumentError
 from tenon.jit import Jitted
 from tenon.runtime.spmd_program import SpmdProgram
-from tenon.sharding.propagate import ShardingPlan
+from tenon.sharding.sharding_plan import ShardingPlan
 
 
 def explain(step: Any, *args: Any, **keywords: Any) -> ShardingPlan:

@@ -6,8 +6,8 @@ from tenon.graph.build import Builder, current_builder
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using
 from tenon.graph.partition import has_effect, map_graphs, needed
+from tenon.ops.control_flow_nodes import Control, is_control
 from tenon.passes.prune_control_flow import trimmed
-from tenon.passes.rewriting.control_flow_nodes import Control, is_control
 from tenon.records import replace
 from tenon.types import TOKEN
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tenon.graph.build import copy, current_builder, rebuild
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.partition import copy_nodes, depending, has_effect, is_cheap, needed
-from tenon.passes.rewriting.control_flow_nodes import LOOPS, Control, as_values, is_control, substituted
+from tenon.ops.control_flow_nodes import LOOPS, Control, as_values, is_control, substituted
 from tenon.passes.rewriting.nested import nested
 from tenon.records import replace
 

@@ -14,9 +14,9 @@ from tenon.graph.build import Builder, call_graph
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import using
 from tenon.graph.partition import copy_nodes, has_effect
+from tenon.ops.control_flow_nodes import Control, is_control
 from tenon.ops.loops import scan, while_loop
 from tenon.passes.merge_duplicates import merge_duplicates
-from tenon.passes.rewriting.control_flow_nodes import Control, is_control
 from tenon.passes.rewriting.nested import nested
 from tenon.records import dataclass, replace
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.partition import has_effect, needed
-from tenon.passes.rewriting.control_flow_nodes import Control
+from tenon.ops.control_flow_nodes import Control
 from tenon.records import replace
 
 Clean = Callable[[Graph], Graph]

@@ -14,9 +14,9 @@ from tenon.graph.op import using
 from tenon.graph.partition import copy_nodes, has_effect
 from tenon.ops.branches import cond
 from tenon.ops.comparison import where
+from tenon.ops.control_flow_nodes import BRANCHES, Control, as_values, is_control
 from tenon.ops.shape import constant, full_op
 from tenon.passes.fold import fold
-from tenon.passes.rewriting.control_flow_nodes import BRANCHES, Control, as_values, is_control
 from tenon.passes.rewriting.nested import nested
 from tenon.records import replace
 

@@ -8,10 +8,10 @@ from typing import Any
 from tenon.graph.build import call_graph, copy, literal, rebuild
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.partition import has_effect
+from tenon.ops.control_flow_nodes import Control, as_values
 from tenon.ops.loops import scan
 from tenon.ops.shape import full_op, reshape_op
 from tenon.ops.slice_pad_concat import concat_op, slice_op
-from tenon.passes.rewriting.control_flow_nodes import Control, as_values
 from tenon.passes.rewriting.nested import nested
 
 MOST_TURNS, MOST_NODES = 4, 12      # of a scan that is unrolled, and nodes in all its turns

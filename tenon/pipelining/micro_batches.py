@@ -15,8 +15,9 @@ from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.pipelining.step_parts import MICRO_AXIS, Rows
 from tenon.records import dataclass
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import ShardingPlan, propagate
+from tenon.sharding.propagate import propagate
 from tenon.sharding.sharding import Axes, Sharding
+from tenon.sharding.sharding_plan import ShardingPlan
 from tenon.sharding.spmd_partition import local_graph
 
 

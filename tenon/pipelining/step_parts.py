@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tenon.errors import DevicePlanError
 from tenon.graph.ir import UPDATES, Graph, Node, Value
-from tenon.graph.partition import has_effect
+from tenon.graph.partition import all_nodes, has_effect
 from tenon.ops.collectives import COLLECTIVES, all_gather_op, all_reduce_op
 from tenon.records import dataclass
 from tenon.sharding.mesh import TURNS
@@ -103,6 +103,9 @@ def parts_of_step(graph: Graph, batch: Collection[int],
         uses = node.uses()
         if node.outputs and node.outputs[0] in rows:
             continue
+        if any(is_meeting(inner) for graph in node.graphs for inner in all_nodes(graph)):
+            raise DevicePlanError(f"pipeline: micro-batches would meet within {node.op.name}", where=node.loc,
+                                  hint="what it does for an example may not depend on others of the batch")
         if is_meeting(node):
             sums.append(_accumulated(node))
             behind.update(node.outputs)

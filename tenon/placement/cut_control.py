@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import using
 from tenon.graph.partition import has_effect
+from tenon.ops.control_flow_nodes import BRANCHES, Control
 from tenon.ops.loops import while_loop
-from tenon.passes.rewriting.control_flow_nodes import BRANCHES, Control
 from tenon.records import dataclass, replace
 from tenon.types import TensorType, bool_
 

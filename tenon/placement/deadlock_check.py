@@ -21,9 +21,9 @@ from typing import Any
 from tenon.errors import GraphError
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.structural_key import Exact
+from tenon.ops.control_flow_nodes import Control, is_control
 from tenon.ops.loops import scan, while_loop
 from tenon.ops.transfer import recv, send
-from tenon.passes.rewriting.control_flow_nodes import Control, is_control
 from tenon.records import dataclass, field
 
 Letter = tuple[int, int, int]       # from, to, tag

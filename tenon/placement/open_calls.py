@@ -10,7 +10,7 @@ from tenon.autodiff import call
 from tenon.graph.build import call_graph, copy, current_builder, expansion, rebuild, types_of
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.partition import map_graphs
-from tenon.passes.rewriting.control_flow_nodes import as_values, is_control
+from tenon.ops.control_flow_nodes import as_values, is_control
 
 
 def open_calls(graph: Graph) -> Graph:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from tenon.errors import GraphError
 from tenon.graph.ir import Graph, Node
-from tenon.passes.rewriting.control_flow_nodes import is_control
+from tenon.ops.control_flow_nodes import is_control
 from tenon.records import dataclass
 
 

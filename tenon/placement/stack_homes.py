@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.ops.control_flow_nodes import LOOPS, Control, is_control
 from tenon.ops.loops import while_loop
-from tenon.passes.rewriting.control_flow_nodes import LOOPS, Control, is_control
 from tenon.placement.placement import Placement
 from tenon.records import replace
 

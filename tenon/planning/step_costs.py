@@ -19,8 +19,9 @@ from tenon.planning.work import WorkRules, is_free
 from tenon.program.kernel import count
 from tenon.records import dataclass
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import Known, ShardingPlan, propagate
+from tenon.sharding.propagate import Known, propagate
 from tenon.sharding.sharding import Sharding
+from tenon.sharding.sharding_plan import ShardingPlan
 from tenon.sharding.spmd_partition import local_graph
 from tenon.types import TOKEN
 

@@ -23,15 +23,18 @@ from tenon.graph.text import print_graph
 from tenon.locks import Lock
 from tenon.observe import emit, span
 from tenon.ops.say import hearing
+from tenon.passes.expand import expand
+from tenon.passes.merge_control_flow import merge_control_flow
 from tenon.program.backend_interface import Executable, Then
 from tenon.records import dataclass, replace
 from tenon.runtime.multi_device import DevicePart, MultiDevice
 from tenon.runtime.transports import Agreed, transport_for
 from tenon.sharding.axis_layout import ValueSharding, as_spec
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import ShardingPlan, check_sizes_are_given, propagate
+from tenon.sharding.propagate import check_sizes_are_given, propagate
 from tenon.sharding.sharded_array import ShardedArray, part_for
 from tenon.sharding.sharding import Sharding
+from tenon.sharding.sharding_plan import ShardingPlan
 from tenon.sharding.spmd_partition import local_graph
 
 Given = np.ndarray | ShardedArray
@@ -118,7 +121,7 @@ class SpmdProgram:
                 raise ArgumentError(f"{self.graph.name} runs on {self.mesh!r}, and {p.name} is split over "
                                     f"{x.sharding.mesh!r}", hint="shard it over the mesh that the function has")
         check_sizes_are_given(self.graph)
-        graph = whole_numbers(self.graph, arrays)
+        graph = merge_control_flow(expand(whole_numbers(self.graph, arrays), claimed=lambda node: not node.graphs))
         shardings = shardings_of(self.graph, arrays)
         with span("propagate", graph=graph.name, nodes=len(graph.nodes)):
             plan = propagate(graph, shardings, self.mesh, wanted_results(graph, shardings))

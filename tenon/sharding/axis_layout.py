@@ -33,6 +33,7 @@ class ValueSharding:
     layouts: tuple[Layout, ...]
     partial: Axes = ()
     combine: str = "add"
+    held: tuple[ValueSharding, ...] | None = None       # of a stack: that of what is pushed; None while it is empty
 
     @property
     def split_axes(self) -> Axes:

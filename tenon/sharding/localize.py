@@ -14,6 +14,9 @@ def local_attrs(node: Node, outputs: Sequence[ValueSharding], mesh: Mesh, rank: 
     """The attributes of a node on a rank that has these parts of its outputs."""
     if all(not any(out.layouts) for out in outputs):
         return node.attrs
+    if node.op.name == "pop":           # the parts that were pushed
+        return {**node.attrs, "shapes": tuple(local_shape(out, numbers_of(y), mesh, rank)
+                                              for out, y in zip(outputs[1:], node.outputs[1:], strict=True))}
     shape = numbers_of(node.output)
     mine = local_shape(outputs[0], shape, mesh, rank)
     if node.op.name == "slice":         # of axes that are split it takes everything

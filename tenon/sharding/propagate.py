@@ -17,11 +17,14 @@ from typing import Any
 from tenon.errors import CaptureError, Location
 from tenon.graph.axis_rule import AxisRule, Label
 from tenon.graph.build import Builder, expansion, types_of
-from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.op import OPS
 from tenon.graph.partition import has_effect, needed
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.graph.structural_key import Exact
-from tenon.records import dataclass, field, replace
+from tenon.ops.control_flow_nodes import BRANCHES, is_control
+from tenon.ops.gradient_stacks import pop, push
+from tenon.records import replace
 from tenon.sharding.axis_layout import (
     WHOLE,
     Layout,
@@ -33,6 +36,7 @@ from tenon.sharding.axis_layout import (
     replicated,
     reshaped,
 )
+from tenon.sharding.control_flow import ControlSearch
 from tenon.sharding.localize import fits
 from tenon.sharding.meeting_layouts import met_layouts
 from tenon.sharding.mesh import TURNS, Mesh
@@ -40,6 +44,8 @@ from tenon.sharding.reshard import cost_of, elements_sent, stages_between
 from tenon.sharding.ring_attention import RING, elements_round, ring_axes, ring_rule
 from tenon.sharding.rules import ground, rule_of, whole_rule
 from tenon.sharding.sharding import Axes, Sharding
+from tenon.sharding.sharding_plan import NodeSharding, PlannedCollective, ShardingPlan
+from tenon.types import stack
 
 OPERATIONS_PER_BYTE = 1         # how many operations that a device repeats cost as much as a byte that is sent
 VIEWS = "view", "same"          # no work
@@ -47,65 +53,8 @@ ELSEWHERE = frozenset({"to_device", "send", "recv"})
 MOST_CHOICES = 512
 
 
-@dataclass(frozen=True)
-class NodeSharding:
-    """One way to compute a node."""
-
-    inputs: tuple[ValueSharding | None, ...]
-    outputs: tuple[ValueSharding, ...]
-    cost: float
-    order: tuple[Any, ...]      # between choices of one cost
-    ring: Axes = ()             # of attention: the devices that keys and values go round
-
-
-@dataclass(frozen=True)
-class PlannedCollective:
-    """What is sent: the operator, what a rank sends, between whom, and for which node of the whole graph."""
-
-    name: str
-    bytes: int
-    over: Axes
-    value: str
-    where: Location | None
-    reason: str
-
-
-@dataclass(eq=False)
-class ShardingPlan:
-    """How a graph is computed on a mesh."""
-
-    mesh: Mesh
-    graph: Graph                                        # with composites opened
-    made: Mapping[Value, ValueSharding]                 # every value, as it is made
-    needs: Mapping[tuple[Node, int], ValueSharding]     # (node, which input) -> as it is read
-    results: tuple[ValueSharding, ...]                  # as they are returned
-    rings: Mapping[Node, Axes] = field(default_factory=dict)        # attention with keys and values that go round
-    collectives: Sequence[PlannedCollective] = field(default_factory=list)
-
-    @property
-    def bytes(self) -> int:
-        """What a rank sends in all."""
-        return sum(c.bytes for c in self.collectives)
-
-    @property
-    def repeated(self) -> Sequence[Node]:
-        """The branches and loops that every device computes whole: their bodies are not split."""
-        return [node for node in self.graph.nodes if node.graphs and not any(
-            self.made[x].split_axes for x in node.outputs if x in self.made)]
-
-    def __str__(self) -> str:
-        lines = [f"{self.graph.name} on {self.mesh!r}: {len(self.collectives)} collectives, "
-                 f"{self.bytes:,} bytes a device"]
-        lines += [f"  parameter {p.name}: {p.type} {self.made[p]}" for p in self.graph.params if any(
-            self.made[p].layouts)]
-        lines += [f"  {c.name} over {'+'.join(c.over)}: {c.bytes:,} bytes of {c.value}, {c.reason}"
-                  + (f"  # {c.where}" if c.where else "") for c in self.collectives]
-        lines += [f"  {node.op.name}: computed by every device, since branches and loops are not split"
-                  + (f"  # {node.loc}" if node.loc else "") for node in self.repeated]
-        return "\n".join(lines)
-
-
-Known = dict[Any, NodeSharding]     # the choices for nodes that were seen before, on one mesh
+Given = Sharding | ValueSharding | None
+Known = dict[Any, Any]      # the choices for nodes that were seen before, on one mesh
 
 
 def propagate(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh,
@@ -136,13 +85,16 @@ class _Propagation:
         self.again: dict[tuple[Value, ValueSharding], Value] = {}      # views that were made once more
         self.needs: dict[tuple[Node, int], ValueSharding] = {}
         self.collectives: list[tuple[Node | None, Value, PlannedCollective]] = []
+        self.bodies: dict[Node, Mapping[Graph, ShardingPlan]] = {}
+        self.cost = 0.0
 
-    def run(self, shardings: Sequence[Sharding | None], results: Sequence[Sharding | str | None]) -> ShardingPlan:
+    def run(self, shardings: Sequence[Given], results: Sequence[Given | str] = (), others: str = "found"
+            ) -> ShardingPlan:
+        """The plan; results that are not named are `others`: "found", or "made", as they are whatever that is."""
         replaced: dict[Value, Input] = {}
         for old, new, sharding in zip(self.source.params, self.builder.params, shardings, strict=True):
             replaced[old] = new
-            layouts = (WHOLE,) * new.ndim if sharding is None else layouts_of(sharding, numbers_of(new))
-            self._make(new, ValueSharding(layouts))
+            self._make(new, self._given(new, sharding))
         live = needed(self.source, self.source.results, has_effect)
         given = {p: self.made[_value(replaced[p])].layouts for p in self.source.params}
         self.meets = met_layouts(self.source, given, self.mesh)
@@ -151,21 +103,27 @@ class _Propagation:
         found = []
         for k, value in enumerate(returned):
             assert isinstance(value, Value)
-            wanted = results[k] if k < len(results) else "found"
+            wanted = results[k] if k < len(results) else others
             found.append(self._returned(value, wanted))
             self._move(None, value, found[-1], "which is returned")
         graph = self.builder.finish([x for x in returned if isinstance(x, Value)])
         graph.notes = self.source.notes
         live = needed(graph, graph.results, has_effect)
         collectives = [c for node, _, c in self.collectives if node is None or node in live]
-        return ShardingPlan(self.mesh, graph, self.made, self.needs, tuple(found), self.rings, collectives)
+        return ShardingPlan(self.mesh, graph, self.made, self.needs, tuple(found), self.rings, collectives,
+                            self.bodies, self.cost)
 
-    def _returned(self, value: Value, wanted: Sharding | str | None) -> ValueSharding:
-        if isinstance(wanted, Sharding):
-            return ValueSharding(layouts_of(wanted, numbers_of(value)))
-        if wanted is None:
-            return replicated(value.ndim)
+    def _given(self, value: Value, sharding: Given) -> ValueSharding:
+        if isinstance(sharding, ValueSharding):
+            return sharding
+        return replicated(value.ndim) if sharding is None else ValueSharding(layouts_of(sharding, numbers_of(value)))
+
+    def _returned(self, value: Value, wanted: Given | str) -> ValueSharding:
+        if not isinstance(wanted, str):
+            return self._given(value, wanted)
         made = self.made[value]
+        if wanted == "made":
+            return made
         return ValueSharding(tuple(layout if len(layout) <= 1 else WHOLE for layout in made.layouts))
 
     def _make(self, value: Value, sharding: ValueSharding) -> None:
@@ -194,8 +152,10 @@ class _Propagation:
             raise CaptureError(f"{node.op.name}: a function that runs on a mesh has no devices beside", where=loc,
                                hint="tn.distributed.shard says what each device of the mesh has")
         trial = Node(node.op, inputs, node.attrs, node.outputs, loc)
+        if is_control(trial):
+            return self._control(trial)
         choice = self._best(trial)
-        if node.op.expand is not None and self._loses_a_split(trial, choice):
+        if node.op.expand is not None and (node.graphs or self._loses_a_split(trial, choice)):
             body = expansion(node.op, types_of(inputs), node.attrs)
             inner: dict[Value, Input] = dict(zip(body.params, (x for x in inputs if x is not None), strict=True))
             self._visit_all(body.nodes, inner, loc)
@@ -211,9 +171,50 @@ class _Propagation:
                 self._move(made, x, sharding, f"for {node.op.name} {self._shown(choice)}")
         if choice.ring:
             self._ring(made, choice)
+        self.cost += choice.work
         for value, sharding in zip(listed, choice.outputs, strict=True):
             self._make(value, sharding)
         return listed
+
+    def _control(self, node: Node) -> tuple[Value, ...]:
+        """A branch or loop, whose graphs are split in their turn."""
+        made = tuple(self.made[x] if isinstance(x, Value) else replicated(0) for x in node.inputs)
+        choice = ControlSearch(self.mesh, self._split, self._entering).best(node, made)
+        inputs = tuple(self._full(x, node.loc) if isinstance(x, Literal) and s.partial else x
+                       for x, s in zip(node.inputs, choice.inputs, strict=True))
+        out = self.builder.emit(node.op, inputs, node.attrs, node.loc)
+        found = self.builder.nodes[-1]
+        for k, (x, sharding) in enumerate(zip(inputs, choice.inputs, strict=True)):
+            if isinstance(x, Value):
+                self.needs[found, k] = sharding
+                self._move(found, x, sharding, f"for {node.op.name}")
+        times = node.attrs.get("length", 1)
+        told = "in a branch" if node.op in BRANCHES else f"in {node.attrs.get('length', 'all')} rounds"
+        for plan in choice.plans.values():
+            self.collectives += [(found, found.output, replace(
+                c, bytes=c.bytes * times, reason=f"{c.reason}, {told}")) for c in plan.collectives]
+        self.bodies[found] = choice.plans
+        self.cost += choice.cost
+        for value, sharding in zip(found.outputs, choice.outputs, strict=True):
+            self._make(value, sharding)
+        return out if isinstance(out, tuple) else (out,)
+
+    def _split(self, graph: Graph, params: Sequence[ValueSharding], results: Sequence[ValueSharding]) -> ShardingPlan:
+        """The plan of a graph in a node."""
+        key = graph, tuple(params), tuple(results)
+        if key not in self.known:
+            self.known[key] = _Propagation(graph, self.mesh, self.known).run(params, results, "made")
+        plan: ShardingPlan = self.known[key]
+        return plan
+
+    def _entering(self, x: Input, target: ValueSharding) -> int:
+        return self._direct(x, target) if isinstance(x, Value) else 0
+
+    def _full(self, x: Literal, loc: Location | None) -> Value:
+        """A number as a value: a term of a sum of parts, say."""
+        made: Value = self.builder.emit(OPS["full_op"], (x,), {"shape": ()}, loc)
+        self._make(made, replicated(0))
+        return made
 
     def _ring(self, node: Node, choice: NodeSharding) -> None:
         self.rings[node] = choice.ring
@@ -240,11 +241,12 @@ class _Propagation:
         if target in self.have[value]:
             return
         source = self.nearest(value, target)
+        self.cost += cost_of(source, target, numbers_of(value), self.mesh) * _bytes(value)
         for stage in stages_between(source, target, numbers_of(value), self.mesh):
             for move, count in elements_sent(stage, self.mesh):
                 name = {"gather": "all_gather", "reduce": "all_reduce", "scatter": "reduce_scatter",
                         "exchange": "all_to_all"}[move.kind]
-                what = value.node.op.name if value.node is not None else value.name
+                what = value.node.op.name if value.node is not None else value.name or "an operand"
                 where = node.loc if node is not None else value.node.loc if value.node is not None else None
                 self.collectives.append((node, value, PlannedCollective(
                     name, count * _bytes(value), move.over, f"{what} {value.type}", where, reason)))
@@ -314,7 +316,7 @@ class _Propagation:
 
     def _key(self, node: Node) -> Any:
         """Equal for nodes with equal choices; None where these may depend on what made the inputs, as views do."""
-        if node.graphs or node.op.name == "with_sharding":
+        if node.op.name == "with_sharding":
             return None
         place: dict[Value, int] = {}
         parts: list[Any] = []
@@ -338,7 +340,9 @@ class _Propagation:
         return next(c for c in self._by_labels(node, whole_rule(node)) if c is not None)
 
     def _choices(self, node: Node, rule: AxisRule) -> Iterator[NodeSharding | None]:
-        if node.op.name == "reshape":
+        if node.op.handles and stack in [x.dtype for x in (*node.inputs, *node.outputs) if x is not None]:
+            yield self._of_stack(node)
+        elif node.op.name == "reshape":
             yield from self._of_reshape(node)
         elif node.op.name == "with_sharding":
             yield self._annotated(node)
@@ -346,6 +350,15 @@ class _Propagation:
             yield from self._by_labels(node, rule)
             if (round_about := ring_rule(node, rule)) is not None:
                 yield from self._by_labels(node, round_about)
+
+    def _of_stack(self, node: Node) -> NodeSharding:
+        """A stack holds the parts that were pushed, and gives them back."""
+        made = tuple(self.made[_value(x)] for x in node.inputs)
+        if node.op is push:
+            held = made[1:] if made[0].held is None else made[0].held
+            return NodeSharding((made[0], *held), (replace(made[0], held=held),), 0, ())
+        held = (made[0].held if made else None) or tuple(replicated(y.ndim) for y in node.outputs[1:])
+        return NodeSharding(made, (made[0] if node.op is pop else replicated(0), *held)[:len(node.outputs)], 0, ())
 
     def _annotated(self, node: Node) -> NodeSharding:
         x = node.inputs[0]
@@ -472,7 +485,8 @@ class _Propagation:
         if all(self.readers[x] <= 1 for x in node.inputs if isinstance(x, Value) and self.made[x].partial):
             partial = -partial          # it may meet others to be added up with; else it is added up once for all
         place = sum(k for sharding in outputs for k, layout in enumerate(sharding.layouts) if layout)  # the first axes
-        return NodeSharding(inputs, outputs, cost, (partial, degree if node.op.moves in VIEWS else -degree, place))
+        return NodeSharding(inputs, outputs, cost, (partial, degree if node.op.moves in VIEWS else -degree, place),
+                            work=work / OPERATIONS_PER_BYTE)
 
 
 def check_sizes_are_given(graph: Graph) -> None:

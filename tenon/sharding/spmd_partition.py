@@ -9,21 +9,24 @@ Every rank's graph has its collectives in the same order, so none waits for what
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import using
-from tenon.graph.partition import has_effect, needed
+from tenon.graph.partition import has_effect, map_graphs, needed
 from tenon.observe import emit
 from tenon.ops import collectives
+from tenon.ops.control_flow_nodes import BRANCHES
 from tenon.records import dataclass
 from tenon.sharding.axis_layout import ValueSharding, local_shape, numbers_of
 from tenon.sharding.localize import local_attrs
-from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import ShardingPlan, propagate
+from tenon.sharding.mesh import TURNS, Mesh
+from tenon.sharding.propagate import propagate
 from tenon.sharding.reshard import cost_of, emit_moves
 from tenon.sharding.ring_attention import on_ring
 from tenon.sharding.sharding import Sharding
+from tenon.sharding.sharding_plan import ShardingPlan
 
 
 def partition(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh, rank: int,
@@ -46,7 +49,8 @@ class _Local:
         self.builder = Builder(plan.graph.name, rewriting=True)
         self.have: dict[Value, dict[ValueSharding, Value]] = {}
 
-    def run(self) -> Graph:
+    def run(self, ask_the_first: bool = False) -> Graph:
+        """The graph; of a condition, perhaps with what the first rank found."""
         plan = self.plan
         for p in plan.graph.params:
             shape = local_shape(plan.made[p], numbers_of(p), self.mesh, self.rank)
@@ -57,8 +61,8 @@ class _Local:
                 self.builder.loc = node.loc
                 self._node(node)
         self.builder.loc = None
-        found = self.builder.finish([self.sharded(r, sharding) for r, sharding in zip(
-            plan.graph.results, plan.results, strict=True)])
+        results = [self.sharded(r, sharding) for r, sharding in zip(plan.graph.results, plan.results, strict=True)]
+        found = self.builder.finish([_value(self._as_the_first(r)) if ask_the_first else r for r in results])
         found.notes = plan.graph.notes
         return found
 
@@ -84,7 +88,9 @@ class _Local:
                 found = on_ring(node, inputs, plan.rings[node], self.mesh, self.rank)
             self.have.update({y: {sharding: x} for y, x, sharding in zip(node.outputs, found, outputs, strict=True)})
             return
-        if node.op.name == "reshape":
+        if node in plan.bodies:
+            inputs, attrs = self._control(node, inputs)
+        elif node.op.name == "reshape":
             attrs = {"shape": local_shape(outputs[0], numbers_of(node.output), self.mesh, self.rank)}
         else:
             attrs = dict(local_attrs(node, outputs, self.mesh, self.rank))
@@ -93,6 +99,35 @@ class _Local:
             shape = local_shape(sharding, numbers_of(y), self.mesh, self.rank)
             assert made.shape == shape, f"{node.op.name}: rank {self.rank} has {made.type}, not {list(shape)}"
             self.have[y] = {sharding: made}
+
+    def _control(self, node: Node, inputs: tuple[Input, ...]) -> tuple[tuple[Input, ...], dict[str, Any]]:
+        """The inputs and attributes of a branch or loop.  Where ranks speak in it all go the same way, whatever the
+        last bits are of the numbers that decide."""
+        plans = self.plan.bodies[node]
+        speaks = any(plan.collectives for plan in plans.values())
+
+        def local(graph: Graph) -> Graph:
+            asked = speaks and graph is node.attrs.get("condition") and not _counts(graph)
+            return _Local(plans[graph], self.rank).run(asked)
+        attrs = map_graphs(node.attrs, local)
+        if speaks and node.op in BRANCHES:
+            inputs = (self._as_the_first(inputs[0]), *inputs[1:])
+        return inputs, attrs
+
+    def _as_the_first(self, x: Input) -> Input:
+        """What the first rank has of a value that is the same on all."""
+        over = tuple(name for name, n in zip(self.mesh.axes, self.mesh.shape, strict=True) if n > 1 and name != TURNS)
+        if not over or not isinstance(x, Value):
+            return x
+        found: Value = self.builder.emit(collectives.collective_broadcast_op, (x,), {"over": over, "root": 0})[0]
+        return found
+
+
+def _counts(condition: Graph) -> bool:
+    """Whether a condition is of whole numbers alone: then it is the same on all ranks to the last bit."""
+    live = needed(condition, condition.results)
+    read = [x for node in condition.nodes if node in live for x in node.inputs if isinstance(x, Value)]
+    return all(x.dtype.kind in "iu" or (x.dtype.kind == "b" and x.node is not None) for x in read)
 
 
 def _value(x: Input) -> Value:
@@ -118,7 +153,7 @@ def collectives_of(graph: Graph, mesh: Mesh) -> list[Sent]:
         if node.op in collectives.COLLECTIVES:
             found.append(Sent(node.op.name, _sent(node, mesh), node.attrs["over"]))
         for inner in node.graphs:
-            found += collectives_of(inner, mesh)
+            found += collectives_of(inner, mesh) * node.attrs.get("length", 1)
     return found
 
 

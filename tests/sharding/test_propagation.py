@@ -20,8 +20,9 @@ from tenon.ops.matrix_products import mT
 from tenon.ops.sharding_annotation import annotated
 from tenon.sharding.axis_layout import reshaped
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import ShardingPlan, propagate
+from tenon.sharding.propagate import propagate
 from tenon.sharding.sharding import Sharding
+from tenon.sharding.sharding_plan import ShardingPlan
 from tenon.sharding.spmd_partition import collectives_of, local_graph, partition
 from tenon.types import TensorType, float64, int64, uint64
 

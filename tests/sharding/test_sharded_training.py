@@ -13,7 +13,7 @@ from tenon.distributed import shard
 from tenon.errors import CaptureError
 from tenon.nn import cross_entropy
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import ShardingPlan
+from tenon.sharding.sharding_plan import ShardingPlan
 
 NATIVE = {"mlp columns and rows", "cnn data parallel, uneven", "moe expert parallel"}
 
