@@ -3,6 +3,7 @@
 import functools
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 import tenon as tn
@@ -55,6 +56,26 @@ def test_tensors_changed_in_place():
             y *= 2
         return y, alias
     check(f)
+
+
+@pytest.mark.parametrize("n", [4, 0])
+def test_rows_that_a_loop_writes_into_a_tensor_carry_their_gradient(n):
+    """Whether the tensor requires one after a round is for its elements to tell: no flag is carried beside them."""
+    def run(w, x, n):
+        out = tn.zeros(5, 3)
+        for k in range(n):
+            x = tn.sin(x @ w)
+            out[k] = x
+        if n > 3:
+            out *= 2
+        (out.sum() + w.sum()).backward()
+        return out.detach()
+    results = []
+    for f in (run, tn.jit(run, fullgraph=True)):
+        w, x = tn.nn.Parameter(tn.arange(9.0).reshape(3, 3) / 9), tn.arange(3.0)
+        results.append((f(w, x, tn.tensor(n)).numpy(), w.grad.numpy()))
+    for found, expected in zip(results[1], results[0], strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_parameters_assigned_under_a_condition():

@@ -1,17 +1,23 @@
 """Branches and loops on meshes: their graphs are split too, and give the numbers of one device."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tenon as tn
+from looping_steps import MESHES, STEPS, compare
 from sharding_runs import check
 from tenon import nn, optim
 from tenon.distributed import Mesh, explain, shard
 from tenon.graph.text import parse_graph
 from tenon.sharding.sharding import Sharding
 
+ROOT = Path(__file__).parents[2]
 DATA, GRID = Mesh({"data": 2}), Mesh({"data": 2, "model": 2})
 
 
@@ -124,3 +130,30 @@ def test_a_weight_in_parts_is_joined_once_before_the_loop_that_reads_it_whole() 
     plan = check(parse_graph(LOOP), given, DATA, [*arrays, np.asarray(3)])
     assert [(c.name, c.reason) for c in plan.collectives] == [("all_gather", "for while_loop")]
     assert plan.results[0].split_axes == ("data",)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("build", STEPS, ids=lambda build: build.__name__)
+def test_every_mesh_of_up_to_8_has_one_device_s_losses_and_parameters(build: Any) -> None:
+    for mesh in MESHES:
+        compare(build, mesh)
+
+
+RANKS = """
+from looping_steps import Mesh, STEPS, trained
+
+for build in STEPS:
+    losses, params = trained(build, Mesh({"data": 2}), steps=2)
+    print(build.__name__, losses, b"".join(x.tobytes() for x in params).hex()[:40])
+"""
+
+
+def test_loops_of_processes_compute_the_bits_of_threads(tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    (tmp_path / "script.py").write_text(RANKS)
+    alone, together = (subprocess.run(
+        [sys.executable, *before, str(tmp_path / "script.py")], capture_output=True, text=True, timeout=600, check=True,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}).stdout.splitlines()
+        for before in ((), ("-m", "tenon", "launch", "-n", "2")))
+    assert len(alone) == len(STEPS)
+    assert sorted(together) == sorted(f"[{rank}] {text}" for rank in (0, 1) for text in alone)

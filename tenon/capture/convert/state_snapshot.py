@@ -135,7 +135,7 @@ class StateMark:
                 found[self.place("gradient", tensor, None, state.grad)] = now.grad
             if now.payload is not state.payload or now.node is not state.node:
                 found[self.place("elements", tensor, None, elements(tensor, state))] = elements(tensor, now)
-            if now.requires_grad is not state.requires_grad:
+            if now.requires_grad is not state.requires_grad and now.node is None:   # else its elements tell
                 found[self.place("flag", tensor, None, state.requires_grad)] = now.requires_grad
         if self.capture.failed is not self.failed:
             found[self.place("failed", None, None, self.failed)] = self.capture.failed
