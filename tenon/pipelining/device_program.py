@@ -13,10 +13,11 @@ from tenon.errors import DevicePlanError
 from tenon.graph.ir import Graph, Value
 from tenon.ops.communicator import Communicator, communicator
 from tenon.pipelining.device_steps import Add, Divide, Drop, Finish, Instruction, Receive, Run, Send
-from tenon.pipelining.segments import Segment
-from tenon.pipelining.step_parts import Accumulated
+from tenon.pipelining.step_parts import Accumulated, Rows
+from tenon.pipelining.uneven_batches import SmallerBatches
 from tenon.program.backend_interface import Array, Executable, Then
 from tenon.records import dataclass
+from tenon.sharding.axis_layout import numbers_of
 
 COMBINE: dict[str, Any] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
 
@@ -35,23 +36,35 @@ class DeviceProgram:
     """What one device does in a step.
 
     `graph` is the step on a micro-batch.  The program takes those of its parameters that are at `arguments`, each as
-    this device has it for the whole batch: those in `batch` are divided along an axis.  It returns `results`.  With
-    `watch`, the next run notes when each instruction was done, in `moments`.
+    this device has it for the whole batch: those in `batch` are divided along an axis.  It returns `results`.
+    `smaller` says what is otherwise in micro-batches with one example fewer.  With `watch`, the next run notes when
+    each instruction was done, in `moments`.
     """
 
     def __init__(self, graph: Graph, instructions: Sequence[Instruction], results: Sequence[Value],
                  batch: Mapping[int, int], micro_batches: int, compile: Callable[[Graph], Executable],
-                 ranks: Sequence[int] | None = None):
+                 ranks: Sequence[int] | None = None, smaller: SmallerBatches | None = None):
         self.graph, self.instructions, self.results = graph, tuple(instructions), tuple(results)
         self.batch, self.micro_batches = dict(batch), micro_batches
         self.ranks = ranks              # of the devices that the instructions number
         self.arguments = _read(graph, self.instructions, self.results)
-        self.programs: dict[Segment, Executable] = {}
+        self.smaller = smaller
+        self.programs: dict[Graph, Executable] = {}
         for x in instructions:
-            if isinstance(x, Run) and x.segment not in self.programs:
-                self.programs[x.segment] = compile(x.segment.graph)
+            for graph in self.graphs_of(x) if isinstance(x, Run) else ():
+                self.programs[graph] = self.programs.get(graph) or compile(graph)
         self.watch = False
         self.moments: list[Moment] = []
+
+    def graphs_of(self, run: Run) -> list[Graph]:
+        """What is run: before all micro-batches, what is smaller in some of them is made in both sizes."""
+        graph = run.segment.graph
+        if self.smaller is None or run.segment not in self.smaller.graphs:
+            return [graph]
+        other = self.smaller.graphs[run.segment]
+        if run.micro is None:
+            return [graph] if [x.type for x in graph.results] == [x.type for x in other.results] else [graph, other]
+        return [other if self.smaller.has(run.micro) else graph]
 
     def run(self, arrays: Sequence[Array], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
         """The results of this device, in memory of their own."""
@@ -79,12 +92,13 @@ class _State:
         count = program.micro_batches
         self.once: dict[Value, Array] = {}
         self.micro: list[dict[Value, Array]] = [{} for _ in range(count)]
+        self.smaller: dict[Value, Array] = {}       # what is there once for all micro-batches that are smaller
         self.given: dict[Value, Array] = {}
         for k, array in zip(program.arguments, arrays, strict=True):
             value = program.graph.params[k]
             self.given[value] = array
             if k in program.batch:
-                for store, part in zip(self.micro, np.split(array, count, program.batch[k]), strict=True):
+                for store, part in zip(self.micro, np.array_split(array, count, program.batch[k]), strict=True):
                     store[value] = np.ascontiguousarray(part)
             else:
                 self.once[value] = array
@@ -93,31 +107,45 @@ class _State:
 
     def do(self, x: Instruction) -> None:
         match x:
-            case Run(segment, micro):
-                before = [self.sum_so_far(total) for total in segment.sums]
-                given = [self.get(value, micro) for value in segment.reads]
-                found = self.program.programs[segment].run([*given, *before],
-                                                           range(len(given), len(given) + len(before)))
-                self.store(micro).update(zip(segment.makes, found, strict=False))
-                self.sums.update(zip(segment.sums, found[len(segment.makes):], strict=True))
+            case Run():
+                self.run(x)
             case Send(value, to, micro, tag):
                 self.speaker.send(self.get(value, micro), self.rank(to), tag)
             case Receive(value, source, micro, tag):
-                size: Any = value.shape
-                self.store(micro)[value] = self.speaker.recv(size, value.dtype.numpy, self.rank(source), tag)
+                shape, dtype = self.shape(value, micro), value.dtype.numpy
+                self.store(micro)[value] = self.speaker.recv(shape, dtype, self.rank(source), tag)
             case Add(total, micro):
                 self.add(total, micro, self.get(total.part, micro))
             case Divide(value, rows):
                 for micro, store in enumerate(self.micro):
-                    shape: Any = value.shape
-                    begin = [a + micro * shape[k] * (k == rows.axis) for k, a in enumerate(rows.start)]
-                    store[value] = np.ascontiguousarray(self.once[rows.whole][tuple(
-                        slice(a, a + n) for a, n in zip(begin, shape, strict=True))])
+                    store[value] = self.rows_of(value, rows, micro)
             case Finish(total):
                 self.once[total.value] = self.finish(total)
             case Drop(values, micro):
                 for value in values:
                     self.micro[micro].pop(value, None)
+
+    def run(self, x: Run) -> None:
+        """Compute; before all micro-batches, perhaps in both sizes."""
+        segment, stores = x.segment, (self.store(x.micro), self.smaller)
+        for graph, store in zip(self.program.graphs_of(x), stores, strict=False):
+            before = [self.sum_so_far(total) for total in segment.sums]
+            given = [self.get(value, x.micro) for value in segment.reads]
+            found = self.program.programs[graph].run([*given, *before], range(len(given), len(given) + len(before)))
+            store.update(zip(segment.makes, found, strict=False))
+            self.sums.update(zip(segment.sums, found[len(segment.makes):], strict=True))
+
+    def rows_of(self, value: Value, rows: Rows, micro: int) -> Array:
+        """A micro-batch's rows of what is there once."""
+        smaller, shape = self.program.smaller, self.shape(value, micro)
+        begin = [a + micro * shape[k] * (k == rows.axis) for k, a in enumerate(rows.start)] if smaller is None else \
+            smaller.begin_of(value, rows, micro)
+        return np.ascontiguousarray(self.once[rows.whole][tuple(
+            slice(a, a + n) for a, n in zip(begin, shape, strict=True))])
+
+    def shape(self, value: Value, micro: int | None) -> tuple[int, ...]:
+        smaller = self.program.smaller
+        return numbers_of(value) if smaller is None else smaller.shape_of(value, micro)
 
     def rank(self, device: int) -> int:
         return device if self.program.ranks is None else self.program.ranks[device]
@@ -128,6 +156,8 @@ class _State:
     def get(self, value: Value, micro: int | None) -> Array:
         if micro is not None and value in self.micro[micro]:
             return self.micro[micro][value]
+        if value in self.smaller and self.program.smaller is not None and self.program.smaller.has(micro):
+            return self.smaller[value]
         return self.once[value]
 
     def sum_so_far(self, total: Accumulated) -> Array:

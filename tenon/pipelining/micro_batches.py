@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from tenon.errors import DevicePlanError
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.structural_key import Exact
 from tenon.pipelining.step_parts import MICRO_AXIS, Rows
 from tenon.records import dataclass
+from tenon.sharding.axis_layout import Layout, ValueSharding, local_shape, normal, numbers_of
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import propagate
+from tenon.sharding.propagate import Given, propagate
 from tenon.sharding.sharding import Axes, Sharding
 from tenon.sharding.sharding_plan import ShardingPlan
 from tenon.sharding.spmd_partition import local_graph
@@ -23,87 +25,114 @@ from tenon.sharding.spmd_partition import local_graph
 
 @dataclass(frozen=True, eq=False)
 class MicroStep:
-    """The graph of a step on one micro-batch, and its values of which each has its part."""
+    """The graph of a step on one micro-batch, and its values of which each has its part.
+
+    Of an uneven batch the first `larger` micro-batches have one example more; what is done with others is `smaller`.
+    """
 
     graph: Graph
     rows: Mapping[Value, Rows]
+    larger: int
+    smaller: MicroStep | None = None
 
 
 def plan_micro_batches(graph: Graph, batch: Mapping[int, int], micro_batches: int, mesh: Mesh,
                        shardings: Mapping[int, Sharding], results: Sequence[Sharding | None]) -> ShardingPlan:
     """How a step runs on micro-batches, and on the devices of a mesh, over which parameters and results are split.
 
-    `batch` gives the axis along which each parameter holds examples.  Raises DevicePlanError where it does not divide.
+    `batch` gives the axis along which each parameter holds examples.  Raises DevicePlanError for fewer examples than
+    micro-batches, and where an uneven batch is split unevenly over devices too.
     """
     turns = Mesh({**dict(zip(mesh.axes, mesh.shape, strict=True)), MICRO_AXIS: micro_batches})
-    given: list[Sharding | None] = [None] * len(graph.params)
+    given: list[Given] = [None] * len(graph.params)
     for k, p in enumerate(graph.params):
         axes: list[Axes] = list(shardings[k].axes(p.ndim)) if k in shardings else [()] * p.ndim
+        layouts = [normal(((n, over),), turns) for n, over in zip(numbers_of(p), axes, strict=True)]
         if k in batch:
-            axes[batch[k]] += (MICRO_AXIS,)
-            _check_divides(p, batch[k], turns.parts(axes[batch[k]]))
-        given[k] = Sharding(turns, axes)
+            layouts[batch[k]] = _in_turns(p, batch[k], axes[batch[k]], turns)
+        given[k] = ValueSharding(tuple(layouts))
     return propagate(graph, given, turns, [None if x is None else Sharding(turns, x.spec) for x in results])
 
 
-def _check_divides(p: Value, axis: int, parts: int) -> None:
-    size = p.shape[axis]
-    if not isinstance(size, int) or size % parts or not size:
-        raise DevicePlanError(f"pipeline: axis {axis} of {p.name}: {p.type} does not divide in {parts} equal parts",
-                              hint=f"choose micro_batches so that the batch is a multiple of {parts}, or drop the last "
-                                   "examples (drop_last=True of the loader)")
+def _in_turns(p: Value, axis: int, over: Axes, turns: Mesh) -> Layout:
+    """The layout of an axis of examples that these devices divide first, then the turns of each."""
+    size, devices, count = numbers_of(p)[axis], turns.parts(over), turns.axis_size(MICRO_AXIS)
+    if size < devices * count or (size % (devices * count) and size % devices):
+        parts = f"{devices} devices with {count} micro-batches each" if over else f"{count} micro-batches"
+        raise DevicePlanError(f"pipeline: axis {axis} of {p.name}: {p.type} does not divide among {parts}",
+                              hint="the batch has at least as many examples as there are micro-batches, and a multiple "
+                                   "of the devices that it is split over; or drop the last examples (drop_last=True of "
+                                   "the loader)")
+    if size % (devices * count) == 0:
+        return normal(((size, (*over, MICRO_AXIS)),), turns)
+    return normal(((devices, over), (size // devices, (MICRO_AXIS,))), turns)
 
 
 def micro_step(plan: ShardingPlan, coordinates: Mapping[str, int]) -> MicroStep:
     """What a device at these coordinates of the mesh does with a micro-batch."""
-    turns = plan.mesh
-    count = turns.axis_size(MICRO_AXIS)
-    first = local_graph(plan, turns.rank_at({**coordinates, MICRO_AXIS: 0}))
-    last = local_graph(plan, turns.rank_at({**coordinates, MICRO_AXIS: count - 1}))
-    return MicroStep(*_without_turns(first, last, count))
+    count = plan.mesh.axis_size(MICRO_AXIS)
+    ranks = [plan.mesh.rank_at({**coordinates, MICRO_AXIS: k}) for k in range(count)]
+    sizes = [[local_shape(plan.made[p], numbers_of(p), plan.mesh, rank) for p in plan.graph.params] for rank in ranks]
+    larger = sizes.count(sizes[0])
+    turns = sorted({0, larger - 1, min(larger, count - 1), count - 1})
+    graphs = [local_graph(plan, ranks[k]) for k in turns]
+    if len({len(graph.nodes) for graph in graphs}) > 1 or sizes[larger:] != [sizes[-1]] * (count - larger):
+        raise DevicePlanError(f"pipeline: micro-batches of {plan.graph.name} differ by more than one example",
+                              hint="choose micro_batches so that the batch is a multiple of it")
+    axes = [_axis_of_turns(nodes, turns, larger) for nodes in zip(*(graph.nodes for graph in graphs), strict=True)]
+    smaller = None if larger == count else MicroStep(*_of_all_turns(graphs[-1], graphs[0], axes), count - larger)
+    return MicroStep(*_of_all_turns(graphs[0], graphs[0], axes), larger, smaller)
 
 
-def _without_turns(first: Graph, last: Graph, count: int) -> tuple[Graph, dict[Value, Rows]]:
-    """The graph of all turns, given those of the first and the last; and the values of which each has its own rows."""
-    builder = Builder(first.name, rewriting=True)
-    values: dict[Value, Input] = {p: builder.parameter(p.type, p.name) for p in first.params}
+def _of_all_turns(graph: Graph, first: Graph, axes: Sequence[int | None]) -> tuple[Graph, dict[Value, Rows]]:
+    """The graph of all turns of one size, given that of one; and the values of which each has its own rows, along these
+    axes.  `first` is the graph of the first turn."""
+    builder = Builder(graph.name, rewriting=True)
+    values: dict[Value, Input] = {p: builder.parameter(p.type, p.name) for p in graph.params}
     rows: dict[Value, Rows] = {}
-    for node, other in zip(first.nodes, last.nodes, strict=True):
+    for node, other, axis in zip(graph.nodes, first.nodes, axes, strict=True):
         inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
-        attrs, loc = node.attrs, node.loc
-        axis = _axis_of_turns(node, other, count)
         if axis is not None and (spread := _spread(builder, node, inputs[0], axis)) is not None:
             values[node.output] = spread
             continue
-        out = builder.emit(node.op, inputs, attrs, loc)
+        out = builder.emit(node.op, inputs, node.attrs, node.loc)
         listed = out if isinstance(out, tuple) else (out,)
         values.update(zip(node.outputs, listed, strict=True))
         if axis is not None:
             whole = inputs[0]
             assert isinstance(whole, Value)
-            rows[listed[0]] = Rows(whole, axis, node.attrs["start"])
-    found = builder.finish([x for x in (values[r] for r in first.results) if isinstance(x, Value)])
-    found.notes = first.notes
+            rows[listed[0]] = Rows(whole, axis, other.attrs["start"])
+    found = builder.finish([x for x in (values[r] for r in graph.results) if isinstance(x, Value)])
+    found.notes = graph.notes
     return found, rows
 
 
-def _axis_of_turns(node: Node, other: Node, count: int) -> int | None:
-    """The axis along which turns take different rows; None where a node is the same for all."""
-    if node.op is not other.op or [x.type for x in node.outputs] != [x.type for x in other.outputs]:
-        raise DevicePlanError(f"pipeline: micro-batches differ in {node.op.name}", where=node.loc,
-                            hint="choose micro_batches so that the batch is a multiple of it")
-    if node.attrs == other.attrs:
+def _axis_of_turns(nodes: Sequence[Node], turns: Sequence[int], larger: int) -> int | None:
+    """The axis along which these turns take different rows; None where a node is the same for all of one size."""
+    node = nodes[0]
+    starts = {other.attrs["start"] for other in nodes} if node.op.name == "slice" else set()
+    pairs = [(a, b) for a, b, k in zip(nodes, nodes[1:], turns[1:], strict=False) if k != larger]
+    if any(a.op is not b.op or [x.type for x in a.outputs] != [x.type for x in b.outputs] for a, b in pairs):
+        raise _differ(node, "choose micro_batches so that the batch is a multiple of it")
+    if len(starts) <= 1 and all(Exact(a.attrs) == Exact(b.attrs) for a, b in pairs):
         return None
-    starts = list(zip(node.attrs.get("start", ()), other.attrs.get("start", ()), strict=True))
-    moved = [k for k, (a, b) in enumerate(starts) if a != b]
-    if node.op.name == "slice" and len(moved) == 1:
+    moved = [k for k in range(node.output.ndim) if len({start[k] for start in starts}) > 1]
+    if len(moved) == 1 and all(set(other.attrs["step"]) == {1} for other in nodes):
         axis = moved[0]
-        size = node.output.shape[axis]
-        begin, end = starts[axis]
-        if isinstance(size, int) and end - begin == size * (count - 1) and set(node.attrs["step"]) == {1}:
+        sizes = numbers_of(node.output)[axis], numbers_of(nodes[-1].output)[axis]
+        if all(other.attrs["start"][axis] - node.attrs["start"][axis] == rows_before(k, larger, *sizes)
+               for other, k in zip(nodes, turns, strict=True)):
             return axis
-    raise DevicePlanError(f"pipeline: micro-batches differ in {node.op.name}", where=node.loc,
-                        hint="what is computed for an example may not depend on its place in the batch")
+    raise _differ(node, "what is computed for an example may not depend on its place in the batch")
+
+
+def rows_before(turn: int, larger: int, size: int, smaller: int) -> int:
+    """How many rows turns have before one of them, where those behind the first `larger` have fewer."""
+    return min(turn, larger) * size + max(0, turn - larger) * smaller
+
+
+def _differ(node: Node, hint: str) -> DevicePlanError:
+    return DevicePlanError(f"pipeline: micro-batches differ in {node.op.name}", where=node.loc, hint=hint)
 
 
 def _spread(builder: Builder, node: Node, whole: Input, axis: int) -> Value | None:

@@ -28,6 +28,7 @@ from tenon.pipelining.segments import Segments, segments_of
 from tenon.pipelining.simulate_schedule import StageCosts, gantt, simulate
 from tenon.pipelining.stages import Stages, stages_of_step
 from tenon.pipelining.step_parts import parts_of_step
+from tenon.pipelining.uneven_batches import SmallerBatches, smaller_batches
 from tenon.program.backend_interface import Array, Executable, Then
 from tenon.records import dataclass, replace
 from tenon.runtime.multi_device import DevicePart, MultiDevice
@@ -132,6 +133,7 @@ class DeviceGraphs:
     stages: Stages
     segments: Segments
     instructions: tuple[tuple[Instruction, ...], ...]
+    smaller: SmallerBatches | None
 
 
 class Pipelined:
@@ -222,7 +224,7 @@ class Pipelined:
                     or schedule.device_of(stage) == device or (apart and k not in updates)]
             ranks = [self.mesh.rank_at({**here, PIPE_AXIS: d}) for d in range(schedule.devices)]
             devices[rank] = program = DeviceProgram(found.step.graph, found.instructions[device], [r for _, r in mine],
-                                                    batch, settings.micro_batches, self.compile, ranks)
+                                                    batch, settings.micro_batches, self.compile, ranks, found.smaller)
             made[rank] = tuple(k for k, _ in mine)
             parts[rank] = DevicePart(OfParts(program, rank, [shardings.get(k) for k in program.arguments]),
                                      program.arguments, tuple(range(total, total + len(mine))))
@@ -240,7 +242,9 @@ class Pipelined:
         parts = parts_of_step(step.graph, list(batch), step.rows)
         stages = stages_of_step(parts, schedule.stages, self.note.begins or None)
         segments = segments_of(parts, stages, schedule.splits_backward)
-        return DeviceGraphs(step, stages, segments, device_steps(segments, schedule, apart))
+        instructions = device_steps(segments, schedule, apart)
+        smaller = smaller_batches(step, list(batch), stages, schedule, apart, instructions)
+        return DeviceGraphs(step, stages, segments, instructions, smaller)
 
     def _joined(self, plan: PipelinePlan, found: Sequence[Array]) -> list[Any]:
         """The results: an array where this process has it whole, else an array in parts."""

@@ -57,8 +57,8 @@ Given = Sharding | ValueSharding | None
 Known = dict[Any, Any]      # the choices for nodes that were seen before, on one mesh
 
 
-def propagate(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh,
-              results: Sequence[Sharding | str | None] = (), known: Known | None = None) -> ShardingPlan:
+def propagate(graph: Graph, shardings: Sequence[Given], mesh: Mesh,
+              results: Sequence[Given | str] = (), known: Known | None = None) -> ShardingPlan:
     """How to compute a graph whose parameters are split so (None: replicated).
 
     A result is returned as `results` says: by a sharding, replicated (None), or "found": as it is made, where that is a

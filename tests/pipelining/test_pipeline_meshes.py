@@ -29,9 +29,9 @@ def whole(x: Any) -> np.ndarray:
     return x.full() if isinstance(x, ShardedArray) else x
 
 
-def run_on(mesh: Mesh, make: Any, pipeline: Pipeline, data: bool, model: bool) -> None:
+def run_on(mesh: Mesh, make: Any, pipeline: Pipeline, data: bool, model: bool, size: int = 16) -> None:
     """A step whose batch is split over "data", and whose even matrices over "model", against one device."""
-    graph, arrays = mean_step(make(), 16)
+    graph, arrays = mean_step(make(), size)
     given: list[Any] = list(arrays)
     for k, p in enumerate(graph.params):
         if data and k < 2:
@@ -53,6 +53,18 @@ def test_an_mlp_on_a_mesh(sizes: dict[str, int], schedule: str) -> None:
 
 def test_a_gpt_on_a_mesh_of_three_axes() -> None:
     run_on(Mesh({"data": 2, "pipe": 2, "model": 2}), shallow_gpt, Pipeline(micro_batches=4), True, True)
+
+
+@pytest.mark.parametrize("sizes", [{"data": 2, "pipe": 2}, {"pipe": 2, "model": 2}], ids=str)
+@pytest.mark.parametrize("make", [mlp, shallow_gpt])
+def test_an_uneven_batch_on_a_mesh(sizes: dict[str, int], make: Any) -> None:
+    """20 examples, 10 a device, in micro-batches of 3, 3, 2 and 2."""
+    run_on(Mesh(sizes), make, Pipeline(micro_batches=4), "data" in sizes, "model" in sizes, 20 // sizes.get("model", 1))
+
+
+def test_a_batch_uneven_among_devices_and_micro_batches_is_refused() -> None:
+    with pytest.raises(DevicePlanError, match="does not divide among 2 devices with 4 micro-batches each"):
+        run_on(Mesh({"data": 2, "pipe": 2}), mlp, Pipeline(micro_batches=4), True, False, 11)
 
 
 def test_a_jitted_step_runs_on_a_mesh_in_stages() -> None:

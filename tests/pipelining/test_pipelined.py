@@ -64,6 +64,17 @@ def test_an_mlp_trains_as_on_one_device(interpreted: None, pipeline: Pipeline) -
     same(train(mlp(), pipeline), train(mlp(), None))
 
 
+@pytest.mark.parametrize("pipeline", SETTINGS, ids=lambda p: f"{p.schedule}-{p.stages}x{p.chunks}-{p.micro_batches}")
+def test_an_uneven_batch_trains_as_on_one_device(interpreted: None, pipeline: Pipeline) -> None:
+    """Batches of 10 and 13 in micro-batches: the first have one example more."""
+    batches = 10, 13, pipeline.micro_batches + 1
+    same(train(mlp(), pipeline, batches), train(mlp(), None, batches))
+
+
+def test_an_uneven_batch_of_a_gpt(interpreted: None) -> None:
+    same(train(shallow_gpt(), Pipeline(2, 4), (10, 5)), train(shallow_gpt(), None, (10, 5)))
+
+
 def test_a_gpt_trains_as_on_one_device(interpreted: None) -> None:
     same(train(shallow_gpt(), Pipeline(2, 4, "zero_bubble"), (16, 16)), train(shallow_gpt(), None, (16, 16)))
 
@@ -79,9 +90,14 @@ def test_dropout_draws_what_it_draws_on_one_device(interpreted: None) -> None:
     tn.manual_seed(1)
     plain = train(net(), None)
     same(train(net(), Pipeline(2, 4)), plain)
+    tn.manual_seed(1)
+    plain = train(net(), None, (10, 10))
+    tn.manual_seed(1)
+    same(train(net(), Pipeline(2, 4), (10, 10)), plain)
 
 
-def test_targets_that_are_ignored_do_not_count(interpreted: None) -> None:
+@pytest.mark.parametrize("size", [8, 10])
+def test_targets_that_are_ignored_do_not_count(interpreted: None, size: int) -> None:
     """The mean is over those that count in the whole batch, not in each micro-batch."""
     def losses(pipeline: Pipeline | None) -> list[float]:
         net = mlp()
@@ -94,13 +110,14 @@ def test_targets_that_are_ignored_do_not_count(interpreted: None) -> None:
             optimizer.step()
             optimizer.zero_grad()
             return loss
-        x, y = data_for(net, 8)
+        x, y = data_for(net, size)
         y[[0, 1, 2, 6]] = -100
         return [float(step(tn.tensor(x), tn.tensor(y))) for _ in range(3)]
     np.testing.assert_allclose(losses(Pipeline(2, 4)), losses(None), rtol=1e-12)
 
 
-def test_results_for_each_example_are_joined(interpreted: None) -> None:
+@pytest.mark.parametrize("size", [8, 10])
+def test_results_for_each_example_are_joined(interpreted: None, size: int) -> None:
     net = mlp()
     optimizer = optim.SGD(net.parameters(), lr=0.0)
 
@@ -110,7 +127,7 @@ def test_results_for_each_example_are_joined(interpreted: None) -> None:
         optimizer.step()
         optimizer.zero_grad()
         return scores.detach().softmax(-1), scores.detach().argmax(-1)
-    x, y = map(tn.tensor, data_for(net, 8))
+    x, y = map(tn.tensor, data_for(net, size))
     for one, other in zip(tn.jit(step, pipeline=Pipeline(2, 4))(x, y), step(x, y), strict=True):
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)
 
@@ -130,6 +147,27 @@ def test_inference_runs_in_stages_too(interpreted: None) -> None:
         np.testing.assert_allclose(predict(tn.tensor(x)).numpy(), net(tn.tensor(x)).softmax(-1).numpy(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("size", [8, 10])
+def test_rows_that_are_alike_and_need_no_example_are_made_in_every_size(interpreted: None, size: int) -> None:
+    """A bias in every row, and noise of the whole batch of which micro-batches take their rows."""
+    def losses(pipeline: Pipeline | None) -> list[float]:
+        net, bias = mlp(), nn.Parameter(tn.ones(3, dtype=tn.float64))
+        noise = tn.tensor(np.random.default_rng(0).standard_normal((size, 3)))
+        optimizer = optim.SGD([*net.parameters(), bias], lr=0.1)
+
+        @tn.jit(pipeline=pipeline)
+        def step(x: Any, y: Any) -> Any:
+            rows = tn.tanh(tn.zeros(x.shape[0], 3, dtype=tn.float64) + bias)
+            loss = nn.functional.cross_entropy(net(x) * rows + tn.sin(noise) * bias, y) + 0.1 * (rows ** 2).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+        x, y = map(tn.tensor, data_for(net, size))
+        return [float(step(x, y)) for _ in range(3)]
+    np.testing.assert_allclose(losses(Pipeline(2, 4)), losses(None), rtol=1e-12)
+
+
 # ---------------------------------------------------------------- what is refused
 
 def test_batch_norm_in_training_is_refused(interpreted: None) -> None:
@@ -142,8 +180,8 @@ def test_batch_norm_in_training_is_refused(interpreted: None) -> None:
 
 
 def test_a_batch_that_does_not_divide_is_refused(interpreted: None) -> None:
-    with pytest.raises(ArgumentError, match="does not divide in 4 equal parts"):
-        train(mlp(), Pipeline(2, 4), (10,))
+    with pytest.raises(ArgumentError, match="does not divide among 4 micro-batches"):
+        train(mlp(), Pipeline(2, 4), (3,))
     losses, _ = train(mlp(), Pipeline(2, 4), (8,))
     assert np.isfinite(losses).all()
 
