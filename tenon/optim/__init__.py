@@ -2,6 +2,7 @@
 
 from tenon.optim import lr_scheduler as lr_scheduler
 from tenon.optim import swa_utils as swa_utils
+from tenon.optim.adafactor import Adafactor as Adafactor
 from tenon.optim.adam import Adam as Adam
 from tenon.optim.adam import Adamax as Adamax
 from tenon.optim.adam import AdamW as AdamW
@@ -27,6 +28,7 @@ from tenon.optim.learning_rates import Schedule as Schedule
 from tenon.optim.learning_rates import SequentialLR as SequentialLR
 from tenon.optim.learning_rates import StepLR as StepLR
 from tenon.optim.learning_rates import WarmupCosineLR as WarmupCosineLR
+from tenon.optim.muon import Muon as Muon
 from tenon.optim.optimizer import Optimizer as Optimizer
 from tenon.optim.parameter_group import ParameterGroup as Group
 from tenon.optim.scaled import ASGD as ASGD

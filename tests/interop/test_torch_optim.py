@@ -22,6 +22,7 @@ OPTIMIZERS = [
     ("ASGD", {"lr": 0.1, "weight_decay": 0.1}), ("ASGD", {"lr": 0.2, "lambd": 0.1, "alpha": 0.9, "t0": 1}),
     ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.5, "weight_decay": 0.1}),
     ("Adadelta", {"lr": 0.5, "rho": 0.8, "weight_decay": 0.1}),
+    ("Adafactor", {"lr": 0.1}), ("Adafactor", {"lr": 0.5, "beta2_decay": -0.5, "weight_decay": 0.1, "eps": (1e-3, 0.1), "d": 1.5}),
 ]
 
 
@@ -37,6 +38,57 @@ def test_optimizer(name: str, options: dict[str, Any]) -> None:
             opt.step()
         narrow = name in ("NAdam", "ASGD")      # theirs keep the product of momenta, or the step, in float32
         np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-6 if narrow else 1e-9, atol=1e-8 if narrow else 0)
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3, 4)])
+def test_adafactor_of_other_shapes(shape: tuple[int, ...]) -> None:
+    start = np.random.default_rng(0).normal(size=shape)
+    p, q = nn.Parameter(start), torch.nn.Parameter(torch.tensor(start))
+    ours, theirs = optim.Adafactor([p], lr=0.2, maximize=True), torch.optim.Adafactor([q], lr=0.2, maximize=True)
+    for k in range(3):
+        for x, opt in ((p, ours), (q, theirs)):
+            opt.zero_grad()
+            (x * x * x + x * (k + 1)).sum().backward()
+            opt.step()
+    np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-6)     # theirs count steps in float32
+
+
+@pytest.mark.parametrize("options", [{}, {"nesterov": False, "momentum": 0.5}, {"adjust_lr_fn": "match_rms_adamw", "ns_steps": 3}])
+def test_muon(options: dict[str, Any]) -> None:
+    """The iteration is in bfloat16, where a product of theirs may be rounded otherwise."""
+    for shape in ((6, 4), (4, 6), (5, 5)):
+        start = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+        p, q = nn.Parameter(start), torch.nn.Parameter(torch.tensor(start))
+        ours, theirs = optim.Muon([p], lr=0.1, **options), torch.optim.Muon([q], lr=0.1, **options)
+        for k in range(3):
+            for x, opt in ((p, ours), (q, theirs)):
+                opt.zero_grad()
+                (x * x * x + x * (k + 1)).sum().backward()
+                opt.step()
+        np.testing.assert_allclose(p.numpy(), q.detach().numpy(), atol=2e-3)
+    with pytest.raises(tn.errors.ArgumentError, match=r"matrices .* not f32\[3\]"):
+        optim.Muon([nn.Parameter(np.ones(3, np.float32))])
+
+
+def test_new_optimizers_are_captured_and_go_on_from_a_state() -> None:
+    for kind in (optim.Adafactor, optim.Muon):
+        results = []
+        for saved in (False, True):
+            w = nn.Parameter(np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3))
+            opt = kind([w], lr=0.1)
+
+            @tn.jit
+            def step(w: Any = w, opt: Any = opt) -> None:
+                (w * w * w).sum().backward()
+                opt.step()
+                opt.zero_grad()
+            step()
+            if saved:
+                state, opt = opt.state_dict(), kind([w], lr=0.3)
+                opt.load_state_dict(state)
+            step(w, opt)
+            results.append(w.numpy().copy())
+        np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
 
 
 SCHEDULES = [
