@@ -10,6 +10,7 @@ Outside the support of a distribution `log_prob` is -inf.
 
 from tenon.distributions import constraints as constraints
 from tenon.distributions import transforms as transforms
+from tenon.distributions.concrete import *  # noqa: F403
 from tenon.distributions.distribution import Distribution as Distribution
 from tenon.distributions.divergence import kl_divergence as kl_divergence
 from tenon.distributions.divergence import register_kl as register_kl

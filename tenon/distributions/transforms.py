@@ -14,6 +14,7 @@ from typing import Any
 from tenon.array_api import finfo
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
+from tenon.distributions.joined_transforms import CatTransform, StackTransform
 from tenon.distributions.transform import (
     ComposeTransform,
     IndependentTransform,
@@ -34,10 +35,10 @@ from tenon.ops.scan import cumprod, cumsum
 from tenon.ops.trigonometric import atanh, tanh
 from tenon.types import Shape
 
-__all__ = ["AbsTransform", "AffineTransform", "ComposeTransform", "CumulativeDistributionTransform", "ExpTransform",
-           "IndependentTransform", "LowerCholeskyTransform", "PowerTransform", "ReshapeTransform", "SigmoidTransform",
-           "SoftmaxTransform", "SoftplusTransform", "StickBreakingTransform", "TanhTransform", "Transform",
-           "identity_transform"]
+__all__ = ["AbsTransform", "AffineTransform", "CatTransform", "ComposeTransform", "CumulativeDistributionTransform",
+           "ExpTransform", "IndependentTransform", "LowerCholeskyTransform", "PowerTransform", "ReshapeTransform",
+           "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StackTransform", "StickBreakingTransform",
+           "TanhTransform", "Transform", "identity_transform"]
 
 
 # ---------------------------------------------------------------- element by element

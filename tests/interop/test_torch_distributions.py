@@ -36,13 +36,19 @@ KINDS: dict[str, tuple[dict[str, Any], Any]] = {
     "Categorical": ({"probs": [[0.25, 0.5, 0.25], [3.0, 2.0, 1.0]]}, [0, 2]),
     "Categorical logits": ({"logits": [[0.25, -2.0, 0.5], [3.0, 2.0, 1.0]]}, [1, 0]),
     "OneHotCategorical": ({"logits": [[0.25, -2.0, 0.5], [3.0, 2.0, 1.0]]}, [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]),
+    "OneHotCategoricalStraightThrough": ({"logits": [[0.25, -2.0, 0.5], [3.0, 2.0, 1.0]]}, [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]),
+    "RelaxedBernoulli": ({"temperature": 0.75, "probs": [0.25, 0.875]}, [0.25, 0.75]),
+    "RelaxedBernoulli logits": ({"temperature": 1.5, "logits": [-2.0, 0.5]}, [0.25, 0.75]),
+    "RelaxedOneHotCategorical": ({"temperature": 0.75, "probs": [[0.25, 0.5, 0.25], [3.0, 2.0, 1.0]]}, [[0.25, 0.5, 0.25], [0.125, 0.5, 0.375]]),
+    "RelaxedOneHotCategorical logits": ({"temperature": 0.75, "logits": [0.25, -2.0, 0.5]}, [[0.25, 0.5, 0.25]]),
     "MultivariateNormal": ({"loc": [[0.5, -1.0], [0.0, 1.0]], "covariance_matrix": [[2.0, 0.5], [0.5, 1.0]]},
                            [[0.25, 1.0], [0.0, 0.5]]),
     "MultivariateNormal factor": ({"loc": [0.5, -1.0], "scale_tril": [[2.0, 0.0], [0.5, 1.0]]}, [[0.25, 1.0]]),
     "MultivariateNormal precision": ({"loc": [0.5, -1.0], "precision_matrix": [[2.0, 0.5], [0.5, 1.0]]}, [[0.25, 1.0]]),
 }
 SECOND = {"Uniform": {"low": [-2.0, 1.0], "high": [3.0, 5.0]}, "Binomial": {"total_count": [5.0, 5.0], "probs": [0.5, 0.5]}}
-WITHOUT_KL = {"StudentT", "Cauchy", "Chi2", "Weibull", "Pareto", "HalfCauchy", "NegativeBinomial"}
+WITHOUT_KL = {"StudentT", "Cauchy", "Chi2", "Weibull", "Pareto", "HalfCauchy", "NegativeBinomial", "RelaxedBernoulli",
+              "RelaxedOneHotCategorical", "OneHotCategoricalStraightThrough"}
 
 
 def made(library: Any, name: str, parameters: dict[str, Any], array: Any) -> tuple[Any, dict[str, Any]]:
@@ -184,6 +190,10 @@ TRANSFORMS: dict[str, tuple[Any, Any]] = {        # how it is made, what it take
     "ComposeTransform": (lambda d, t: d.ComposeTransform([d.AffineTransform(t(0.5), t(2.0)), d.StickBreakingTransform()]),
                          [[0.5, -1.0, 2.0]]),
     "inverse": (lambda d, t: d.ExpTransform().inv, [[0.5, 1.5]]),
+    "CatTransform": (lambda d, t: d.CatTransform([d.ExpTransform(), d.AffineTransform(t(0.5), t(2.0))], dim=-1, lengths=[1, 2]), [[0.5, -1.0, 2.0]]),
+    "CatTransform of vectors": (lambda d, t: d.CatTransform([d.IndependentTransform(d.ExpTransform(), 1), d.SigmoidTransform()], lengths=[2, 1]),
+                                [[0.5, 0.25, -0.25]] * 3),
+    "StackTransform": (lambda d, t: d.StackTransform([d.ExpTransform(), d.AffineTransform(t(0.5), t(2.0))]), [[0.5, -1.0], [0.25, 2.0]]),
 }
 
 
@@ -205,6 +215,19 @@ def test_transforms(name: str) -> None:
     if theirs.bijective:
         np.testing.assert_allclose(ours.log_abs_det_jacobian(x, y).numpy(), theirs.log_abs_det_jacobian(a, b).numpy(), rtol=1e-9)
         np.testing.assert_allclose(ours.inv.log_abs_det_jacobian(y, x).numpy(), theirs.inv.log_abs_det_jacobian(b, a).numpy(), rtol=1e-9)
+
+
+def test_transforms_side_by_side_along_the_last_axis() -> None:
+    """Whose events PyTorch takes for vectors, and then does not sum their slopes."""
+    d = tn.distributions
+    both = d.TransformedDistribution(d.Normal(tn.zeros(2), 1.0), d.StackTransform([d.ExpTransform(), d.TanhTransform()], -1))
+    value = tn.tensor([[0.5, 0.25], [2.0, -0.5]])
+    apart = [d.TransformedDistribution(d.Normal(0.0, 1.0), kind()).log_prob(value[:, k]) for k, kind in enumerate([d.ExpTransform, d.TanhTransform])]
+    np.testing.assert_allclose(both.log_prob(value).numpy(), tn.stack(apart, 1).numpy(), rtol=1e-6)
+    with pytest.raises(ValueError, match="the axis -1 lies in the 1 last ones"):
+        d.StackTransform([d.SoftmaxTransform()], -1)
+    with pytest.raises(ValueError, match=r"an axis 0 of length 3 was expected, not f32\[2\]"):
+        d.CatTransform([d.ExpTransform()] * 3)(tn.zeros(2))
 
 
 def test_a_transform_of_ones_own_with_parameters() -> None:
