@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,17 +61,21 @@ class _ReaderWriter:
         if not issubclass(kind, tuple):
             self.changeable.append(at)
         keys: Sequence[Any] = range(len(structure.children))
-        if issubclass(kind, (tuple, list)):
+        if issubclass(kind, (tuple, list, deque)):
             self.lines.append(f"if type({at}) is not {self.name(kind)} or len({at}) != {len(keys)}: return None")
         else:
             keys, table = labels, at
             if at != "v1":          # the call's named arguments are a dictionary
                 self.lines.append(f"if type({at}) is not {self.name(kind)}: return None")
-            if kind is not dict:
+            if not structure.is_mapping:
                 table = f"{at}d"
                 self.lines.append(f"{table} = {at}.__dict__")
             self.lines.append(f"if (*{table},) != {self.name(tuple(labels))}: return None")
             at = table
+        if kind is deque:
+            self.lines.append(f"if {at}.maxlen != {labels[1]}: return None")
+        if kind is defaultdict:
+            self.lines.append(f"if {at}.default_factory is not {self.name(structure.factory)}: return None")
         return all(self.part(child, f"{at}[{key!r}]" if type(key) in (int, str) else f"{at}[{self.name(key)}]")
                    for key, child in zip(keys, structure.children, strict=True))
 
@@ -92,4 +97,5 @@ class _ReaderWriter:
 
 def _has_table(kind: type) -> bool:
     """Whether all that a container holds are its items, or the entries of its `__dict__`."""
-    return issubclass(kind, (tuple, list, dict)) or not any("__slots__" in vars(base) for base in kind.__mro__[:-1])
+    return issubclass(kind, (tuple, list, deque, dict)) or not any(
+        "__slots__" in vars(base) for base in kind.__mro__[:-1])

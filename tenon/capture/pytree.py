@@ -1,11 +1,13 @@
 """Nested Python containers <-> flat leaves and a structure that can be compared.
 
-Lists, tuples, named tuples, dictionaries and dataclasses are containers; everything else is a leaf, an operator too.
+Lists, tuples, named tuples, deques, dictionaries of the standard library and dataclasses are containers; everything
+else is a leaf, an operator too.
 A dataclass is opened into all its attributes and made again without its constructor: it may have changed since.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -24,9 +26,10 @@ class Structure:
     labels: tuple[Any, ...] = ()
     children: tuple[Structure, ...] = ()
     exact: tuple[Any, ...] = ()                 # the labels as what tells equal keys apart: 1, 1.0 and True
+    factory: Any = None                         # what makes the entries that a `defaultdict` lacks
 
     def __eq__(self, other: object) -> bool:
-        return (isinstance(other, Structure) and self.kind is other.kind
+        return (isinstance(other, Structure) and self.kind is other.kind and self.factory is other.factory
                 and (self.exact or self.labels) == (other.exact or other.labels) and self.children == other.children)
 
     def __hash__(self) -> int:
@@ -36,6 +39,16 @@ class Structure:
     def leaves(self) -> int:
         """How many leaves the nest has."""
         return 1 if self.kind is None else sum(child.leaves for child in self.children)
+
+    @property
+    def is_mapping(self) -> bool:
+        """Whether its children are entries of a dictionary."""
+        return self.kind in MAPPINGS
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether its children are items, that have no names."""
+        return self.kind in SEQUENCES
 
     def kinds(self) -> set[type]:
         """The classes of the containers."""
@@ -63,6 +76,8 @@ class SeenContainer:
 
 
 LEAF = Structure(None)
+SEQUENCES = (list, tuple, deque)
+MAPPINGS = (dict, OrderedDict, defaultdict)
 STRING = frozenset((str,))
 Change = Callable[[Structure, list[Any]], Structure]
 
@@ -115,15 +130,16 @@ def _flatten(tree: Any, leaves: list[Any], above: tuple[int, ...], whole: Callab
     labels, children = parts
     inner = (*above, id(tree))
     return Structure(type(tree), labels, tuple(_flatten(child, leaves, inner, whole, opened) for child in children),
-                     exactly(labels) if type(tree) is dict and not STRING.issuperset(map(type, labels)) else ())
+                     exactly(labels) if type(tree) in MAPPINGS and not STRING.issuperset(map(type, labels)) else (),
+                     tree.default_factory if type(tree) is defaultdict else None)
 
 
 def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
     """The labels and children of a container, None for a leaf."""
     kind = type(tree)
-    if kind in (list, tuple):
-        return (len(tree),), tree
-    if kind is dict:
+    if kind in SEQUENCES:
+        return (len(tree),) if kind is not deque else (len(tree), tree.maxlen), list(tree)
+    if kind in MAPPINGS:
         return tuple(tree), tree.values()
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return tree._fields, tree
@@ -157,8 +173,12 @@ def container(structure: Structure, children: list[Any]) -> Any:
         return structure.kind(children) if structure.kind is tuple else structure.kind(*children)
     if structure.kind is list:
         return children
-    if structure.kind is dict:
-        return dict(zip(structure.labels, children, strict=True))
+    if structure.kind is deque:
+        return deque(children, structure.labels[1])
+    if structure.is_mapping:
+        made = defaultdict(structure.factory) if structure.kind is defaultdict else structure.kind()
+        made.update(zip(structure.labels, children, strict=True))
+        return made
     new = object.__new__(structure.kind)
     for name, child in zip(structure.labels, children, strict=True):
         object.__setattr__(new, name, child)
@@ -170,7 +190,9 @@ def form(structure: Structure) -> str:
     if structure.kind is None or structure.kind is SeenContainer:
         return "*" if structure.kind is None else "the same"
     inner = [form(child) for child in structure.children]
-    if structure.kind in (list, tuple):
-        return f"[{', '.join(inner)}]" if structure.kind is list else f"({', '.join(inner)}{',' * (len(inner) == 1)})"
+    if structure.kind is tuple:
+        return f"({', '.join(inner)}{',' * (len(inner) == 1)})"
+    if structure.is_sequence:
+        return f"[{', '.join(inner)}]"
     named = ", ".join(f"{label}: {text}" for label, text in zip(structure.labels, inner, strict=True))
-    return f"{'' if structure.kind is dict else structure.kind.__name__}{{{named}}}"
+    return f"{'' if structure.is_mapping else structure.kind.__name__}{{{named}}}"

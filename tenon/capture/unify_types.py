@@ -103,10 +103,9 @@ def _labels(structure: Structure, path: str) -> Iterator[str]:
     if structure.kind is None:
         yield path
         return
-    sequence = structure.kind in (list, tuple)
     for k, child in enumerate(structure.children):
-        label = k if sequence else structure.labels[k]
-        attribute = not sequence and structure.kind is not dict
+        label = k if structure.is_sequence else structure.labels[k]
+        attribute = not (structure.is_sequence or structure.is_mapping)
         yield from _labels(child, f"{path}.{label}" if attribute else f"{path}[{label!r}]")
 
 

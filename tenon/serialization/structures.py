@@ -55,11 +55,11 @@ def nameless(structure: Structure) -> Structure:
         return LEAF
     if kind is SeenContainer:
         raise ArgumentError("save: one container stands in two places", hint="copy it: list(x), dict(x)")
-    if kind is dict and not all(type(key) in (str, int) for key in structure.labels):
+    if structure.is_mapping and not all(type(key) in (str, int) for key in structure.labels):
         wrong = next(key for key in structure.labels if type(key) not in (str, int))
         raise ArgumentError(f"save: a key of a dict must be a string or an integer, not {wrong!r}")
-    if kind in (list, tuple, dict):
-        return Structure(kind, structure.labels, children)
+    if structure.is_mapping or structure.is_sequence:
+        return Structure(dict if structure.is_mapping else tuple if kind is tuple else list, structure.labels, children)
     return Structure(record_of(structure.labels) if issubclass(kind, tuple) else Fields, structure.labels, children)
 
 
