@@ -43,8 +43,9 @@ from tenon.capture.guards import same_atom
 from tenon.capture.histories import growing_arguments, history_reads, reads_of_growing
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.moving import value_in
+from tenon.capture.opened_objects import classes_to_open, has_attributes_alone
 from tenon.capture.pattern import pattern_of, rebound
-from tenon.capture.pytree import Structure, unfold
+from tenon.capture.pytree import BOUND, Structure, unfold
 from tenon.capture.reasons import is_another_text, warn_of_recompiles, why_anew
 from tenon.capture.replay import holds, run
 from tenon.capture.settle import Stopped
@@ -130,6 +131,7 @@ class Jitted(StandsFor):
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, CaptureRecord] = {}
         self.families: dict[Any, Family] = {}
+        self.opened: Set[type] = BOUND          # classes of arguments that are made anew for each call
         self._lock = Lock()
         self._as_it_is = 0              # how many of the next calls are made without a look at their arguments
         self._plainly: Callable[..., Any] = function    # what runs these
@@ -171,7 +173,7 @@ class Jitted(StandsFor):
         if self._instead is not None:
             return self._instead(self.function, args, keywords)
         try:
-            leaves, structure, containers = unfold((args, keywords))
+            leaves, structure, containers = unfold((args, keywords), classes=self.opened)
         except ArgumentError as error:      # a list that contains itself
             return self._by_part(self._refused(Reason(f"among the arguments, {error}")), args, keywords)
         if self.is_piece and (left := self._left_to_numpy(leaves, structure)) is not None:
@@ -179,6 +181,9 @@ class Jitted(StandsFor):
         given = leaves
         leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
         record = self._record(leaves, structure)
+        if record.family.are_made_anew and (more := classes_to_open(leaves, self.opened)):
+            self.opened |= more
+            return self._find_and_run(args, keywords)
         if record.eager is not None:
             return self._by_part(record, args, keywords)
         captured, arguments = self._find(record, leaves, containers)
@@ -394,7 +399,7 @@ class Jitted(StandsFor):
         Nothing of the program is run, or compiled.
         """
         try:
-            leaves, structure, containers = unfold((args, keywords))
+            leaves, structure, containers = unfold((args, keywords), classes=self.opened)
         except ArgumentError as error:
             return self._refused(Reason(f"among the arguments, {error}")), None
         record = self._record(leaves, structure)
@@ -421,9 +426,14 @@ class Jitted(StandsFor):
         if record is None:
             gone = partial(_forget, weakref.ref(self), key)
             alive = [reference(x, gone) or x for x in leaves if not isinstance(x, Tensor)]
-            classes = tuple([leaf_key(x) if reference(x) is None else type(x) for x in leaves])
+            classes = tuple([leaf_key(x) if reference(x) is None and not has_attributes_alone(x) else type(x)
+                             for x in leaves])
             family = self.families.setdefault((structure, (*modes(), placing()), classes, aliases(leaves)), Family())
+            family.objects += 1
+            family.gone += any(reference(x) is None and has_attributes_alone(x) for x in leaves)
             record = self.records.setdefault(key, CaptureRecord(family, alive=alive))
+        else:
+            record.family.repeats += 1
         return record
 
     def _refused(self, reason: Reason) -> CaptureRecord:
@@ -745,6 +755,7 @@ def is_made(captured: Captured, arguments: Sequence[Any]) -> bool:
 def _forget(jitted: weakref.ref[Jitted], key: Any, _: Any) -> None:
     """An argument that a key names is gone, and what is known of such calls with it."""
     if (function := jitted()) is not None and (record := function.records.pop(key, None)) is not None:
+        record.family.gone += 1
         function._short_ways = without(function._short_ways, [c.short for c in (*record.captures, *record.bound)])
 
 

@@ -11,6 +11,7 @@ import functools
 import sys
 import types
 import weakref
+from collections import ChainMap, UserDict, UserList
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,8 @@ from tenon.tensor import Tensor
 
 READ_WHOLE = (list, dict, set, types.CellType, functools.partial, weakref.ref)     # these types, and not what inherits
 STATELESS = ("abc", "typing", "collections.abc")    # modules whose classes keep nothing in their objects
-BARE = (object, list, dict, tuple, set, types.SimpleNamespace)      # what keeps only attributes, or items that are read
+# What keeps only attributes, or items that are read.
+BARE = (object, list, dict, tuple, set, types.SimpleNamespace, UserDict, UserList, ChainMap)
 
 
 def interchangeable(x: Any, guarded: bool) -> bool:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from tenon.capture.effects import Effect
+from tenon.capture.guard_readers import referent
 from tenon.capture.guards import GuardGroup, is_atom
 from tenon.graph.op import Op
 from tenon.records import replace
@@ -44,8 +45,14 @@ def through(read: Callable[[Any], Any], holder: weakref.ref[Any]) -> Any:
 
 def weakly(groups: Sequence[GuardGroup], roots: Roots) -> list[GuardGroup]:
     """The conditions, with references to the roots in the place of them."""
-    return [replace(g, read=partial(through, g.read), holder=weakref.ref(g.holder)) if id(g.holder) in roots else g
-            for g in groups]
+    return [replace(g, read=partial(through, g.read), holder=weakref.ref(g.holder)) if id(g.holder) in roots else
+            replace(g, read=still_there, expected=(id(g.expected[0]),))
+            if g.read is referent and id(g.expected[0]) in roots else g for g in groups]
+
+
+def still_there(reference: weakref.ref[Any]) -> tuple[int]:
+    """The identity of what a weak reference refers to, which no other object has while there is a record of it."""
+    return (id(reference()),)
 
 
 def direct(group: GuardGroup) -> GuardGroup:

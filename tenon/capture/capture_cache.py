@@ -23,6 +23,9 @@ from tenon.records import dataclass, field
 from tenon.tensor import Tensor
 from tenon.types import Shape, TensorType
 
+MOST_ALIVE = 64         # objects of one family, before those of other calls are opened
+MOST_APART = 4          # captures for such objects, since what was captured for one was not right for others
+
 
 @dataclass
 class Reason:
@@ -46,6 +49,15 @@ class Family:
 
     patterns: list[CapturePattern] = field(default_factory=list)
     captures: int = 0       # that were made
+    objects: int = 0        # combinations of objects that calls have had
+    repeats: int = 0        # calls by the long way with objects that were there before
+    gone: int = 0           # combinations of which an object was gone at a later call
+
+    @property
+    def are_made_anew(self) -> bool:
+        """Whether most calls have objects of their own."""
+        is_seen = self.gone > 0 or self.objects > MOST_ALIVE or self.captures > MOST_APART
+        return is_seen and self.repeats < self.objects > 1
 
 
 @dataclass

@@ -79,11 +79,13 @@ class Attempt:
     def _capture(self) -> Captured:
         moving = Moving(self.places, self.leaves)
         with moving.placed():
-            return self._capture_with(moving)
+            found = self._capture_with(moving)
+        found.opened = self.structure.kinds()
+        return found
 
     def _capture_with(self, moving: Moving) -> Captured:
         args, keywords = self.structure.build(moving.leaves)
-        containers = unfold((args, keywords))[2]
+        containers = unfold((args, keywords), classes=self.structure.kinds())[2]
         before = self._reached_before(containers)
         moving.refuse_aliases(before.known())
         if before.iterators:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from types import CodeType
 from typing import Any
 
@@ -22,7 +22,7 @@ from tenon.capture.guards import Guards
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.output_effects import OutputEffects
 from tenon.capture.prologue import Further, Prologue
-from tenon.capture.pytree import Structure
+from tenon.capture.pytree import Structure, unfold
 from tenon.capture.residuals import Halves, halves
 from tenon.capture.result_leaves import FromContainers, OneOf, ResultNest, is_decided_by_data, results_in
 from tenon.capture.sightings import Sightings
@@ -95,6 +95,7 @@ class Captured:
     prologue: Prologue | None = None            # gives the arguments that are read anew, behind those of a call
     further: Further | None = None              # which these are
     found: tuple[Any, ...] = ()                 # the classes and keys of the tensors among them
+    opened: Set[type] = frozenset()             # the classes of the containers among the arguments
     aliases: tuple[int, ...] = ()               # which tensors among these and the call's own are one object
     why: str = ""                               # there was none before that was right
     calls: int = 0                              # that went the long way
@@ -154,6 +155,11 @@ class Captured:
         """Whether a container among the arguments is one that is read anew from its place, too."""
         copied = () if self.further is None or not containers else self.further.copied
         return not {id(place.read()) for place in copied}.isdisjoint(map(id, containers))
+
+    def leaves_of(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> list[Any]:
+        """The leaves of a call, arrays of NumPy as tensors."""
+        leaves = unfold((tuple(args), dict(keywords)), classes=self.opened)[0]
+        return [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
 
     def arguments(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
         """The leaves of a call, and what this capture reads anew; None where that does not fit."""

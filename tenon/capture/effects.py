@@ -106,7 +106,7 @@ def _store_set(holder: set[Any], key: None, value: Any) -> Iterator[Store]:
 
 
 def _store_cell(holder: types.CellType, key: None, value: Any) -> Iterator[Store]:
-    yield keep(_contents(holder))
+    yield keep(contents(holder))
     yield setattr, holder, "cell_contents", value
 
 
@@ -137,8 +137,8 @@ class Snapshot:
         self._objects = [(x, dict(x.__dict__)) for x in holders
                          if isinstance(getattr(x, "__dict__", None), (dict, types.MappingProxyType))]
         kinds: list[Any] = list(map(type, holders))
-        self._slots = [(x, _set_slots(x)) for x, kind in zip(holders, kinds, strict=True) if _slot_members(kind)]
-        self._cells = [(cell, _contents(cell)) for cell in cells]
+        self._slots = [(x, set_slots(x)) for x, kind in zip(holders, kinds, strict=True) if _slot_members(kind)]
+        self._cells = [(cell, contents(cell)) for cell in cells]
 
     def leave(self, stored: Collection[str] | None) -> set[str]:
         """Globals that the code does not store, whose names are these, and that another thread set, are no changes.
@@ -191,9 +191,9 @@ class Snapshot:
         found += [Effect("attribute", x, k, v)
                   for x, before in self._objects if _differs(x.__dict__, before)
                   for k, v in _differences(x.__dict__, before)]
-        found += [Effect("slot", x, k, v) for x, before in self._slots for k, v in _differences(_set_slots(x), before)]
+        found += [Effect("slot", x, k, v) for x, before in self._slots for k, v in _differences(set_slots(x), before)]
         found += [Effect("set", x, None, set(set.__iter__(x))) for x, before in self._sets if set.__ne__(x, before)]
-        found += [Effect("cell", c, None, _contents(c)) for c, before in self._cells if _contents(c) is not before]
+        found += [Effect("cell", c, None, contents(c)) for c, before in self._cells if contents(c) is not before]
         return found
 
     def restore(self, changed: Sequence[Effect] | None = None) -> None:
@@ -224,13 +224,13 @@ class Snapshot:
                 store = _store_attribute if isinstance(x, type) else _store_entry
                 yield from store(x, key, entries.get(key, MISSING))
         for x, entries in self._slots:
-            for key, _ in _differences(_set_slots(x), entries):
+            for key, _ in _differences(set_slots(x), entries):
                 yield from _store_slot(x, key, entries.get(key, MISSING))
         for group, members in self._sets:
             if set.__ne__(group, members):
                 yield from _store_set(group, None, members)
         for cell, value in self._cells:
-            if _contents(cell) is not value and value is not MISSING:
+            if contents(cell) is not value and value is not MISSING:
                 yield from _store_cell(cell, None, value)
 
     def _among(self, holders: set[int]) -> Snapshot:
@@ -247,11 +247,17 @@ def slots_of(x: Any) -> dict[str, Any]:
     return {name: value for name in _slot_members(cls) if (value := read_slot(x, name)) is not MISSING}
 
 
-def _set_slots(x: Any) -> dict[str, Any]:
+def set_slots(x: Any) -> dict[str, Any]:
     """The same of classes in Python: members of others often cannot be set, and make a number anew at each look."""
     cls: Any = type(x)
+    return {name: value for name, value in slots_of(x).items() if name in slot_names(cls)}
+
+
+@lru_cache(maxsize=1024)
+def slot_names(cls: Any) -> frozenset[str]:
+    """The names of the slots of classes in Python."""
     named = {name for base in cls.__mro__ if "__slots__" in vars(base) for name in vars(base)}
-    return {name: value for name, value in slots_of(x).items() if name in named}
+    return frozenset(named.intersection(_slot_members(cls)))
 
 
 def read_slot(x: Any, name: str) -> Any:
@@ -270,7 +276,7 @@ def _slot_members(cls: Any) -> dict[str, types.MemberDescriptorType]:
             if isinstance(member, types.MemberDescriptorType)}
 
 
-def _contents(cell: types.CellType) -> Any:
+def contents(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:

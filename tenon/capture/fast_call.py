@@ -212,10 +212,11 @@ def _with_leaves(structure: Structure, leaves: Sequence[Any], call: Run,
         return MISS if leaves is None else call(leaves)
 
     def nested(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        leaves, found, containers = unfold((args, keywords))
+        leaves, found, containers = unfold((args, keywords), classes=classes)
         return call(tuple(leaves)) if found == structure and apart.isdisjoint(map(id, containers)) else MISS
     if any(child is not LEAF for child in (*positional.children, *named.children)):
         read: Any = nest_reader(structure, leaves, apart)
+        classes = structure.kinds()
         return nested if read is None else simple
     return with_names if names else plain
 

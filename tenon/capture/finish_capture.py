@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
@@ -58,6 +59,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     left = CollectedResults(known, (result, *(change.value for change in changes)) if changes else result)
     if any(type(key) in SYMBOLIC for key in [*(change.key for change in changes), *left.structure.all_labels()]):
         raise UnsafeCall("a number or text that changes is a key")
+    if any(_is_made_anew(change.key) and id(change.key) not in known for change in changes):
+        raise UnsafeCall("an object that is new in every call is a key")
     leaves = _Leaves(capture, moving, left, known, arguments)
     output = ResultNest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
     effects = [(change, number) if (number := leaves.numbers.get(id(change.holder))) is not None else
@@ -101,6 +104,12 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
                     found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed),
                     sightings=sightings, derived=capture.gradients,
                     chosen=any(capture.may_be_another(x) for x in leaves.tracked), raising=_raised(capture))
+
+
+def _is_made_anew(key: object) -> bool:
+    """Whether a key means itself, or what it refers to weakly, and not what it holds."""
+    return isinstance(key, weakref.ref) or (
+        type(key).__hash__ is object.__hash__ and not is_atom(key) and not isinstance(key, SHARED))
 
 
 def _raised(capture: Capture) -> tuple[BaseException | str, ...]:

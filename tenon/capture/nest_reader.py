@@ -14,9 +14,12 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from types import CellType, MethodType
 from typing import Any
 
-from tenon.capture.pytree import LEAF, SeenContainer, Structure
+from tenon.capture.callable_parts import CALLABLES
+from tenon.capture.effects import contents, read_slot, slot_names
+from tenon.capture.pytree import LEAF, SeenContainer, Structure, table_type
 
 Reader = Callable[[tuple[Any, ...], dict[str, Any]], "tuple[Any, ...] | None"]
 
@@ -56,28 +59,70 @@ class _ReaderWriter:
     def container(self, structure: Structure, at: str) -> bool:
         """Write how one is opened that stands in a variable; whether that is simple."""
         kind, labels = structure.kind, structure.labels
-        if kind is SeenContainer or structure.exact or not _has_table(kind):
+        if kind is SeenContainer or structure.exact:
             return False
-        if not issubclass(kind, tuple):
+        if structure.is_changeable:
             self.changeable.append(at)
-        keys: Sequence[Any] = range(len(structure.children))
-        if issubclass(kind, (tuple, list, deque)):
-            self.lines.append(f"if type({at}) is not {self.name(kind)} or len({at}) != {len(keys)}: return None")
+        if at != "v1":          # the call's named arguments are a dictionary
+            self.refuse(f"type({at}) is not {self.name(kind)}")
+        if issubclass(kind, CALLABLES):
+            reads: Sequence[str] | None = self.callable(structure, at)
+        elif issubclass(kind, (tuple, list, deque)):
+            self.refuse(f"len({at}) != {len(structure.children)}")
+            reads = [f"{at}[{k}]" for k in range(len(structure.children))]
+            if kind is deque:
+                self.refuse(f"{at}.maxlen != {labels[1]}")
         else:
-            keys, table = labels, at
-            if at != "v1":          # the call's named arguments are a dictionary
-                self.lines.append(f"if type({at}) is not {self.name(kind)}: return None")
-            if not structure.is_mapping:
-                table = f"{at}d"
-                self.lines.append(f"{table} = {at}.__dict__")
-            self.lines.append(f"if (*{table},) != {self.name(tuple(labels))}: return None")
-            at = table
-        if kind is deque:
-            self.lines.append(f"if {at}.maxlen != {labels[1]}: return None")
+            reads = self.entries(structure, at) if structure.is_mapping else self.attributes(structure, at)
+        return reads is not None and all(map(self.part, structure.children, reads))
+
+    def entries(self, structure: Structure, at: str) -> list[str]:
+        """How the entries of a dictionary are read."""
+        kind, found, looks_up = structure.kind, at, f"{at}[{{}}]"
+        if kind not in (dict, defaultdict):     # whose class may have other methods, and whose objects attributes
+            table = self.name(table_type(kind))
+            found, looks_up = f"{table}.keys({at})", f"{table}.__getitem__({at}, {{}})"
+            self.refuse(f"{at}.__dict__")
         if kind is defaultdict:
-            self.lines.append(f"if {at}.default_factory is not {self.name(structure.factory)}: return None")
-        return all(self.part(child, f"{at}[{key!r}]" if type(key) in (int, str) else f"{at}[{self.name(key)}]")
-                   for key, child in zip(keys, structure.children, strict=True))
+            self.refuse(f"{at}.default_factory is not {self.name(structure.factory)}")
+        self.refuse(f"(*{found},) != {self.name(tuple(structure.labels))}")
+        return [looks_up.format(repr(key) if type(key) in (int, str) else self.name(key)) for key in structure.labels]
+
+    def attributes(self, structure: Structure, at: str) -> list[str] | None:
+        """How the attributes of an object are read; None where some have slots, and others have none, or are not set.
+        """
+        slots, labels = slot_names(structure.kind), structure.labels
+        if not slots:
+            self.lines.append(f"{at}d = {at}.__dict__")
+            self.refuse(f"(*{at}d,) != {self.name(tuple(labels))}")
+            return [f"{at}d[{name!r}]" for name in labels]
+        if structure.kind.__dictoffset__ or slots != {*labels}:
+            return None
+        return [f"{self.name(read_slot)}({at}, {name!r})" for name in labels]
+
+    def callable(self, structure: Structure, at: str) -> list[str]:
+        """How the parts of a bound method, a partial function, a function or a cell are read."""
+        if structure.kind is MethodType:
+            return [f"{at}.__self__", f"{at}.__func__"]
+        if structure.kind is CellType:
+            return [f"{self.name(contents)}({at})"]
+        first = [f"{at}.func"]
+        given, named = f"{at}.args", f"{at}.keywords"
+        if structure.factory is not None:
+            definition = structure.factory
+            self.refuse(f"{at}.__code__ is not {self.name(definition.code)}")
+            self.refuse(f"{at}.__globals__ is not {self.name(definition.scope)}")
+            self.refuse(f"{at}.__annotations__ != {self.name(definition.annotations)}")
+            first = [f"{at}.__closure__[{k}]" for k in range(len(definition.code.co_freevars))]
+            given, named = f"({at}.__defaults__ or ())", f"({at}.__kwdefaults__ or {self.name({})})"
+        labels = structure.labels[len(first):]
+        count = sum(type(label) is int for label in labels)
+        self.refuse(f"{at}.__dict__ or len({given}) != {count} or (*{named},) != {self.name(labels[count:])}")
+        return [*first, *(f"{given}[{k}]" for k in range(count)), *(f"{named}[{name!r}]" for name in labels[count:])]
+
+    def refuse(self, condition: str) -> None:
+        """Write that calls of which this is true have another structure."""
+        self.lines.append(f"if {condition}: return None")
 
     def part(self, structure: Structure, expression: str) -> bool:
         """Write how a part is read."""
@@ -85,7 +130,7 @@ class _ReaderWriter:
         self.lines.append(f"{name} = {expression}")
         if structure is not LEAF and structure.kind is not None:
             return self.container(structure, name)
-        self.lines.append(f"if type({name}) is not {self.name(type(next(self.leaves)))}: return None")
+        self.refuse(f"type({name}) is not {self.name(type(next(self.leaves)))}")
         self.read.append(name)
         return True
 
@@ -93,9 +138,3 @@ class _ReaderWriter:
         name = f"c{len(self.scope)}"
         self.scope[name] = x
         return name
-
-
-def _has_table(kind: type) -> bool:
-    """Whether all that a container holds are its items, or the entries of its `__dict__`."""
-    return issubclass(kind, (tuple, list, deque, dict)) or not any(
-        "__slots__" in vars(base) for base in kind.__mro__[:-1])

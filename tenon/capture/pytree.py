@@ -2,16 +2,21 @@
 
 Lists, tuples, named tuples, deques, dictionaries of the standard library and dataclasses are containers; everything
 else is a leaf, an operator too.
-A dataclass is opened into all its attributes and made again without its constructor: it may have changed since.
+A dataclass is opened into all its attributes and made again without its constructor: it may have changed since. So are
+objects of further classes where a caller says so, and bound methods and partial functions.
 """
 
 from __future__ import annotations
 
+import types
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from tenon.capture.effects import slots_of
+import numpy as np
+
+from tenon.capture.callable_parts import BOUND, CALLABLES, callable_of, callable_parts, definition_of
+from tenon.capture.effects import set_slots
 from tenon.errors import ArgumentError
 from tenon.graph.op import Op
 from tenon.graph.structural_key import exactly
@@ -26,7 +31,7 @@ class Structure:
     labels: tuple[Any, ...] = ()
     children: tuple[Structure, ...] = ()
     exact: tuple[Any, ...] = ()                 # the labels as what tells equal keys apart: 1, 1.0 and True
-    factory: Any = None                         # what makes the entries that a `defaultdict` lacks
+    factory: Any = None                         # what makes the entries that a `defaultdict` lacks, or a function
 
     def __eq__(self, other: object) -> bool:
         return (isinstance(other, Structure) and self.kind is other.kind and self.factory is other.factory
@@ -43,7 +48,7 @@ class Structure:
     @property
     def is_mapping(self) -> bool:
         """Whether its children are entries of a dictionary."""
-        return self.kind in MAPPINGS
+        return self.kind is not None and issubclass(self.kind, dict)
 
     @property
     def is_sequence(self) -> bool:
@@ -66,6 +71,11 @@ class Structure:
         """Whether a container stands in the nest that stood before."""
         return self.kind is SeenContainer or any(child.repeats for child in self.children)
 
+    @property
+    def is_changeable(self) -> bool:
+        """Whether its parts can become others."""
+        return self.kind not in BOUND and not issubclass(self.kind, tuple)
+
     def build(self, leaves: Iterable[Any], change: Change | None = None) -> Any:
         """The nest of this structure with these leaves; `change` may change what is in a container."""
         return _build(self, iter(leaves), [], change)
@@ -77,7 +87,6 @@ class SeenContainer:
 
 LEAF = Structure(None)
 SEQUENCES = (list, tuple, deque)
-MAPPINGS = (dict, OrderedDict, defaultdict)
 STRING = frozenset((str,))
 Change = Callable[[Structure, list[Any]], Structure]
 
@@ -89,49 +98,69 @@ def flatten(tree: Any, whole: Callable[[Any], bool] | None = None) -> tuple[list
     >>> flatten({"a": 1, "b": (2, 3)})[0]
     [1, 2, 3]
     """
-    leaves: list[Any] = []
-    return leaves, _whole_nest(tree, leaves, whole, None)
+    opening = _Opening(whole)
+    return opening.leaves, opening.whole_nest(tree)
 
 
-def unfold(tree: Any, whole: Callable[[Any], bool] | None = None) -> tuple[list[Any], Structure, list[Any]]:
+def unfold(tree: Any, whole: Callable[[Any], bool] | None = None,
+           classes: Collection[type] = ()) -> tuple[list[Any], Structure, list[Any]]:
     """As `flatten`, and the containers that can be changed; one that stands in several places is opened once.
+
+    Objects of these classes are opened too, unless one contains itself, or arrays of NumPy, which would be tensors.
 
     >>> from tenon.capture.pytree import unfold
     >>> inner = [1]
     >>> unfold((inner, inner))[2]
     [[1]]
     """
-    leaves: list[Any] = []
-    opened: dict[int, Any] = {}
-    structure = _whole_nest(tree, leaves, whole, opened)
-    return leaves, structure, list(opened.values())
+    opening = _Opening(whole, {}, classes)
+    structure = opening.whole_nest(tree)
+    if opening.has_no_form:
+        return unfold(tree, whole)
+    return opening.leaves, structure, list((opening.numbered or {}).values())
 
 
-def _whole_nest(tree: Any, leaves: list[Any], whole: Callable[[Any], bool] | None,
-                opened: dict[int, Any] | None) -> Structure:
-    try:
-        return _flatten(tree, leaves, (), whole, opened)
-    except RecursionError:
-        raise ArgumentError("the containers are nested too deep", hint="put the tensors in one flat list") from None
+class _Opening:
+    """Collects the leaves of one nest, and the containers that can be changed where these are `numbered`."""
 
+    def __init__(self, whole: Callable[[Any], bool] | None, numbered: dict[int, Any] | None = None,
+                 classes: Collection[type] = ()):
+        self.whole, self.numbered, self.classes = whole, numbered, classes
+        self.leaves: list[Any] = []
+        self.has_no_form = False        # what is opened for its class: it contains itself, or arrays of NumPy
 
-def _flatten(tree: Any, leaves: list[Any], above: tuple[int, ...], whole: Callable[[Any], bool] | None,
-             opened: dict[int, Any] | None) -> Structure:
-    parts = _open(tree)
-    if parts is None or (whole is not None and whole(tree)):
-        leaves.append(tree)
-        return LEAF
-    if id(tree) in above:
-        raise ArgumentError(f"a {type(tree).__name__} contains itself; it has no finite structure")
-    if opened is not None and not isinstance(tree, tuple):
-        if id(tree) in opened:
-            return Structure(SeenContainer, (list(opened).index(id(tree)),))
-        opened[id(tree)] = tree
-    labels, children = parts
-    inner = (*above, id(tree))
-    return Structure(type(tree), labels, tuple(_flatten(child, leaves, inner, whole, opened) for child in children),
-                     exactly(labels) if type(tree) in MAPPINGS and not STRING.issuperset(map(type, labels)) else (),
-                     tree.default_factory if type(tree) is defaultdict else None)
+    def whole_nest(self, tree: Any) -> Structure:
+        """The structure of the nest."""
+        try:
+            return self.nest(tree, ())
+        except RecursionError:
+            raise ArgumentError("the containers are nested too deep", hint="put the tensors in one flat list") from None
+
+    def nest(self, tree: Any, above: tuple[int, ...], within: bool = False) -> Structure:
+        """The structure of what stands in these containers."""
+        kind, numbered = type(tree), self.numbered
+        parts = _open(tree)
+        if parts is None and kind in self.classes:
+            parts, within = _attributes(tree), True
+        if parts is None or (self.whole is not None and self.whole(tree)):
+            self.leaves.append(tree)
+            self.has_no_form |= within and isinstance(tree, np.ndarray)
+            return LEAF
+        if id(tree) in above and within:
+            self.has_no_form = True
+            return LEAF
+        if id(tree) in above:
+            raise ArgumentError(f"a {kind.__name__} contains itself; it has no finite structure")
+        if numbered is not None and kind not in BOUND and not isinstance(tree, tuple):
+            if id(tree) in numbered:
+                return Structure(SeenContainer, (list(numbered).index(id(tree)),))
+            numbered[id(tree)] = tree
+        labels, children = parts
+        inner = (*above, id(tree))
+        return Structure(kind, labels, tuple([self.nest(child, inner, within) for child in children]),
+                         exactly(labels) if issubclass(kind, dict) and not STRING.issuperset(map(type, labels)) else (),
+                         tree.default_factory if kind is defaultdict else
+                         definition_of(tree) if kind is types.FunctionType else None)
 
 
 def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
@@ -139,14 +168,29 @@ def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
     kind = type(tree)
     if kind in SEQUENCES:
         return (len(tree),) if kind is not deque else (len(tree), tree.maxlen), list(tree)
-    if kind in MAPPINGS:
-        return tuple(tree), tree.values()
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return tree._fields, tree
-    if is_dataclass(kind) and not issubclass(kind, Op) and getattr(kind, "__new__", None) is object.__new__:
-        attributes = {**slots_of(tree), **getattr(tree, "__dict__", {})}
-        return tuple(attributes), list(attributes.values())
+    if kind in (dict, OrderedDict, defaultdict) or (is_dataclass(kind) and not issubclass(kind, Op)
+                                                    and getattr(kind, "__new__", None) is object.__new__):
+        return _attributes(tree)
     return None
+
+
+def _attributes(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
+    """The same of an object."""
+    if isinstance(tree, CALLABLES):
+        return callable_parts(tree)
+    own = getattr(tree, "__dict__", {})
+    if isinstance(tree, dict):
+        table = table_type(type(tree))
+        return None if own else (tuple(table.keys(tree)), table.values(tree))
+    attributes = {**set_slots(tree), **own}
+    return tuple(attributes), list(attributes.values())
+
+
+def table_type(kind: type) -> Any:
+    """The class whose methods read the entries of a dictionary of this class, whatever that makes of them."""
+    return OrderedDict if issubclass(kind, OrderedDict) else dict
 
 
 def _build(structure: Structure, leaves: Iterator[Any], made: list[Any], change: Change | None) -> Any:
@@ -156,13 +200,13 @@ def _build(structure: Structure, leaves: Iterator[Any], made: list[Any], change:
     if structure.kind is SeenContainer:
         return made[structure.labels[0]]
     number = len(made)
-    if not issubclass(structure.kind, tuple):
+    if structure.is_changeable:
         made.append(None)
     children = [_build(child, leaves, made, change) for child in structure.children]
     if change is not None:
         structure = change(structure, children)
     new = container(structure, children)
-    if not issubclass(structure.kind, tuple):
+    if structure.is_changeable:
         made[number] = new
     return new
 
@@ -175,11 +219,15 @@ def container(structure: Structure, children: list[Any]) -> Any:
         return children
     if structure.kind is deque:
         return deque(children, structure.labels[1])
+    if issubclass(structure.kind, CALLABLES):
+        return callable_of(structure.kind, structure.labels, structure.factory, children)
+    new = structure.kind.__new__(structure.kind)
     if structure.is_mapping:
-        made = defaultdict(structure.factory) if structure.kind is defaultdict else structure.kind()
-        made.update(zip(structure.labels, children, strict=True))
-        return made
-    new = object.__new__(structure.kind)
+        for key, child in zip(structure.labels, children, strict=True):
+            table_type(structure.kind).__setitem__(new, key, child)
+        if structure.kind is defaultdict:
+            new.default_factory = structure.factory
+        return new
     for name, child in zip(structure.labels, children, strict=True):
         object.__setattr__(new, name, child)
     return new

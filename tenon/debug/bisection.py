@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.captured import Captured
-from tenon.capture.pytree import unfold
 from tenon.errors import CaptureError, CompilerDefect, Location, TenonError
 from tenon.graph.compare import difference
 from tenon.graph.interpret import bind_sizes, interpret, running
@@ -35,7 +34,6 @@ from tenon.records import dataclass, field, replace
 from tenon.runtime.frame import Frame
 from tenon.runtime.looking import Halted, Looked, body_of, inputs_of, outputs_of
 from tenon.runtime.program import Program
-from tenon.tensor import asarray
 from tenon.tensor_state import in_memory
 
 Array = np.ndarray[Any, Any]
@@ -94,7 +92,7 @@ def bisect(function: Any, *args: Any, **keywords: Any) -> Bisection:
         if record.split and jitted.is_split:
             return _by_piece(jitted, bound, keywords)
         raise CaptureError(f"{jitted.__name__}: {record.eager or record.full}")
-    leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((bound, keywords))[0]]
+    leaves = captured.leaves_of(bound, keywords)
     arguments = captured.arguments(leaves)
     holders = captured.inputs.holders(leaves if arguments is None else arguments)
     arrays = [np.array(in_memory(x.own.payload)) for x in holders]

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.pytree import unfold
 from tenon.debug.pictures import spans_by_row
 from tenon.eager.on_device import at_hand
 from tenon.eager.on_mesh import parts_of
@@ -27,7 +26,6 @@ from tenon.placement.placed_program import PlacedProgram
 from tenon.records import dataclass
 from tenon.runtime.multi_device import MultiDevice
 from tenon.runtime.spmd_program import SpmdProgram
-from tenon.tensor import asarray
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,7 @@ def device_timelines(function: Any, *args: Any, **keywords: Any) -> DeviceTimeli
     if not isinstance(program, (MultiDevice, SpmdProgram)):
         raise ArgumentError(f"device_timelines: {jitted.__name__} runs on one device",
                             hint="tn.debug.profile gives the time of every step")
-    given = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((tuple(bound), dict(keywords)))[0]]
-    leaves = captured.arguments(given)
+    leaves = captured.arguments(captured.leaves_of(bound, keywords))
     assert leaves is not None
     arrays: Any = [holder.own.payload for holder in captured.inputs.holders(leaves)]
     if isinstance(program, SpmdProgram):

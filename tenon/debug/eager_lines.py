@@ -15,7 +15,6 @@ from types import FrameType
 from typing import Any
 
 from tenon.capture.captured import Captured, holder_of
-from tenon.capture.pytree import unfold
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import PACKAGE
 from tenon.jit import Jitted
@@ -27,10 +26,10 @@ Line = tuple[str, int]
 def eager_lines(jitted: Jitted, captured: Captured, args: Sequence[Any], keywords: Any) -> dict[Line, float]:
     """Seconds by (file, line), own and called lines apart; the tensors that the call changes are put back."""
     files = {code.co_filename for code in captured.codes if not code.co_filename.startswith((PACKAGE, "<"))}
-    with _put_back(captured, unfold((tuple(args), dict(keywords)))[0]):
+    with _put_back(captured, captured.leaves_of(args, keywords)):
         jitted.function(*args, **keywords)      # the first call of an operator makes what later ones use
     watch = _Stopwatch(files)
-    with _put_back(captured, unfold((tuple(args), dict(keywords)))[0]):
+    with _put_back(captured, captured.leaves_of(args, keywords)):
         before = sys.gettrace()
         sys.settrace(watch.event)
         try:

@@ -275,7 +275,7 @@ def _details(captured: Captured) -> Iterator[str]:
 
 def _constants(jitted: Jitted, args: Any, keywords: Any) -> list[str]:
     """The Python values among the arguments, which the graph was made for."""
-    leaves, structure, _ = unfold((args, keywords))
+    leaves, structure, _ = unfold((args, keywords), classes=jitted.opened)
     names = argument_names(getattr(jitted.function, "__func__", jitted.function), structure)
     return [f"{name}={leaf!r:.60}" for name, leaf in zip(names, leaves, strict=True) if is_atom(leaf)]
 

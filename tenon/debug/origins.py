@@ -54,7 +54,7 @@ def captured_with_origins(jitted: Jitted, captured: Captured, args: Any, keyword
 
     The function is called once more, as every capture calls it: nothing is computed and no effect is made.
     """
-    leaves, structure, _ = unfold((args, keywords))
+    leaves, structure, _ = unfold((args, keywords), classes=captured.opened)
     further = captured.further
     places = () if further is None else (*further.tensors, *(place for place, _ in further.numbers))
     types = captured.types[:len(captured.types) - (0 if further is None else len(further.read))]

@@ -20,7 +20,6 @@ import numpy as np
 
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants, given, late_program
-from tenon.capture.pytree import unfold
 from tenon.dims import evaluate
 from tenon.errors import ArgumentError, Location
 from tenon.graph.interpret import running
@@ -34,7 +33,6 @@ from tenon.records import dataclass, field
 from tenon.runtime.frame import Frame
 from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
-from tenon.tensor import asarray
 from tenon.tensor_state import in_memory
 
 KERNELS = (native.KERNEL_ONE, native.KERNEL_ALL)
@@ -66,7 +64,7 @@ class Timed:
 def timed_steps(captured: Captured, executable: Executable, args: Sequence[Any], keywords: Mapping[str, Any],
                 repeats: int) -> tuple[Timed, ...]:
     """The steps of the program of a capture, in the order in which they run in a call with these arguments."""
-    given_leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((tuple(args), dict(keywords)))[0]]
+    given_leaves = captured.leaves_of(args, keywords)
     leaves = captured.arguments(given_leaves)
     assert leaves is not None
     if not isinstance(late_program(executable), Program):

@@ -10,7 +10,6 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants
-from tenon.capture.pytree import unfold
 from tenon.debug.origins import ModuleNames, captured_with_origins, number_of, numbered
 from tenon.graph.interpret import bind_sizes
 from tenon.graph.ir import Graph
@@ -52,7 +51,7 @@ def twin_of(jitted: Jitted, captured: Captured, args: Any, keywords: Any) -> Twi
     graph = numbered(found.halves.forward if found.halves is not None else found.graph)
     sizes: dict[str, int] = {}
     if graph.symbols():
-        leaves = found.arguments(unfold((args, keywords))[0])
+        leaves = found.arguments(found.leaves_of(args, keywords))
         assert leaves is not None
         shapes: Any = [holder.own.payload.shape for holder in found.inputs.holders(leaves)]
         sizes = {name: int(size) for name, size in bind_sizes(graph, shapes).items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.capture.pytree import unfold
 from tenon.eager.on_mesh import parts_of
 from tenon.errors import ArgumentError
 from tenon.jit import Jitted
@@ -30,7 +29,7 @@ def explain(step: Any, *args: Any, **keywords: Any) -> ShardingPlan:
     if not isinstance(step, Jitted) or step.mesh is None:
         raise ArgumentError(f"explain: {step!r} is not compiled for a mesh", hint="@tn.jit(mesh=mesh)")
     captured = step.capture(*args, **keywords)
-    given = captured.arguments(unfold((args, keywords))[0])
+    given = captured.arguments(captured.leaves_of(args, keywords))
     if given is None or not isinstance(captured.program, SpmdProgram):
         raise ArgumentError(f"explain: {step.__name__} is no one graph for all devices, but a pipeline of stages",
                             hint="step.capture(*args).program.describe() says what each device does")

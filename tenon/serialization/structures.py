@@ -13,6 +13,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
+from tenon.capture.callable_parts import CALLABLES
 from tenon.capture.pytree import LEAF, SeenContainer, Structure
 from tenon.errors import ArgumentError
 from tenon.tensor_file import DamagedFile
@@ -53,6 +54,8 @@ def nameless(structure: Structure) -> Structure:
     kind, children = structure.kind, tuple(map(nameless, structure.children))
     if kind is None:
         return LEAF
+    if issubclass(kind, CALLABLES):
+        raise ArgumentError("save: a function is among the arguments, and no file holds one")
     if kind is SeenContainer:
         raise ArgumentError("save: one container stands in two places", hint="copy it: list(x), dict(x)")
     if structure.is_mapping and not all(type(key) in (str, int) for key in structure.labels):

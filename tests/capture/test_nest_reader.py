@@ -21,6 +21,11 @@ class Slotted:
     n: int
 
 
+class Both(Slotted):
+    def __init__(self, n):
+        self.n, self.more = n, n
+
+
 def reader(*args, apart=frozenset(), **keywords):
     leaves, structure, _ = unfold((args, keywords))
     return nest_reader(structure, leaves, apart)
@@ -54,7 +59,7 @@ def test_containers_that_are_one_or_apart():
 
 
 def test_what_is_not_as_simple_is_left_to_unfold():
-    assert reader(Slotted(1)) is None and reader({1.0: 2}) is None
+    assert reader(Slotted(1))((Slotted(5),), {}) == (5,) and reader(Both(1)) is None and reader({1.0: 2}) is None
 
 
 def test_a_jitted_step_takes_and_gives_a_state():

@@ -249,7 +249,7 @@ def test_lambdas_of_equal_code():
     f = tn.jit(lambda x, g: g(x))
     for _ in range(40):
         assert f(tn.asarray(X), lambda v: v * 2).tolist() == (X * 2).tolist()
-    assert made(f) == 1
+    assert made(f) <= 2         # once the first is gone, they are opened
 
 
 def test_lambdas_that_keep_different_values():

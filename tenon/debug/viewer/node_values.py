@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.pytree import unfold
 from tenon.debug.summary import summary_of
 from tenon.debug.twin import Twin
 from tenon.debug.value_names import span_of
@@ -21,7 +20,6 @@ from tenon.debug.watched_values import Watched, WatchedValue
 from tenon.graph.interpret import interpret, witnessed
 from tenon.graph.ir import Graph, Node
 from tenon.graph.partition import all_nodes
-from tenon.tensor import asarray
 from tenon.tensor_state import in_memory
 
 
@@ -62,8 +60,7 @@ def node_values(twin: Twin, args: Sequence[Any], keywords: Mapping[str, Any], nu
         turns = found[node]["turns"] + 1 if node in found else 1
         found[node] = {"turns": turns, "outputs": [str(s) for s in summaries],
                        "bad": sum(s.nan + s.inf for s in summaries)}
-    given = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((tuple(args), dict(keywords)))[0]]
-    leaves = twin.captured.arguments(given)
+    leaves = twin.captured.arguments(twin.captured.leaves_of(args, keywords))
     assert leaves is not None
     arrays = [in_memory(holder.own.payload) for holder in twin.captured.inputs.holders(leaves)]
     with witnessed(see), np.errstate(all="ignore"):
