@@ -31,6 +31,7 @@ import numpy as np
 from numpy.random import Generator, RandomState
 
 from tenon.capture.argument_roots import Roots, weakly
+from tenon.capture.class_hooks import LOOKING_UP, hidden_calls, registrations, takes_registrations
 from tenon.capture.classes import (
     StandsFor,
     functions_of,
@@ -112,6 +113,7 @@ class Reach:
         self.named = named                      # attributes that objects look up, as `operator.attrgetter` does
         self._builtins: dict[int, set[str]] = {}
         self._own_names: frozenset[str] = frozenset()       # those of the users' code
+        self._loaded: frozenset[str] = frozenset()          # globals and cells that it reads
         self._references: list[tuple[Any, str]] = []
         self._visited: set[int] = set()
         self._alive: list[Any] = []
@@ -127,6 +129,8 @@ class Reach:
             own = [n for code, n in found.items() if not code.co_filename.startswith(PACKAGE)]
             self._own_names = named.union(*(n.attributes for n in own))
             self._assigned = frozenset().union(*(n.stored for n in own))
+            self._loaded = frozenset().union(*(n.global_names.union(code.co_freevars, code.co_cellvars)
+                                               for code, n in found.items() if n in own))
 
     def cached(self) -> frozenset[types.CodeType]:
         """The code of the functions whose results a cache keeps."""
@@ -510,6 +514,8 @@ class Reach:
             for name in names:
                 if isinstance(table[name], (types.ModuleType, types.FunctionType, list, dict)):
                     self.add(table[name], f"{path}.{name}")
+            if not LOOKING_UP.isdisjoint(self._loaded):
+                self._lacks(table, self._own_names - frozenset(table), path)
             if module.__name__ == "os" and not {"environ", "getenv"}.isdisjoint(names):
                 self.add(module.environ._data, "os.environ")
 
@@ -546,6 +552,14 @@ class Reach:
             self._lacks(table, frozenset(self._names or ()) - frozenset(table), cls.__name__)
             if type(cls) is not type:
                 self.add(type(cls), type(cls).__name__)
+            self._add_hooks(cls, path)
+
+    def _add_hooks(self, cls: type, path: str) -> None:
+        """What Python calls, or asks, where only the class is named."""
+        if path != cls.__name__ or cls.__name__ in self._loaded:        # it is not only that of an object, or a base
+            self.opaque += hidden_calls(cls, self._loaded)
+        if takes_registrations(cls, self._loaded):
+            self._items(registrations, cls, registrations(cls), f"what is registered for {path}", follow=False)
 
     def _add_class_of_library(self, cls: type) -> None:
         """What code names of a class that somebody may have patched, or keeps data in."""

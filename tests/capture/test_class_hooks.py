@@ -1,0 +1,71 @@
+"""What decides about classes without being an attribute: registrations, protocols, subclasses, names of libraries."""
+
+from __future__ import annotations
+
+import abc
+import sys
+import typing
+
+import numpy as np
+import pytest
+
+import tenon as tn
+
+
+class Kind(abc.ABC):  # noqa: B024
+    pass
+
+
+class Plain:
+    pass
+
+
+@typing.runtime_checkable
+class Stepping(typing.Protocol):
+    def step(self): ...
+
+
+def values_of(function, change):
+    """The results of ten calls, with the change after the fifth."""
+    found = []
+    for k in range(10):
+        found.append(function(tn.tensor(np.arange(3, dtype=np.float32) + k)).tolist())
+        if k == 4:
+            change()
+    return found
+
+
+def registered():
+    kind, plain = type("Kind", (Kind,), {}), type("Plain", (), {})
+    x_of_kind = plain()
+    return lambda x: x * (2 if isinstance(x_of_kind, kind) else 1), lambda: kind.register(plain)
+
+
+def protocol():
+    plain = type("Plain", (), {})
+    given = plain()
+    return lambda x: x * (2 if isinstance(given, Stepping) else 1), lambda: setattr(plain, "step", lambda self: 1)
+
+
+def subclasses():
+    base = type("Base", (), {})
+    kept = []
+    return lambda x: x * len(base.__subclasses__()), lambda: kept.append(type("Further", (base,), {}))
+
+
+def absent_in_a_library():
+    def change():
+        sys._tenon_test = 4
+    return lambda x: x * getattr(sys, "_tenon_test", 1), change
+
+
+@pytest.mark.parametrize("make", [registered, protocol, subclasses, absent_in_a_library])
+def test_a_change_is_seen(make):
+    function, change = make()
+    expected = values_of(*make())
+    vars(sys).pop("_tenon_test", None)
+    try:
+        assert values_of(tn.jit(function), change) == expected
+        assert expected[4] != expected[5]
+    finally:
+        vars(sys).pop("_tenon_test", None)
