@@ -296,6 +296,7 @@ class Reach:
         for name, level in names_of(function.__code__).imports:
             full = importlib.util.resolve_name("." * level + name, table.get("__package__")) if level else name
             if full in sys.modules:
+                self._entries(sys.modules, [full], "sys.modules", follow=False)
                 self.add(sys.modules[full], full)
 
     def _add_builtins(self, table: dict[str, Any], names: set[str]) -> None:

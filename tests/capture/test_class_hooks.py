@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import sys
+import types
 import typing
 
 import numpy as np
@@ -59,11 +60,25 @@ def absent_in_a_library():
     return lambda x: x * getattr(sys, "_tenon_test", 1), change
 
 
-@pytest.mark.parametrize("make", [registered, protocol, subclasses, absent_in_a_library])
+def module_with(scale):
+    module = types.ModuleType("tenon_test_module")
+    module.scale = scale
+    sys.modules[module.__name__] = module
+
+
+def imported_in_the_function():
+    def function(x):
+        import tenon_test_module
+        return x * tenon_test_module.scale
+    module_with(2)
+    return function, lambda: module_with(5)
+
+
+@pytest.mark.parametrize("make", [registered, protocol, subclasses, absent_in_a_library, imported_in_the_function])
 def test_a_change_is_seen(make):
-    function, change = make()
     expected = values_of(*make())
     vars(sys).pop("_tenon_test", None)
+    function, change = make()
     try:
         assert values_of(tn.jit(function), change) == expected
         assert expected[4] != expected[5]
