@@ -18,7 +18,7 @@ Parts = tuple[tuple[Any, ...], Sequence[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Definition:
+class FunctionDefinition:
     """What the functions of one `def` or `lambda` have in common; there is one of each."""
 
     code: types.CodeType
@@ -36,7 +36,7 @@ class Definition:
         return made
 
 
-_definitions: WeakValueDictionary[Any, Definition] = WeakValueDictionary()
+_definitions: WeakValueDictionary[Any, FunctionDefinition] = WeakValueDictionary()
 
 
 def is_made_for_calls(x: Any) -> bool:
@@ -44,14 +44,14 @@ def is_made_for_calls(x: Any) -> bool:
     return type(x) is types.FunctionType and "<" in x.__qualname__ and not (x.__module__ or "").startswith("tenon.")
 
 
-def definition_of(function: types.FunctionType) -> Definition | None:
+def definition_of(function: types.FunctionType) -> FunctionDefinition | None:
     """What it has in common with others; None where it has attributes, or cannot be made again."""
     found = tuple(function.__annotations__.items())
     is_whole = all(contents(cell) is not MISSING for cell in function.__closure__ or ())
     if function.__dict__ or not is_whole or not all(isinstance(x, (str, type)) for _, x in found):
         return None
     key = function.__code__, id(function.__globals__), found
-    return _definitions.setdefault(key, Definition(function.__code__, function.__globals__, dict(found)))
+    return _definitions.setdefault(key, FunctionDefinition(function.__code__, function.__globals__, dict(found)))
 
 
 def callable_parts(x: Any) -> Parts | None:
@@ -70,7 +70,7 @@ def callable_parts(x: Any) -> Parts | None:
     return labels, (*(x.__closure__ or ()), *defaults, *named.values())
 
 
-def callable_of(kind: type, labels: Sequence[Any], definition: Definition | None, parts: Sequence[Any]) -> Any:
+def callable_of(kind: type, labels: Sequence[Any], definition: FunctionDefinition | None, parts: Sequence[Any]) -> Any:
     """The callable with these parts."""
     if kind is types.MethodType:
         return types.MethodType(parts[1], parts[0])

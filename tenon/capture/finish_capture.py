@@ -59,9 +59,9 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     left = CollectedResults(known, (result, *(change.value for change in changes)) if changes else result)
     if any(type(key) in SYMBOLIC for key in [*(change.key for change in changes), *left.structure.all_labels()]):
         raise UnsafeCall("a number or text that changes is a key")
-    if any(_is_made_anew(change.key) and id(change.key) not in known for change in changes):
-        raise UnsafeCall("an object that is new in every call is a key")
     leaves = _Leaves(capture, moving, left, known, arguments)
+    if any(leaves.is_made_anew(change.key) for change in changes):
+        raise UnsafeCall("an object that is new in every call is a key")
     output = ResultNest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
     effects = [(change, number) if (number := leaves.numbers.get(id(change.holder))) is not None else
                leaves.on_place(change) or on_argument(change, leaves.roots) for change in changes]
@@ -106,12 +106,6 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
                     chosen=any(capture.may_be_another(x) for x in leaves.tracked), raising=_raised(capture))
 
 
-def _is_made_anew(key: object) -> bool:
-    """Whether a key means itself, or what it refers to weakly, and not what it holds."""
-    return isinstance(key, weakref.ref) or (
-        type(key).__hash__ is object.__hash__ and not is_atom(key) and not isinstance(key, SHARED))
-
-
 def _raised(capture: Capture) -> tuple[BaseException | str, ...]:
     """What calls raise that run eagerly, or words for it where the data decide its text, or whether it is raised."""
     found: dict[Any, BaseException | str] = {}
@@ -144,6 +138,14 @@ class _Leaves:
         payload = tensor.own.payload
         assert isinstance(payload, Value)
         return self.values.setdefault(payload, len(self.values))
+
+    def is_made_anew(self, key: object) -> bool:
+        """Whether a key means an object that another call has another one for."""
+        target = key() if (is_weak := isinstance(key, weakref.ref)) else key
+        if id(target) in self.numbers or (is_weak and (target is None or id(target) in self.roots)):
+            return True
+        return (is_weak or type(key).__hash__ is object.__hash__) and not (
+            is_atom(target) or isinstance(target, SHARED) or id(target) in self.known)
 
     def one_of(self, x: UnionValue) -> OneOf:
         """A value that is one of several."""
