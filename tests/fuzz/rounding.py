@@ -41,6 +41,8 @@ DECIDING = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equa
 ABSOLUTE = {"normal_cdf": 0.5, "digamma": 1.0, "lgamma": 1.0}
 # Right to so many units of the last place of a matrix's largest element, as elimination is (Higham 2002).
 NORMWISE = ("inv", "pinv", "solve", "solve_triangular", "cholesky", "matrix_exp")
+# Whose second operand meets padding: what is infinite there is multiplied by zero, or left out (docs/correctness.md).
+PADDED = ("conv", "depthwise")
 OF_F64, LEAST_OF_F64 = 2.0 ** -53, 1e-300
 
 
@@ -155,6 +157,8 @@ def _moved(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any], types: Seque
     """The outputs of one operator, moved for once."""
     if op.name in SUMS or (noise.apart and op.name not in DECIDING):
         arrays = [None if a is None else move(np.asarray(a), types[0].dtype, noise) for a in arrays]
+    if op.name.startswith(PADDED) and noise.keeps_ties and not np.isfinite(arrays[1]).all():
+        return tuple(np.full(t.shape, np.nan) for t in types)       # in every other try, so nothing of it is decided
     given, wide_attrs = [widened(a) for a in arrays], {name: wide_attribute(x) for name, x in attrs.items()}
     if op.ref is not None and (op.expand is None or any(isinstance(x, Graph) for x in attrs.values())):
         found: Any = exact_op(op, given, wide_attrs, [wide_type(t) for t in types], kernel)
