@@ -25,7 +25,7 @@ COMPUTING = frozenset((
 ACTING = frozenset((
     "print", "input", "open", "eval", "exec", "globals", "breakpoint", "__import__", "now", "today", "utcnow",
     "getcontext", "setcontext", "localcontext", "cache_info", "cache_clear", "cache_parameters", "update",
-    "__subclasses__", "getweakrefcount", "getweakrefs",
+    "__subclasses__", "getweakrefcount", "getweakrefs", "digest", "hexdigest",
     "fromfile", "tofile", "dump"))
 UPDATED = (dict, set)       # whose `update` is seen in what they hold, unlike that of a hash
 NUMPY = ("numpy", "numpy.")

@@ -1,8 +1,9 @@
-"""What decides about classes without being an attribute: registrations, protocols, subclasses, names of libraries."""
+"""What decides without being an attribute: registrations, protocols, subclasses, names of libraries, hashes."""
 
 from __future__ import annotations
 
 import abc
+import hashlib
 import sys
 import types
 import typing
@@ -74,7 +75,16 @@ def imported_in_the_function():
     return function, lambda: module_with(5)
 
 
-@pytest.mark.parametrize("make", [registered, protocol, subclasses, absent_in_a_library, imported_in_the_function])
+def hashed():
+    state = hashlib.md5(b"a")
+
+    def function(x):
+        state.update(b"b")
+        return x * state.digest()[0]
+    return function, lambda: state.update(b"c")
+
+
+@pytest.mark.parametrize("make", [registered, protocol, subclasses, absent_in_a_library, imported_in_the_function, hashed])
 def test_a_change_is_seen(make):
     expected = values_of(*make())
     vars(sys).pop("_tenon_test", None)
