@@ -54,6 +54,7 @@ from tenon.capture.guard_readers import (
     bases,
     cell_contents,
     default_factory,
+    defaults_with_lists,
     elements,
     entry_reader,
     frozen,
@@ -207,7 +208,7 @@ class Reach:
         """Whether the code does nothing with what it finds under the last name of a path but append, and ask for its
         length, all in one function: another one's appends would not be seen."""
         name = self._last_name(path)
-        using = [c for c in self.codes or () if name in (*c.co_names, *c.co_freevars, *c.co_cellvars)]
+        using = [c for c in self.codes or () if name in (*c.co_names, *c.co_freevars, *c.co_cellvars, *c.co_varnames)]
         return bool(name) and len(using) == 1 and only_counts(using[0], name)
 
     def _only_stored(self, path: str) -> frozenset[Any] | None:
@@ -219,7 +220,8 @@ class Reach:
     def _last_name(self, path: str) -> str:
         """"" where the last part of a path is none that code uses for it, or code makes up names."""
         name = path.rpartition(".")[2].strip("<>")
-        used = any(name in names for c in self.codes or () for names in (c.co_names, c.co_freevars, c.co_cellvars))
+        used = any(name in names for c in self.codes or ()
+                   for names in (c.co_names, c.co_freevars, c.co_cellvars, c.co_varnames))
         return name if used and name not in OTHERS_NAMES and self._names is not None else ""
 
     def _items(self, read: Callable[[Any], Iterable[Any]], holder: Any, values: Sequence[Any], path: str,
@@ -281,7 +283,13 @@ class Reach:
             return
         self._hold(function)
         self._hold(function.__globals__)
-        self._items(FUNCTION, function, FUNCTION(function), path, [".__code__", ".__defaults__", ".__kwdefaults__"])
+        named = defaults_with_lists(function)
+        for name, default in named:
+            self.add(default, f"{path}.<{name}>")
+        self._items(FUNCTION, function, FUNCTION(function), path, [".__code__", ".__defaults__", ".__kwdefaults__"],
+                    follow=not named)
+        if named:
+            self.add(function.__kwdefaults__, f"{path}.__kwdefaults__")
         table, names = function.__globals__, self._global_names(function.__code__)
         self._entries(table, sorted(n for n in names if n in table), "")
         self._add_assigned(table, table, "")

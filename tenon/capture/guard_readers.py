@@ -89,6 +89,13 @@ def read_slots(names: Sequence[str], holder: Any) -> tuple[Any, ...]:
     return tuple([getattr(holder, name, MISSING) for name in names])
 
 
+def defaults_with_lists(function: types.FunctionType) -> list[tuple[str, Any]]:
+    """The parameters that have a default, and these, where one is a list, which may keep what every call appends."""
+    given, code = function.__defaults__ or (), function.__code__
+    names = code.co_varnames[code.co_argcount - len(given):code.co_argcount]
+    return list(zip(names, given, strict=True)) if list in map(type, given) else []
+
+
 def cell_contents(cell: Any) -> tuple[Any, ...]:
     try:
         return (cell.cell_contents,)

@@ -28,7 +28,7 @@ from tenon.tensor_state import Changes, Examples, Payload
 from tenon.transforms.vmap_calls import run_batched
 from tenon.transforms.vmap_collectives import COLLECTIVE
 from tenon.transforms.vmap_control_flow import CONTROL
-from tenon.types import normalize_axis
+from tenon.types import DType, normalize_axis
 
 
 class Batched(Examples):
@@ -87,6 +87,10 @@ class Batching(TensorInterpreter):
         with using(self.outer):
             outputs = one_by_one(op, arguments, attrs) if out is NotImplemented else listed(out)
         return tuple(Batched(y, self) for y in outputs)
+
+    def cast(self, x: Any, dtype: DType | None) -> Any:
+        """A number is what it is around this level, where it may change from call to call."""
+        return super().cast(x, dtype) if isinstance(x, Tensor) else self.outer.cast(x, dtype)
 
     def holds(self, x: Any) -> bool:
         """Whether this is a tensor that differs between the examples of this level."""
