@@ -25,7 +25,7 @@ from tenon.capture.effects import Effect, Snapshot, stored_items
 from tenon.capture.finish_capture import conclude
 from tenon.capture.guard_discovery import Reach
 from tenon.capture.guard_places import LENGTH, GuardPlace, Key
-from tenon.capture.guards import DATES, PATHS
+from tenon.capture.guards import DATES, PATHS, SCALARS
 from tenon.capture.leaving import is_of_the_program
 from tenon.capture.moving import Moving
 from tenon.capture.pytree import Structure, unfold
@@ -150,7 +150,7 @@ class Attempt:
     def _refuse_types(self, codes: Iterable[CodeType], kinds: set[type]) -> None:
         """What asks a value for its type is given that of a stand-in, which Tenon's own code knows."""
         words = {"int", "float", *(kind.__name__ for kind in kinds)}
-        qualified = not kinds.isdisjoint((*DATES, *PATHS))      # such as datetime.date
+        qualified = not kinds.isdisjoint((*DATES, *PATHS, *SCALARS))        # such as datetime.date
         for code in codes:
             names = names_of(code).global_names
             if "type" in names and (qualified or not names.isdisjoint(words)):

@@ -26,7 +26,7 @@ from tenon.capture.guard_readers import (
     read_slots,
     slot_of,
 )
-from tenon.capture.guards import DATES, PATHS, GuardGroup, same_atom
+from tenon.capture.guards import DATES, PATHS, SCALARS, GuardGroup, same_atom
 from tenon.capture.movable import is_movable, is_of_one_form, part_at, part_keys
 from tenon.records import dataclass
 from tenon.tensor import Tensor
@@ -37,7 +37,7 @@ OF_A_LIBRARY = " (of a library's class)"        # behind the path of what code t
 PART = "part"           # of the container in the place that is the holder; neither is this
 SIZE = "size"           # of an axis of the tensor in the place that is the holder; nor is this
 NUMBERS = (int, float)
-CHANGING = (*NUMBERS, str, *DATES, *PATHS)    # plain values that may be inputs
+CHANGING = (*NUMBERS, str, *DATES, *PATHS, *SCALARS)      # plain values that may be inputs
 RELIED = {attribute_of: ENTRY, slot_of: SLOT, item_of: ENTRY, cell_of: CELL}
 Key = tuple[str, int, Any]
 

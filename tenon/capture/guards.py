@@ -25,6 +25,8 @@ from tenon.types import DType
 
 DATES = (datetime.date, datetime.datetime, datetime.time, datetime.timedelta)
 PATHS = (pathlib.PosixPath, pathlib.WindowsPath, pathlib.PurePosixPath, pathlib.PureWindowsPath)
+SCALARS = (np.float64, np.float32, np.float16, np.int64, np.int32, np.int16, np.int8, np.uint64, np.uint32, np.uint16,
+           np.uint8)
 ATOMS = (bool, int, float, complex, str, bytes, type(None), np.dtype, range, type(Ellipsis), slice, *DATES, *PATHS)
 OBVIOUS = (".__code__", ".__class__", ".__dict__")      # compared, but not told: they hardly ever change
 DEFAULTS = (".__defaults__", ".__kwdefaults__")

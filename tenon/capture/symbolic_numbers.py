@@ -21,7 +21,7 @@ import tenon.dims
 import tenon.tensor
 from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now, unwatched
 from tenon.capture.counted_loops import CountedLoops, asks_how_many, place_of
-from tenon.capture.guards import DATES, PATHS, same_atom
+from tenon.capture.guards import DATES, PATHS, SCALARS, is_atom, same_atom
 from tenon.capture.size_numbers import SizeNumbers
 from tenon.dims import (
     BY_NUMBER,
@@ -39,13 +39,14 @@ from tenon.errors import user_location
 from tenon.graph.build import literal
 from tenon.records import dataclass
 from tenon.tensor import Tensor, fresh
-from tenon.types import DEFAULT_OF_KIND, DType, TensorType, bool_
+from tenon.types import DEFAULT_OF_KIND, DType, TensorType, as_dtype, bool_
 
-KINDS = (int, float, str, *DATES, *PATHS)   # of values that may become inputs; a bool is one of two, and guarded
+# Of values that may become inputs; a bool is one of two, and guarded.
+KINDS = (int, float, str, *DATES, *PATHS, *SCALARS)
 PYTHON = (bool, int, float)
 COUNTS = (*PYTHON, Size)        # the last is how many elements a tensor has
 PLAIN = (type(None), *PYTHON, str)
-FIXED = (*PLAIN, *DATES, *PATHS)
+FIXED = (*PLAIN, *DATES, *PATHS, *SCALARS)
 MOST_STEPS = 1000
 UNEQUAL = (type(None), str, bytes, tuple, list, dict)     # no number equals one of these
 OF_SIZES = (operator.add, operator.sub, operator.mul, operator.neg, operator.pos)    # which give sizes
@@ -85,7 +86,6 @@ class SymNumber:
     """The `index`-th number of a capture, `value` in this call; `roots` are the inputs that it depends on."""
 
     __slots__ = ("index", "numbers", "roots", "value")
-    __array_ufunc__ = None          # NumPy's operators leave the operation to ours
 
     def __init__(self, numbers: Numbers, index: int, value: Any, roots: frozenset[int]):
         self.numbers, self.index, self.value, self.roots = numbers, index, value, roots
@@ -170,6 +170,12 @@ class SymNumber:
     def __format__(self, spec: str) -> str:
         return format(known(self), spec)
 
+    def __array_ufunc__(self, function: np.ufunc, method: str, *args: Any, **keywords: Any) -> Any:
+        """What a function of NumPy's gives, such as that of a schedule; its number is one of NumPy's."""
+        if method == "__call__" and not keywords and all(map(_is_fixed, args)):
+            return self.numbers.compute(function, *args)
+        return getattr(function, method)(*map(known, args), **keywords)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.asarray(known(self), dtype)
 
@@ -232,6 +238,24 @@ class SymObject(SymNumber):
         return format(known(self), spec)
 
 
+class SymScalar(SymObject):
+    """The same of a number of NumPy's, which is a tensor to an operator, but for a `np.float64`."""
+
+    __slots__ = ()
+    __hash__ = SymNumber.__hash__
+
+    def in_graph(self, dtype: DType | None = None) -> Tensor:
+        """A tensor of its type."""
+        return Tensor(self.numbers.scalar(self, dtype or as_dtype(self.kind)).payload)
+
+    def as_dim(self) -> Dim:
+        """The number as a size."""
+        return int(self) if not issubclass(self.kind, np.integer) else self.numbers.dim(self.numbers.compute(int, self))
+
+    def __index__(self) -> int:
+        return operator.index(known(self))
+
+
 class SymText(SymObject):
     """The same of a text."""
 
@@ -255,7 +279,7 @@ class SymText(SymObject):
         return known(self) % values
 
 
-SYMBOLIC = (SymNumber, SymObject, SymText)
+SYMBOLIC = (SymNumber, SymObject, SymScalar, SymText)
 OF_THE_MACHINE = ("astimezone", "timestamp")    # whose clock is set to some zone
 OF_PATHS = frozenset(("name", "stem", "suffix", "suffixes", "parent", "parts", "root", "anchor", "drive", "with_name",
                       "with_stem", "with_suffix", "joinpath", "as_posix", "relative_to", "is_relative_to",
@@ -277,7 +301,9 @@ def vars_of(kind: type, name: str) -> Any:
 def _is_fixed(x: Any) -> bool:
     """Whether an argument is a plain value, or given to every call."""
     parts = x if type(x) is tuple else (x.start, x.stop, x.step) if type(x) is slice else None
-    return type(x) in FIXED or type(x) in SYMBOLIC if parts is None else all(type(part) in PLAIN for part in parts)
+    if parts is None:
+        return type(x) in FIXED or type(x) in SYMBOLIC or (isinstance(x, type) and x in SCALARS)
+    return all(type(part) in PLAIN for part in parts)
 
 
 class Numbers:
@@ -317,10 +343,8 @@ class Numbers:
     def compute(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)`, of arguments some of which are such numbers."""
         value = self._value(function, args)
-        if type(value) is bool:     # such as of `math.isinf`
-            return self.ask(function, *args)
-        if type(value) not in KINDS:
-            return function(*map(known, args))
+        if type(value) not in KINDS:    # such as of `math.isinf`, or the type of a number of NumPy's
+            return self.ask(function, *args) if is_atom(value) else function(*map(known, args))
         roots = frozenset().union(*(x.roots for x in args if type(x) in SYMBOLIC))
         found = self._new(value, roots)
         made = Computed(found.index, function, args, type(value) if function is operator.pow else None)
@@ -402,7 +426,8 @@ class Numbers:
 
     def _new(self, value: Any, roots: frozenset[int] | None) -> SymNumber:
         index, self._count = self._count, self._count + 1
-        kind = SymNumber if type(value) in PYTHON else SymText if type(value) is str else SymObject
+        kind = SymNumber if type(value) in PYTHON else SymText if type(value) is str else SymScalar if isinstance(
+            value, np.generic) else SymObject
         return kind(self, index, value, frozenset((index,)) if roots is None else roots)
 
 
@@ -434,7 +459,7 @@ def known(x: Any) -> Any:
 
 def as_dim(x: Any) -> Any:
     """A value as a size, where it is a number that changes."""
-    return x.as_dim() if type(x) is SymNumber else x
+    return x.as_dim() if type(x) in (SymNumber, SymScalar) else x
 
 
 def value_of(x: Any) -> Any:
@@ -488,6 +513,8 @@ def _install(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
 def _install_on_object(kind: type[SymObject], name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
     def on(self: SymObject, left: Any, right: Any, other: Any) -> Any:
         text = kind is SymText
+        if isinstance(other, Tensor):
+            return NotImplemented
         if type(other) not in (str, SymText) if text else asks and type(other) in UNEQUAL and type(other) is not str:
             return NotImplemented
         if type(other) not in FIXED and type(other) not in SYMBOLIC:
@@ -511,10 +538,14 @@ for _name, _of in {"and": operator.and_, "or": operator.or_, "xor": operator.xor
     _install(_name, _of, asks=False)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     _install(_name, getattr(operator, _name), asks=True)
-    for _kind in (SymObject, SymText):
+    for _kind in (SymObject, SymScalar, SymText):
         _install_on_object(_kind, _name, getattr(operator, _name), asks=True)
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     _install_on_object(SymObject, _name, getattr(operator, _name), asks=False)
+for _name in ("pow", "lshift", "rshift"):
+    _install_on_object(SymScalar, _name, getattr(operator, _name), asks=False)
+for _name, _of in {"and": operator.and_, "or": operator.or_, "xor": operator.xor}.items():
+    _install_on_object(SymScalar, _name, _of, asks=False)
 _install_on_object(SymText, "add", operator.add, asks=False)
 for _name in ("neg", "pos", "abs", "invert"):
     _install_unary(_name, getattr(operator, _name))

@@ -22,7 +22,7 @@ from tenon.capture.conditional_gradients import reached_by_data
 from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.may_raise import unread
 from tenon.capture.output_effects import OutputEffect
-from tenon.capture.symbolic_numbers import Numbers, SymNumber, nest_known, sizes_in
+from tenon.capture.symbolic_numbers import Numbers, SymNumber, SymScalar, nest_known, sizes_in
 from tenon.context_values import during
 from tenon.devices import HOST, PYTHON, on_python, placing
 from tenon.dims import Dim
@@ -218,7 +218,8 @@ class Capture(TensorInterpreter):
 
     def cast(self, x: Any, dtype: DType | None) -> Any:
         """A Python number that changes from call to call is an argument of the graph."""
-        return super().cast(x.numbers.scalar(x, dtype) if type(x) is SymNumber and dtype is not None else x, dtype)
+        is_symbolic = type(x) in (SymNumber, SymScalar) and dtype is not None
+        return super().cast(x.numbers.scalar(x, dtype) if is_symbolic else x, dtype)
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """Append the node; the payloads are its output values."""
@@ -278,6 +279,8 @@ class Capture(TensorInterpreter):
 
     def lift(self, x: Any) -> Any:
         """NumPy arrays are read again on every call, since their elements may change."""
+        if type(x) is SymScalar and x.kind is not np.float64:       # which is a float of Python's
+            return x.in_graph()
         if isinstance(x, np.ndarray):
             return Tensor(self.array(x))
         return super().lift(x)

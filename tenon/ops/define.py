@@ -74,7 +74,8 @@ def lift(x: Any) -> Any:
     Raises DTypeError for what cannot be one.
     """
     found = interpreter().lift(x)
-    return found if hasattr(found, "shape") else scalar(found, separate((found.__class__,))[0] or float32)
+    is_number = hasattr(type(found), "in_graph") or not hasattr(found, "shape")
+    return scalar(found, separate((found.__class__,))[0] or float32) if is_number else found
 
 
 def scalar(x: Any, dtype: DType) -> Any:
