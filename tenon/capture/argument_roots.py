@@ -14,7 +14,7 @@ from typing import Any
 
 from tenon.capture.effects import Effect
 from tenon.capture.guard_readers import referent
-from tenon.capture.guards import GuardGroup, is_atom
+from tenon.capture.guards import GuardGroup, is_value
 from tenon.graph.op import Op
 from tenon.records import replace
 from tenon.tensor import Tensor
@@ -25,7 +25,7 @@ Roots = Mapping[int, int]
 
 def reference(x: Any, gone: Callable[[Any], None] | None = None) -> weakref.ref[Any] | None:
     """A weak reference to an argument that can die, and means itself; None for others."""
-    if isinstance(x, (Tensor, *LASTING)) or is_atom(x):
+    if isinstance(x, (Tensor, *LASTING)) or is_value(x):
         return None
     try:
         return weakref.ref(x, gone)

@@ -26,6 +26,8 @@ from tenon.types import Shape, TensorType
 MOST_ALIVE = 64         # objects of one family, before those of other calls are opened
 MOST_APART = 4          # captures for such objects, since what was captured for one was not right for others
 
+MOST_REFUSED = 3        # objects of one family, none of which could be captured, before others are not tried
+
 
 @dataclass
 class Reason:
@@ -52,6 +54,12 @@ class Family:
     objects: int = 0        # combinations of objects that calls have had
     repeats: int = 0        # calls by the long way with objects that were there before
     gone: int = 0           # combinations of which an object was gone at a later call
+    refused: list[CaptureRecord] = field(default_factory=list)      # those that run by part
+
+    @property
+    def refuses_all(self) -> bool:
+        """Whether objects of these classes could never be captured, such as iterators."""
+        return not self.captures and len(self.refused) == self.objects >= MOST_REFUSED
 
     @property
     def are_made_anew(self) -> bool:

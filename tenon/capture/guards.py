@@ -39,6 +39,11 @@ def is_atom(value: Any) -> bool:
     return type(value) in ATOMS or isinstance(value, (np.generic, enum.Enum, DType, np.dtype))
 
 
+def is_value(x: Any) -> bool:
+    """The same, of a frozen set of such values too."""
+    return is_atom(x) or (type(x) is frozenset and all(map(is_atom, x)))
+
+
 def same_atom(value: Any, expected: Any) -> bool:
     """Equality of immutable values: same type, same value, NaN equal to itself, 0.0 apart from -0.0."""
     if value is expected:

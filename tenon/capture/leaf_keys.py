@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.capture.guard_places import CHANGING
-from tenon.capture.guards import is_atom
+from tenon.capture.guards import is_atom, is_value
 from tenon.graph.structural_key import exactly
 from tenon.tensor import Tensor
 from tenon.tensor_state import Elsewhere
@@ -26,6 +26,8 @@ def leaf_key(leaf: Any) -> Any:
         return (slice, *(exactly(x) if is_atom(x) else leaf_key(x) for x in (leaf.start, leaf.stop, leaf.step)))
     if type(leaf) in CHANGING:
         return type(leaf)       # their values are compared capture by capture
+    if type(leaf) is frozenset and is_value(leaf):
+        return (frozenset, frozenset(map(exactly, leaf)))
     return exactly(leaf) if is_atom(leaf) else (type(leaf), id(leaf))
 
 

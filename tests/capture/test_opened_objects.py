@@ -312,3 +312,24 @@ def test_an_object_made_in_the_call_is_a_key():
         before = list(marks)
         np.testing.assert_array_equal(mark(Batch(k)).numpy(), np.arange(4) + k)
         assert len(marks) == 1 and list(marks) != before
+
+
+@pytest.mark.parametrize("make", [lambda k: (x_of(i) for i in range(k + 1)), lambda k: iter([x_of(k)]),
+                                  lambda k: zip([x_of(k)], [3.0], strict=True)])
+def test_what_can_never_be_captured_is_not_tried_for_ever(make):
+    def total(items):
+        return sum(x[0] * x[1] if isinstance(x, tuple) else x for x in items)
+    compiled = tn.jit(total)
+    for k in range(CALLS):
+        np.testing.assert_array_equal(compiled(make(k)).numpy(), total(make(k)).numpy())
+    assert len(compiled.records) <= 3
+
+
+def test_a_frozen_set_is_a_value():
+    @tn.jit
+    def size(x, s):
+        return x * len(s | {1})
+    for k in range(CALLS):
+        s = frozenset([k % 2, 5])
+        np.testing.assert_array_equal(size(x_of(k), s).numpy(), (np.arange(4) + k) * len(s | {1}))
+    assert captures(size) == 2
