@@ -175,9 +175,9 @@ def trained(build: Callable[[Mesh | None], Made], mesh: Mesh | None, steps: int 
 def compare(build: Callable[[Mesh | None], Made], mesh: Mesh) -> None:
     """Raises where a mesh has other numbers than one device."""
     expected, found = trained(build, None), trained(build, mesh)
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-11, err_msg=f"{build.__name__} {mesh}")
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-11, err_msg=f"{build} {mesh}")
     for a, b in zip(found[1], expected[1], strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=f"{build.__name__} {mesh}")
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=f"{build} {mesh}")
 
 
 if __name__ == "__main__":

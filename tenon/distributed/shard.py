@@ -20,7 +20,7 @@ from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.on_mesh import OnMesh
 from tenon.errors import ArgumentError, CommunicationError, ShapeError
 from tenon.graph.op import current
-from tenon.nn.module import Module
+from tenon.nn.module import Module, Parameter
 from tenon.ops.sharding_annotation import annotated
 from tenon.optim.optimizer import Optimizer
 from tenon.runtime.transports import transport_for
@@ -44,7 +44,8 @@ def shard(x: Any, mesh: Mesh, spec: Any = (), *, plan: str | None = None) -> Any
     For a module, `spec` holds rules: a pattern (of `re.fullmatch`) of parameter names and the spec of what it matches,
     the first that matches counts; what none matches stays whole.  The name of a mesh axis splits every parameter over
     that axis, along its first axis that is not split and long enough.  An optimizer's state is split as its parameters
-    are, and over the mesh axis that is named besides.  Modules and optimizers are changed in place, and returned.
+    are, and over the mesh axis that is named besides.  Parameters, modules and optimizers are changed in place, and
+    returned.
 
     With `plan="auto"` the first step on the mesh that reads the module says how: its graph is planned for this machine,
     then its weights are split with what an optimizer keeps of them, and rows of arguments over "data".
@@ -72,6 +73,9 @@ def shard(x: Any, mesh: Mesh, spec: Any = (), *, plan: str | None = None) -> Any
     if recorder.get() is not None or current() is not None or _is_computed(tensor):
         marked: Tensor = annotated(tensor, tuple(zip(mesh.axes, mesh.shape, strict=True)), axes)
         return marked
+    if isinstance(tensor, Parameter):
+        split_in_place(tensor, sharding)
+        return tensor
     return Tensor(_split(tensor, sharding), tensor.requires_grad)
 
 

@@ -45,6 +45,7 @@ from tenon.sharding.ring_attention import RING, elements_round, ring_axes, ring_
 from tenon.sharding.rules import ground, rule_of, whole_rule
 from tenon.sharding.sharding import Axes, Sharding
 from tenon.sharding.sharding_plan import NodeSharding, PlannedCollective, ShardingPlan
+from tenon.sharding.stacked_axes import cuts_of, pieces_apart, within_pieces
 from tenon.types import stack
 
 OPERATIONS_PER_BYTE = 1         # how many operations that a device repeats cost as much as a byte that is sent
@@ -74,7 +75,8 @@ class _Propagation:
         check_sizes_are_given(graph)
         if symbols := graph.symbols():
             raise CaptureError(f"{graph.name}: sizes are symbols ({', '.join(symbols)}), and a mesh splits numbers")
-        self.source, self.mesh, self.known = graph, mesh, known
+        self.source, self.mesh, self.known = pieces_apart(graph), mesh, known
+        self.cuts = cuts_of(self.source)                        # where axes of values will be taken apart
         self.builder = Builder(graph.name, [Value(p.type, name=p.name) for p in graph.params], rewriting=True)
         self.made: dict[Value, ValueSharding] = {}
         self.have: dict[Value, list[ValueSharding]] = {}        # also what was made of it for others
@@ -124,7 +126,9 @@ class _Propagation:
         made = self.made[value]
         if wanted == "made":
             return made
-        return ValueSharding(tuple(layout if len(layout) <= 1 else WHOLE for layout in made.layouts))
+        met = self.wanted.get(value, made.layouts)      # of a gradient, as its parameter is split
+        layouts = met if any(len(layout) > 1 for layout in made.layouts) else made.layouts
+        return ValueSharding(tuple(layout if len(layout) <= 1 else WHOLE for layout in layouts))
 
     def _make(self, value: Value, sharding: ValueSharding) -> None:
         self.made[value] = sharding
@@ -146,6 +150,7 @@ class _Propagation:
                     self.readers[new] = max(self.readers[new], readers[old])
                     if old in self.meets:
                         self.wanted[new] = self.meets[old]
+                        self._move_once(new)
 
     def _visit(self, node: Node, inputs: tuple[Input, ...], loc: Location | None) -> tuple[Input, ...]:
         if node.op.name in ELSEWHERE:
@@ -175,6 +180,16 @@ class _Propagation:
         for value, sharding in zip(listed, choice.outputs, strict=True):
             self._make(value, sharding)
         return listed
+
+    def _move_once(self, value: Value) -> None:
+        """What is split within pieces, and will be read beside state that is not, more than once, is moved now."""
+        wanted = ValueSharding(tuple(self.wanted[value]))
+        made = self.made[value]
+        if self.readers[value] > 1 and not made.partial and any(len(layout) > 1 for layout in made.layouts) \
+                and wanted.split_axes and wanted != made:
+            self._move(value.node, value, wanted, "which meets state that is split so")
+            self.have[value].remove(wanted)
+            self.have[value].insert(0, wanted)
 
     def _control(self, node: Node) -> tuple[Value, ...]:
         """A branch or loop, whose graphs are split in their turn."""
@@ -329,7 +344,8 @@ class _Propagation:
                 return None
             met = (tuple(self.wanted.get(x, ())), self.readers[x] <= 1) if made.partial else None
             parts.append((x.type, tuple(have), made, met, place.setdefault(x, len(place))))
-        return node.op, Exact(node.attrs), tuple(parts)
+        cuts = tuple(tuple(self.cuts.get(y, {}).items()) for y in node.outputs)
+        return node.op, Exact(node.attrs), tuple(parts), cuts
 
     def _searched(self, node: Node) -> NodeSharding:
         rule = rule_of(node)
@@ -404,6 +420,11 @@ class _Propagation:
                         {have.layouts[k]: None for have in self.have[x]})
                     if self.made[x].partial and x in self.wanted:
                         found[label][self.wanted[x][k]] = None
+        for y, labels in zip(node.outputs, rule.outputs, strict=True):
+            for k, count in self.cuts.get(y, {}).items():
+                for layout in list(found.get(labels[k], ())):
+                    if (inner := within_pieces(layout, numbers_of(y)[k], count, self.mesh)) is not None:
+                        found[labels[k]][inner] = None
         return {label: list(layouts) for label, layouts in found.items() if len(layouts) > 1}
 
     def _kept(self, node: Node, rule: AxisRule, used: Sequence[str]) -> Iterator[dict[str, tuple[int, ...]]]:
@@ -480,6 +501,10 @@ class _Propagation:
         for value, sharding in zip(node.outputs, outputs, strict=True):
             if sharding.partial:        # some time it is added up
                 cost += _bytes(value) * cost_of(sharding, ValueSharding(sharding.layouts), numbers_of(value), self.mesh)
+            for k, count in self.cuts.get(value, {}).items():       # some time it is joined
+                if within_pieces(sharding.layouts[k], numbers_of(value)[k], count, self.mesh) is not None:
+                    joined = ValueSharding((*sharding.layouts[:k], WHOLE, *sharding.layouts[k + 1:]), sharding.partial)
+                    cost += _bytes(value) * cost_of(sharding, joined, numbers_of(value), self.mesh)
         degree = sum(len(sharding.split_axes) for sharding in outputs)
         partial = sum(len(sharding.partial) for sharding in outputs)
         if all(self.readers[x] <= 1 for x in node.inputs if isinstance(x, Value) and self.made[x].partial):

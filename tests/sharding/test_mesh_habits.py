@@ -1,14 +1,16 @@
 """What newcomers from DDP, FSDP, DTensor and pjit do with meshes: it works, or says what does."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tenon as tn
+from looping_steps import compare
 from sharding_runs import check
 from tenon import nn, optim
-from tenon.distributed import Mesh, from_local, shard
+from tenon.distributed import Mesh, explain, from_local, shard
 from tenon.errors import ArgumentError, CaptureError, DevicePlanError, ShapeError
 from tenon.graph.text import parse_graph
 from tenon.sharding.sharding import Sharding
@@ -169,6 +171,52 @@ def test_a_loop_that_every_device_computes_is_told() -> None:
         return total
     text = str(tn.distributed.explain(f, tn.ones(4, 2), tn.tensor(3)))
     assert "while_loop: every device computes all of it" in text
+
+
+def all_queries_first(mesh: Any, width: int = 8, heads: int = 4, how: str = "chunk") -> Any:
+    """GPT-2's attention: one weight whose rows are all queries, all keys, all values."""
+    qkv, out = nn.Linear(width, 3 * width).double(), nn.Linear(width, width).double()
+    if mesh is not None:
+        for p, spec in ((qkv.weight, ("model",)), (qkv.bias, ("model",)), (out.weight, (None, "model"))):
+            shard(p, mesh, spec)
+
+    def loss(x: Any) -> Any:
+        b, t, _ = x.shape
+        x = x if mesh is None or "data" not in mesh.axes else shard(x, mesh, ("data",))
+        if how == "chunk":
+            q, k, v = (z.reshape(b, t, heads, -1).transpose(1, 2) for z in qkv(x).chunk(3, -1))
+        else:
+            q, k, v = qkv(x).reshape(b, t, 3, heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = tn.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return (out(mixed.transpose(1, 2).reshape(b, t, width)) ** 2).mean()
+    return loss, (tn.randn(5, 16, width, dtype=tn.float64),), [*qkv.parameters(), *out.parameters()]
+
+
+@pytest.mark.parametrize("how", ["chunk", "reshape"])
+def test_a_fused_projection_with_all_queries_first_moves_its_weight_not_activations(how: str) -> None:
+    mesh = Mesh({"model": 2})
+    loss, (x,), params = all_queries_first(mesh, how=how)
+    optimizer = optim.AdamW(params)
+
+    @tn.jit(mesh=mesh)
+    def step(x: Any) -> Any:
+        found = loss(x)
+        found.backward()
+        optimizer.step()
+        return found
+    plan = explain(step, x)
+    assert sorted(c.name for c in plan.collectives) == ["all_gather"] * 4 + ["all_reduce"]     # as Megatron's, and rows
+    assert sum(c.bytes for c in plan.collectives if c.name == "all_gather") == 2 * 8 * (24 * 8 + 24) // 2
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("how", ["chunk", "reshape"])
+@pytest.mark.parametrize("mesh", [Mesh({"model": 2}), Mesh({"data": 2, "model": 2}), Mesh({"model": 3}),
+                                  Mesh({"data": 2, "model": 4})], ids=str)
+def test_a_fused_projection_with_all_queries_first_trains_as_on_one_device(mesh: Any, how: str) -> None:
+    """Three devices have no equal parts of four heads."""
+    compare(partial(all_queries_first, how=how), mesh)
+    compare(partial(all_queries_first, width=6, heads=3, how=how), mesh)
 
 
 def test_a_fused_projection_whose_rows_go_head_by_head_is_split_by_heads() -> None:

@@ -234,3 +234,10 @@ def test_a_model_trained_in_parts_is_saved_whole(tmp_path: Any) -> None:
     tn.save(seen[1].state_dict(), tmp_path / "net.safetensors")
     found = tn.load(tmp_path / "net.safetensors")
     np.testing.assert_array_equal(found["up.weight"].numpy(), parameters[0])
+
+
+def test_a_parameter_is_split_in_place() -> None:
+    """Its module and its optimizer know it: a tensor beside it would be split for nobody."""
+    net = nn.Linear(4, 6)
+    assert shard(net.weight, Mesh({"model": 2}), ("model",)) is net.weight
+    assert isinstance(net.weight, nn.Parameter) and isinstance(net.weight.payload.parts, ShardedArray)
