@@ -43,6 +43,7 @@ try:
         manual_seed,
         multinomial,
         normal,
+        poisson,
         rand,
         rand_like,
         randint,
@@ -94,12 +95,12 @@ _LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.fil
            "Checkpoint": "tenon.serialization.run_checkpoint", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys((
     "BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "accelerator",
-    "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
+    "as_tensor", "backends", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
     "contiguous_format", "cuda", "double", "float", "from_numpy", "get_default_dtype", "get_rng_state", "half",
     "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor", "long",
-    "memory_format", "mps", "numel", "preserve_format", "scalar_tensor", "set_default_device", "set_default_dtype",
-    "set_float32_matmul_precision", "set_grad_enabled", "set_rng_state", "short", "take_along_dim", "typename",
-    "use_deterministic_algorithms", "xpu"),
+    "memory_format", "mps", "numel", "pca_lowrank", "preserve_format", "scalar_tensor", "set_default_device",
+    "set_default_dtype", "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "set_rng_state",
+    "short", "svd_lowrank", "take_along_dim", "typename", "use_deterministic_algorithms", "xpu"),
     "tenon.pytorch_names")
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.thread_pool")
 _LATER |= {"tree": "tenon.transforms"}

@@ -19,6 +19,7 @@ from tenon.tensor import asarray as _as_tensor
 from tenon.tensor import asarray as asarray
 from tenon.autocast import autocast as autocast
 from tenon import autograd as autograd
+from tenon.pytorch_names import backends as backends
 from tenon.random import bernoulli as bernoulli
 from tenon.types import broadcast_shapes as broadcast_shapes
 from tenon.array_api import can_cast as can_cast
@@ -92,7 +93,9 @@ from tenon.pytorch_names import numel as numel
 from tenon import onnx as onnx
 from tenon.ops.user_operators import op as op
 from tenon import optim as optim
+from tenon.pytorch_names import pca_lowrank as pca_lowrank
 from tenon.array_api import pi as pi
+from tenon.random import poisson as poisson
 from tenon.pytorch_names import preserve_format as preserve_format
 from tenon.random import rand as rand
 from tenon.random import rand_like as rand_like
@@ -117,9 +120,11 @@ from tenon.devices import set_devices as set_devices
 from tenon.pytorch_names import set_float32_matmul_precision as set_float32_matmul_precision
 from tenon.pytorch_names import set_grad_enabled as set_grad_enabled
 from tenon.runtime.thread_pool import set_num_threads as set_num_threads
+from tenon.pytorch_names import set_printoptions as set_printoptions
 from tenon.pytorch_names import set_rng_state as set_rng_state
 from tenon import special as special
 from tenon.tensor import stop_gradient as stop_gradient
+from tenon.pytorch_names import svd_lowrank as svd_lowrank
 from tenon.capture.cond_switch import switch as switch
 from tenon.ops.indexing import take_along_axis as _take_along_dim
 from tenon.tensor import tensor as tensor

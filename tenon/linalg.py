@@ -12,7 +12,7 @@ from tenon.ops.joining_and_axes import matrix_transpose
 from tenon.ops.lu_factors import lu, lu_factor, lu_solve
 from tenon.ops.matrix_factorizations import cholesky, cholesky_ex, qr
 from tenon.ops.matrix_products import matmul
-from tenon.ops.products import cross, multi_dot, outer, tensordot, vecdot
+from tenon.ops.products import cross, householder_product, multi_dot, outer, tensordot, vecdot
 from tenon.ops.reduction import vector_norm
 from tenon.ops.solving import (
     cholesky_inverse,
@@ -36,7 +36,7 @@ __all__ = ["matmul", "matrix_transpose", "outer", "cross", "tensordot", "vecdot"
            "diagonal", "trace", "cholesky", "cholesky_ex", "eig", "eigh", "eigvals", "eigvalsh", "lu", "lu_factor",
            "lu_solve", "qr", "svd", "svdvals", "solve", "solve_triangular", "cholesky_solve", "cholesky_inverse",
            "inv", "pinv", "lstsq", "det", "slogdet", "logdet", "norm", "vector_norm", "matrix_norm", "matrix_rank",
-           "cond", "matrix_exp"]
+           "cond", "matrix_exp", "householder_product"]
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:

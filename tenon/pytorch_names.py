@@ -16,11 +16,14 @@ from tenon.devices import Device
 from tenon.eager.grad_mode import enable_grad, no_grad, recording_variable
 from tenon.errors import ArgumentError
 from tenon.ops.creation import zeros
+from tenon.ops.decompositions import svd
 from tenon.ops.indexing import take_along_axis
+from tenon.ops.matrix_factorizations import qr
 from tenon.ops.solving import inv as inverse
 from tenon.pytorch_methods import clamp_max, clamp_min
-from tenon.random import Generator, default_generator
+from tenon.random import Generator, default_generator, randn
 from tenon.tensor import Tensor, asarray, tensor
+from tenon.tensor_views import PRINT_PROFILES, print_options
 from tenon.types import (
     DType,
     as_dtype,
@@ -36,13 +39,13 @@ from tenon.types import (
 )
 
 __all__ = ["BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "accelerator",
-           "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
-           "contiguous_format", "cuda", "device", "double", "float", "from_numpy", "get_default_dtype",
-           "get_rng_state", "half", "inference_mode", "initial_seed", "int", "inverse", "is_complex",
-           "is_floating_point", "is_tensor", "long", "memory_format", "mps", "numel", "preserve_format",
-           "scalar_tensor", "set_default_device", "set_default_dtype", "set_float32_matmul_precision",
-           "set_grad_enabled", "set_rng_state", "short", "take_along_dim", "typename", "use_deterministic_algorithms",
-           "xpu"]
+           "backends", "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
+           "contiguous_format", "cuda", "device", "double", "float", "from_numpy", "get_default_dtype", "get_rng_state",
+           "half", "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor",
+           "long", "memory_format", "mps", "numel", "pca_lowrank", "preserve_format", "scalar_tensor",
+           "set_default_device", "set_default_dtype", "set_float32_matmul_precision", "set_grad_enabled",
+           "set_printoptions", "set_rng_state", "short", "svd_lowrank", "take_along_dim", "typename",
+           "use_deterministic_algorithms", "xpu"]
 
 double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128
@@ -85,6 +88,35 @@ class cuda:
 
 
 accelerator = mps = xpu = cuda
+
+
+class _Backend(cuda):
+    """A library that PyTorch may call, which Tenon has no use for: its switches may be set, and mean nothing."""
+
+    benchmark = deterministic = enabled = allow_tf32 = False
+
+    @staticmethod
+    def version() -> Any:
+        """None of it."""
+        return None
+
+
+class backends:
+    """Switches of PyTorch's libraries: `tn.backends.cudnn.benchmark = True` means nothing."""
+
+    class cudnn(_Backend):
+        """cuDNN."""
+
+    class mps(_Backend):
+        """Apple's GPUs."""
+
+    class mkldnn(_Backend):
+        """oneDNN."""
+
+    class cuda(_Backend):
+        """Products on a GPU: `matmul.allow_tf32` is one of its switches."""
+
+        matmul = _Backend
 
 
 class memory_format(str):
@@ -168,6 +200,55 @@ def _of_type(name: str, dtype: DType) -> Callable[..., Tensor]:
 FloatTensor, DoubleTensor = _of_type("FloatTensor", float32), _of_type("DoubleTensor", float64)
 LongTensor, IntTensor = _of_type("LongTensor", int64), _of_type("IntTensor", int32)
 BoolTensor = _of_type("BoolTensor", bool_)
+
+
+# ---------------------------------------------------------------- matrices of few singular values
+
+def svd_lowrank(A: Any, q: Any = 6, niter: Any = 2, M: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S, V of about the q largest singular values of A (of A - M), from products with random vectors (Halko 2009).
+
+    >>> x = tn.outer(tn.arange(1.0, 4.0), tn.ones(5))
+    >>> u, s, v = tn.svd_lowrank(x, q=2)
+    >>> bool(tn.allclose((u * s) @ v.mT, x, atol=1e-5))
+    True
+    """
+    x = A if M is None else A - M
+    wide = x.shape[-2] < x.shape[-1]
+    x = x.mH if wide else x
+    basis = qr(x @ randn(x.shape[-1], q, dtype=x.dtype))[0]
+    for _ in range(niter):
+        basis = qr(x @ qr(x.mH @ basis)[0])[0]
+    u, s, vh = svd(basis.mH @ x, full_matrices=False)
+    return (vh.mH, s, basis @ u) if wide else (basis @ u, s, vh.mH)
+
+
+def pca_lowrank(A: Any, q: Any = None, center: Any = True, niter: Any = 2) -> tuple[Tensor, Tensor, Tensor]:
+    """`svd_lowrank` of the rows without their mean: the q main directions stand in the columns of V."""
+    most = min(A.shape[-2:])
+    q = min(6, most) if q is None else q
+    if not 0 <= q <= most or niter < 0:
+        raise ArgumentError(f"pca_lowrank: q from 0 to {most} and niter >= 0 were expected, not {q} and {niter}")
+    return svd_lowrank(A - A.mean(axis=-2, keepdims=True) if center else A, q, niter)
+
+
+# ---------------------------------------------------------------- what is printed
+
+def set_printoptions(precision: Any = None, threshold: Any = None, edgeitems: Any = None, linewidth: Any = None,
+                     profile: Any = None, sci_mode: Any = None) -> None:
+    """How tensors are printed from now on: digits, most elements, elements at the ends of an axis, letters a line.
+
+    `profile` is "default", "short" or "full"; `sci_mode` says whether numbers have exponents, None lets them decide.
+
+    >>> tn.set_printoptions(precision=2); print(tn.tensor(1 / 3)); tn.set_printoptions(profile="default")
+    tensor(0.33)
+    """
+    given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    if profile is not None and profile not in PRINT_PROFILES:
+        raise ArgumentError(f"set_printoptions: no profile {profile!r}", hint="default, short or full")
+    print_options.update(PRINT_PROFILES.get(profile, {}))
+    print_options.update({name: value for name, value in given.items() if value is not None})
+    if sci_mode is not None or profile is not None:
+        print_options["sci_mode"] = sci_mode
 
 
 # ---------------------------------------------------------------- modes and random states

@@ -24,6 +24,7 @@ from tenon.locks import Lock
 from tenon.ops import philox_random as ops
 from tenon.ops import random_draws
 from tenon.ops.bit_exact_math import normal_quantile, portable_log, scaled
+from tenon.ops.counted_draws import random_poisson
 from tenon.ops.define import lift
 from tenon.ops.getitem import getitem
 from tenon.ops.ordering import topk
@@ -271,6 +272,18 @@ def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator 
     return drawn
 
 
+def poisson(rate: Any, generator: Generator | None = None) -> Tensor:
+    """How many events there were of those that come at these rates.
+
+    >>> tn.poisson(tn.zeros(2))
+    tensor([0., 0.])
+    """
+    rate = lift(rate)
+    if rate.dtype.kind != "f":
+        raise ArgumentError(f"poisson: rates are real numbers, not {rate.type}", hint="rate.float()")
+    return _draw(generator, lambda state: random_poisson(state, rate, shape=rate.shape), beside(rate))
+
+
 def categorical(logits: Any, size: Any = (), axis: int = -1, generator: Generator | None = None) -> Tensor:
     """The number of a class along an axis of `logits`, with probability softmax(logits); `size` draws, in front."""
     logits = lift(logits)
@@ -324,4 +337,4 @@ def shuffle(x: Any, axis: int = 0, generator: Generator | None = None) -> Tensor
 
 __all__ = ["Generator", "default_generator", "manual_seed", "rand", "randn", "randint", "randperm", "uniform", "normal",
            "exponential", "truncated_normal", "rand_like", "randn_like", "randint_like", "bernoulli", "categorical",
-           "multinomial", "dropout", "shuffle"]
+           "multinomial", "poisson", "dropout", "shuffle"]

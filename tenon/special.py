@@ -7,6 +7,8 @@ from tenon.ops.incomplete_gamma import gammainc, gammaincc
 from tenon.ops.reduction import logsumexp
 from tenon.ops.rounding import round_ as round
 from tenon.ops.special_functions import (
+    bessel_j0,
+    bessel_j1,
     digamma,
     entr,
     erf,
@@ -28,8 +30,9 @@ from tenon.ops.special_functions import lgamma as gammaln
 from tenon.ops.special_functions import mvlgamma as multigammaln
 from tenon.ops.trigonometric import sinc
 
-__all__ = ["digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc",
-           "gammaln", "i0", "i0e", "i1", "i1e", "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp",
-           "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "round", "sinc", "softmax", "xlog1py", "xlogy"]
+__all__ = ["bessel_j0", "bessel_j1", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1",
+           "gammainc", "gammaincc", "gammaln", "i0", "i0e", "i1", "i1e", "log1p", "log_ndtr", "log_softmax", "logit",
+           "logsumexp", "modified_bessel_i0", "modified_bessel_i1", "multigammaln", "ndtr", "ndtri", "polygamma", "psi",
+           "round", "sinc", "softmax", "xlog1py", "xlogy"]
 
-psi = digamma
+psi, modified_bessel_i0, modified_bessel_i1 = digamma, i0, i1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,25 @@ if TYPE_CHECKING:
     from tenon.tensor_methods import TensorMethods as Operators  # with a signature for each operator
 else:
     from tenon.graph.operators import Operators
+
+
+PRINT_PROFILES: dict[str, dict[str, Any]] = {
+    "default": {"precision": 4, "threshold": 100, "edgeitems": 3, "linewidth": 75},
+    "short": {"precision": 2, "threshold": 100, "edgeitems": 2, "linewidth": 75},
+    "full": {"precision": 4, "threshold": float("inf"), "edgeitems": 3, "linewidth": 75}}
+print_options: dict[str, Any] = {**PRINT_PROFILES["default"], "sci_mode": None}     # what tn.set_printoptions sets
+
+
+def _numbers_as() -> dict[str, Any]:
+    """NumPy's words for how tensors are printed."""
+    said = {name: value for name, value in print_options.items() if name != "sci_mode"}
+    said["max_line_width"], scientific = said.pop("linewidth"), print_options["sci_mode"]
+    if said["threshold"] == float("inf"):
+        said["threshold"] = sys.maxsize
+    digits = said["precision"]
+    if scientific:
+        return {**said, "formatter": {"float_kind": lambda x: f"{x:.{digits}e}"}}
+    return said if scientific is None else {**said, "suppress_small": True}
 
 
 class TensorViews(Operators):
@@ -121,7 +141,7 @@ class TensorViews(Operators):
             capture = recorder.get()
             what = "captured" if capture is None else capture.shown()
             return f"tensor(<{what if isinstance(payload, Value) else 'one of a batch'} {self.type}>)"
-        body = np.array2string(payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
+        body = np.array2string(payload, separator=", ", prefix="tensor(", **_numbers_as())
         usual = (DEFAULT_OF_KIND[self.dtype.kind], int64)
         notes = [] if self.dtype in usual else [f"dtype={self.dtype.name}"]
         if 0 in self.shape:

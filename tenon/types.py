@@ -47,6 +47,12 @@ class DType:
     def is_floating(self) -> bool:
         return self.kind == "f"
 
+    is_floating_point = is_floating     # PyTorch's name
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
     @property
     def is_differentiable(self) -> bool:
         return self.kind in "fc"

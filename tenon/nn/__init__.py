@@ -17,6 +17,7 @@ from tenon.nn.convolution import *  # noqa: F403
 from tenon.nn.ctc import *  # noqa: F403
 from tenon.nn.dropout import *  # noqa: F403
 from tenon.nn.embedding import *  # noqa: F403
+from tenon.nn.fractional_pooling import *  # noqa: F403
 from tenon.nn.linear import *  # noqa: F403
 from tenon.nn.losses import *  # noqa: F403
 from tenon.nn.module import Module as Module

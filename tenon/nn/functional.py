@@ -15,6 +15,8 @@ from tenon.nn.ctc import ctc_loss as ctc_loss
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
 from tenon.nn.dropout import dropout_channels
 from tenon.nn.dropout import rrelu as rrelu
+from tenon.nn.fractional_pooling import fractional_max_pool2d as fractional_max_pool2d
+from tenon.nn.fractional_pooling import fractional_max_pool3d as fractional_max_pool3d
 from tenon.nn.padding import pad as pad
 from tenon.nn.relaxed import gumbel_softmax as gumbel_softmax
 from tenon.ops.define import PUBLIC

@@ -9,12 +9,16 @@ from tenon.dims import product
 from tenon.errors import DTypeError, ShapeError
 from tenon.ops.arithmetic import multiply
 from tenon.ops.complex_parts import conj
+from tenon.ops.creation import eye
 from tenon.ops.define import function, lift
+from tenon.ops.diagonal import tril
+from tenon.ops.index_helpers import triu_indices
+from tenon.ops.indexing import take
 from tenon.ops.joining_and_axes import expand_dims, flatten, moveaxis
 from tenon.ops.matrix_products import matmul, matmul_op, mT
 from tenon.ops.reduction import sum_, vector_norm
 from tenon.ops.repeating import roll
-from tenon.ops.shape import permute, reshape_op
+from tenon.ops.shape import broadcast_to, permute, reshape_op
 from tenon.types import broadcast_shapes, normalize_axes, normalize_axis
 
 # ---------------------------------------------------------------- vectors
@@ -86,6 +90,37 @@ def cdist(x: Any, y: Any, p: float = 2.0) -> Any:
     if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-1]:
         raise ShapeError(f"cdist: {lift(x).type} and {lift(y).type} are not rows of one length")
     return vector_norm(expand_dims(x, -2) - expand_dims(y, -3), ord=p, axis=-1)
+
+
+@function
+def pdist(x: Any, p: float = 2.0) -> Any:
+    """The distances between all pairs of rows of a matrix, in the p-norm, each pair once.
+
+    >>> tn.pdist(tn.tensor([[0.0], [1.0], [3.0]]))
+    tensor([1., 3., 2.])
+    """
+    if x.ndim != 2 or p < 0:
+        raise ShapeError(f"pdist: a matrix and p >= 0 were expected, not {lift(x).type} and p={p}")
+    first, second = triu_indices(x.shape[0], x.shape[0], 1)
+    return vector_norm(take(x, first, axis=0) - take(x, second, axis=0), ord=p, axis=-1)
+
+
+@function
+def householder_product(x: Any, tau: Any) -> Any:
+    """The first columns of the product of reflections 1 - tau v v^H, whose v stand below the diagonal of x [..., m, n].
+
+    Their elements on the diagonal are 1, whatever stands there; there may be fewer `tau` [..., k] than columns.
+    """
+    (m, n), count = x.shape[-2:], tau.shape[-1]
+    if tau.ndim != x.ndim - 1 or tau.shape[:-1] != x.shape[:-2] or not m >= n >= count:
+        raise ShapeError(f"householder_product: {lift(x).type} and {lift(tau).type} are not [..., m, n] and [..., k] "
+                         "with m >= n >= k")
+    found = broadcast_to(eye(m, n, dtype=x.dtype), x.shape)
+    below = tril(x, -1) + eye(m, n, dtype=x.dtype)
+    for k in reversed(range(count)):
+        v = below[..., k:k + 1]
+        found = found - tau[..., k:k + 1, None] * matmul(v, matmul(adjoint(v), found))
+    return found
 
 
 # ---------------------------------------------------------------- tensors

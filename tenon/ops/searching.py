@@ -69,15 +69,17 @@ searchsorted_op: Op = define(
 
 
 @function
-def searchsorted(x: Any, values: Any, side: str = "left", sorter: Any = None) -> Any:
+def searchsorted(x: Any, values: Any, side: str = "left", sorter: Any = None, right: bool = False) -> Any:
     """Where each value would be put into the sorted x so that it stays sorted: before equals, or after (side="right").
+
+    `right=True` is PyTorch's word for the latter.
 
     >>> tn.searchsorted(tn.tensor([1, 3, 5]), tn.tensor([3, 4]))
     tensor([1, 2])
     """
     if side not in ("left", "right"):
         raise ArgumentError(f"searchsorted: side={side!r} is neither left nor right")
-    return searchsorted_op(x if sorter is None else gather(x, sorter, axis=-1), values, right=side == "right")
+    return searchsorted_op(x if sorter is None else gather(x, sorter, axis=-1), values, right=right or side == "right")
 
 
 @function

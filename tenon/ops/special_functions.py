@@ -66,6 +66,13 @@ i0 = unary("i0", reference.i0, None, lambda g, y, x: (g * i1(x),), "The modified
 i1: Op = unary("i1", reference.i1, None, lambda g, y, x: (g * (i0(x) - where(equal(x, 0), 0.5, y / x)),),
            "The modified Bessel function of order 1.", kinds="f")
 
+bessel_j0: Op = unary("bessel_j0", lambda x: reference.bessel_j(x, 0), None, lambda g, y, x: (-(g * bessel_j1(x)),),
+                      "Bessel's function of the first kind, of order 0.", kinds="f")
+bessel_j1: Op = unary(
+    "bessel_j1", lambda x: reference.bessel_j(x, 1), None,
+    lambda g, y, x: (g * (bessel_j0(x) - where(equal(x, 0), 0.5, y / where(equal(x, 0), 1, x))),),
+    "Bessel's function of the first kind, of order 1.", kinds="f")
+
 
 def _erfcx_ref(x: Any) -> Any:
     x = np.asarray(x, np.float64)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tenon.dims import product
 from tenon.errors import ShapeError
 from tenon.graph.build import literal
-from tenon.ops.creation import full_op
-from tenon.ops.define import composite, layer_function
-from tenon.ops.indexing import gather, scatter_op
-from tenon.ops.shape import reshape_op
+from tenon.ops.creation import arange, full, full_op
+from tenon.ops.define import composite, layer_function, lift
+from tenon.ops.indexing import gather, scatter_op, take_along_axis
+from tenon.ops.joining_and_axes import concat
+from tenon.ops.reduction import argmax
+from tenon.ops.shape import broadcast_to, reshape_op
 from tenon.ops.windows import per_axis
+from tenon.types import int64
 
 
 @composite(public=False, domain=((-2.0, 2.0), (0, 3)),
@@ -25,6 +29,34 @@ def unpool(x: Any, at: Any, *, size: int) -> Any:
     """
     nothing = full_op(literal(0, x.dtype), shape=(*x.shape[:-1], size))
     return scatter_op(nothing, at, x, axis=x.ndim - 1, reduce="set")
+
+
+def fractional_windows(x: Any, samples: Any, kernel: Sequence[int], output_size: Sequence[int]) -> tuple[Any, Any]:
+    """The maxima of windows of x [N, C, *sizes] at places that `samples` [N, C, axes] shift, and where they stand.
+
+    B. Graham, "Fractional max-pooling", 2014: from one window to the next it is sizes / output_size, rounded.
+    """
+    count, sizes = len(kernel), x.shape[2:]
+    at: Any = 0
+    for k, (size, window, out) in enumerate(zip(sizes, kernel, output_size, strict=True)):
+        if out < 1 or window + out - 1 > size:
+            raise ShapeError(f"fractional_max_pool: {out} windows of {window} do not fit axis {k + 2} of "
+                             f"{lift(x).type}")
+        u = samples[..., k:k + 1]
+        step = (size - window) / max(out - 1, 1)
+        moved = ((arange(out - 1, dtype=u.dtype) + u) * step).trunc() - (u * step).trunc()
+        starts = concat([moved, full((*u.shape[:-1], 1), size - window, dtype=u.dtype)], axis=-1).astype(int64)
+        places = starts[..., None] + arange(window)
+        wide = [1] * (2 * count)
+        wide[k], wide[count + k] = out, window
+        at = at * size + reshape_op(places, shape=(*x.shape[:2], *wide))
+    lead = tuple(x.shape[:2])
+    flat = reshape_op(at, shape=(*lead, product(output_size), product(kernel)))
+    held = reshape_op(x, shape=(*lead, 1, product(sizes)))
+    values = take_along_axis(broadcast_to(held, (*lead, product(output_size), product(sizes))), flat, axis=-1)
+    best = argmax(values, axis=-1, keepdims=True)
+    maxima, found = (reshape_op(take_along_axis(x, best, axis=-1), shape=(*lead, *output_size)) for x in (values, flat))
+    return maxima, found
 
 
 @layer_function

@@ -110,5 +110,6 @@ LINEAR_ALGEBRA: dict[str, Rule] = {
     "cholesky_solve": lambda at, x, factor, upper=False: tn.linalg.cholesky_solve(x, factor, upper),
     "cholesky_inverse": lambda at, x, upper=False: tn.linalg.cholesky_inverse(x, upper),
     "linalg_eig": lambda at, x: tuple(tn.linalg.eig(x)), "linalg_eigvals": lambda at, x: tn.linalg.eigvals(x),
+    "linalg_householder_product": lambda at, x, tau: tn.linalg.householder_product(x, tau),
     "linalg_matrix_exp": lambda at, x: tn.linalg.matrix_exp(x),
 }

@@ -137,7 +137,9 @@ POINTWISE: dict[str, Rule] = {
         "square", "frac", "sinc", "relu6", "selu", "positive", "i0", "deg2rad", "rad2deg")},
     "neg": _unary(tn.negative), "sign": _unary(_sign), "sgn": _unary(tn.sign), "special_erfcx": _unary(tn.erfcx),
     "special_ndtri": _unary(tn.ndtri),
-    **{f"special_{name}": _unary(getattr(tn, name)) for name in ("i0e", "i1", "i1e", "log_ndtr", "entr")},
+    **{f"special_{name}": _unary(getattr(tn, name)) for name in (
+        "i0e", "i1", "i1e", "log_ndtr", "entr", "bessel_j0", "bessel_j1")},
+    "special_modified_bessel_i0": _unary(tn.i0), "special_modified_bessel_i1": _unary(tn.i1),
     "polygamma": lambda at, n, x: tn.polygamma(n, as_type(x, at.dtype)), "lcm": _binary(tn.lcm),
     "igamma": _binary(tn.gammainc), "igammac": _binary(tn.gammaincc),
     "heaviside": _binary(tn.heaviside), "ldexp": _binary(tn.ldexp), "frexp": lambda at, x: tn.frexp(x),
