@@ -14,19 +14,20 @@ from typing import Any
 
 import numpy as np
 
+HASHES = ("_hashlib", "_md5", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3", "_blake2")
 # Modules all of whose functions and classes in C only compute, but for the names that follow.
 COMPUTING = frozenset((
     "builtins", "math", "cmath", "_operator", "operator", "itertools", "_functools", "functools", "_collections",
     "collections", "_struct", "struct", "_json", "_heapq", "_bisect", "_sre", "re", "_string", "unicodedata",
     "binascii", "zlib", "_codecs", "_abc", "_typing", "typing", "types", "_statistics", "_datetime", "datetime",
     "_decimal", "decimal", "_contextvars", "_weakref", "weakref", "_opcode", "_ast", "ast", "_symtable",
-    "_tokenize", "_imp", "_signature", "_hashlib", "_md5", "_sha1", "_sha2", "_sha256", "_sha512", "_sha3",
-    "_blake2", "_stat"))
+    "_tokenize", "_imp", "_signature", "_stat", *HASHES))
 ACTING = frozenset((
     "print", "input", "open", "eval", "exec", "globals", "breakpoint", "__import__", "now", "today", "utcnow",
     "getcontext", "setcontext", "localcontext", "cache_info", "cache_clear", "cache_parameters", "update",
-    "__subclasses__", "getweakrefcount", "getweakrefs", "digest", "hexdigest",
+    "__subclasses__", "getweakrefcount", "getweakrefs",
     "fromfile", "tofile", "dump"))
+KEEPING = frozenset((*HASHES, "zlib"))      # modules whose objects keep what they were given
 UPDATED = (dict, set)       # whose `update` is seen in what they hold, unlike that of a hash
 NUMPY = ("numpy", "numpy.")
 DRAWING = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
@@ -69,6 +70,8 @@ def _is_computed_by(cls: Any, name: str) -> bool:
                 object)
     if base.__name__ == "ContextVar":
         return name == "get"
+    if base.__module__ in KEEPING or base.__name__ == "SRE_Scanner":
+        return False
     if issubclass(base, DRAWING) or (name in ACTING and not (name == "update" and issubclass(base, UPDATED))):
         return False
     module = str(base.__module__)

@@ -55,11 +55,11 @@ class DifferingKeys(NamedTuple):
 class Parameter(Tensor):
     """A tensor that a module learns: it requires a gradient, and `Module.parameters()` finds it.
 
+    It takes attributes of the user's, such as `weight.no_decay = True`, which say how it is to be treated.
+
     >>> nn.Parameter([1.0, 2.0])
     Parameter([1., 2.])
     """
-
-    __slots__ = ()
 
     def __init__(self, data: Any, requires_grad: bool = True):
         source = data if isinstance(data, Tensor) else tensor(data)

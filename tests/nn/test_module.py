@@ -1,6 +1,7 @@
 """Modules: what they hold, what they save, how they read, and what they say when something does not fit."""
 
 import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -259,3 +260,18 @@ def test_a_state_that_is_assigned_brings_its_element_types() -> None:
     net = nn.Linear(2, 1)
     net.load_state_dict({name: x.astype("float64") for name, x in net.state_dict().items()}, assign=True)
     assert net.weight.dtype is tn.float64 and net.weight.requires_grad
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit])
+def test_a_parameter_takes_attributes(wrap):
+    weight = nn.Parameter(tn.ones(3))
+    weight.no_decay, weight.calls = True, 0
+
+    @wrap
+    def step(x):
+        weight.calls += 1
+        return x * weight.detach() * weight.calls * (1 if getattr(weight, "no_decay", False) else -1)
+    assert [step(tn.ones(3))[0].item() for _ in range(3)] == [1.0, 2.0, 3.0]
+    weight.no_decay = False
+    assert step(tn.ones(3))[0].item() == -4.0 and weight.calls == 4
+    assert copy.deepcopy(weight).calls == pickle.loads(pickle.dumps(weight)).calls == 4
