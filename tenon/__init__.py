@@ -85,8 +85,8 @@ globals().update(_ops.PUBLIC)
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
 
-_MODULES = ("amp", "autograd", "data", "debug", "distributed", "distributions", "fft", "func", "models", "nn",
-            "onnx", "optim", "special", "testing", "torch", "utils")
+_MODULES = ("amp", "autograd", "backends", "data", "debug", "distributed", "distributions", "fft", "func", "models",
+            "nn", "onnx", "optim", "special", "testing", "torch", "utils")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.cond_switch")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.while_scan")
@@ -95,7 +95,7 @@ _LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.fil
            "Checkpoint": "tenon.serialization.run_checkpoint", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys((
     "BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "accelerator",
-    "as_tensor", "backends", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
+    "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
     "contiguous_format", "cuda", "double", "float", "from_numpy", "get_default_dtype", "get_rng_state", "half",
     "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor", "long",
     "memory_format", "mps", "numel", "pca_lowrank", "preserve_format", "scalar_tensor", "set_default_device",

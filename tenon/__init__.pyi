@@ -19,7 +19,7 @@ from tenon.tensor import asarray as _as_tensor
 from tenon.tensor import asarray as asarray
 from tenon.autocast import autocast as autocast
 from tenon import autograd as autograd
-from tenon.pytorch_names import backends as backends
+from tenon import backends as backends
 from tenon.random import bernoulli as bernoulli
 from tenon.types import broadcast_shapes as broadcast_shapes
 from tenon.array_api import can_cast as can_cast

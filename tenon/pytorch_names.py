@@ -39,7 +39,7 @@ from tenon.types import (
 )
 
 __all__ = ["BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "accelerator",
-           "backends", "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
+           "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
            "contiguous_format", "cuda", "device", "double", "float", "from_numpy", "get_default_dtype", "get_rng_state",
            "half", "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor",
            "long", "memory_format", "mps", "numel", "pca_lowrank", "preserve_format", "scalar_tensor",
@@ -88,35 +88,6 @@ class cuda:
 
 
 accelerator = mps = xpu = cuda
-
-
-class _Backend(cuda):
-    """A library that PyTorch may call, which Tenon has no use for: its switches may be set, and mean nothing."""
-
-    benchmark = deterministic = enabled = allow_tf32 = False
-
-    @staticmethod
-    def version() -> Any:
-        """None of it."""
-        return None
-
-
-class backends:
-    """Switches of PyTorch's libraries: `tn.backends.cudnn.benchmark = True` means nothing."""
-
-    class cudnn(_Backend):
-        """cuDNN."""
-
-    class mps(_Backend):
-        """Apple's GPUs."""
-
-    class mkldnn(_Backend):
-        """oneDNN."""
-
-    class cuda(_Backend):
-        """Products on a GPU: `matmul.allow_tf32` is one of its switches."""
-
-        matmul = _Backend
 
 
 class memory_format(str):
