@@ -11,6 +11,7 @@ that wait for each other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Condition
 from typing import Any
@@ -24,7 +25,7 @@ from tenon.records import dataclass, field
 from tenon.types import TensorType, as_dtype
 
 Group = tuple[int, ...]
-SMALL = 1 << 15     # bytes that every rank sums for itself: to meet once more takes longer
+SMALL = 1 << 15     # bytes that every rank sums or copies for itself: to meet once more takes longer
 
 
 @dataclass(frozen=True)
@@ -226,16 +227,22 @@ class LocalCommunicator:
 
     def _together(self, what: str, x: Array, over: Over, make: Callable[[Mapping[int, Array], int], Array],
                   shape: tuple[int, ...] | None = None) -> Array:
-        """What this rank makes of everybody's arrays, which stay as they are until all have made theirs."""
-        said = f"{what} of {TensorType(as_dtype(x.dtype), x.shape if shape is None else shape)}"
-        brought = self._meet(said, over, (said, x))
+        """What this rank makes of everybody's arrays, which stay as they are until all have made theirs.
+
+        Of small ones copies are brought, so that nobody waits for the others once more.
+        """
+        shape = x.shape if shape is None else shape
+        said = f"{what} of {TensorType(as_dtype(x.dtype), shape)}"
+        small = math.prod(shape) * x.itemsize <= SMALL      # the same on all ranks that call the same
+        brought = self._meet(said, over, (said, np.array(x) if small else x))
         if others := {k: other for k, (other, _) in brought.items() if other != said}:
             rank, other = next(iter(others.items()))
             error = CommunicationError(f"ranks disagree: rank {self.rank} calls {said}, rank {rank} calls {other}",
                                        hint="all ranks of a group must make the same calls in the same order")
             self._place.fail(error)
         made = make({k: array for k, (_, array) in brought.items()}, self.group(over).index(self.rank))
-        self._meet(f"{said}, its end", over, None)
+        if not small:
+            self._meet(f"{said}, its end", over, None)
         return made
 
     def _meet(self, what: str, over: Over, brought: Any) -> dict[int, Any]:

@@ -38,6 +38,7 @@ from tenon.sharding.sharding_plan import ShardingPlan
 from tenon.sharding.spmd_partition import local_graph
 
 Given = np.ndarray | ShardedArray
+Cut = tuple[slice, ...] | None      # None: all of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +49,7 @@ class SplitProgram:
     shardings: tuple[Sharding | None, ...]          # of the arguments,
     results: tuple[Sharding | None, ...]            # and of the results
     program: MultiDevice
+    cuts: tuple[tuple[int, tuple[Cut, ...]], ...]   # by rank: what it has of each argument that comes whole
 
 
 class Unheard(Executable):
@@ -101,8 +103,13 @@ class SpmdProgram:
         return made.program, self._given(made, arrays)
 
     def _given(self, made: SplitProgram, arrays: Sequence[Given]) -> list[np.ndarray]:
-        return [part_for(x, sharding, rank) for rank in self.transport.ranks
-                for x, sharding in zip(arrays, made.shardings, strict=True)]
+        return [self._part(x, cut, made.shardings[k], rank) for rank, cuts in made.cuts
+                for k, (x, cut) in enumerate(zip(arrays, cuts, strict=True))]
+
+    def _part(self, x: Given, cut: Cut, sharding: Sharding | None, rank: int) -> np.ndarray:
+        if isinstance(x, ShardedArray):         # split as the program is for
+            return x.shards[rank] if rank in x.shards else part_for(x, sharding, rank)
+        return x if cut is None else x[cut]
 
     def _joined(self, made: SplitProgram, found: Sequence[np.ndarray]) -> list[Any]:
         count, results = len(made.results), []
@@ -147,8 +154,10 @@ class SpmdProgram:
         together = Graph(graph.name, tuple(p for local in locals_ for p in local.params), (),
                          tuple(r for local in locals_ for r in local.results))
         names = {rank: f"rank {rank} {self.mesh.coordinates(rank)}" for rank in ranks}
+        cuts = tuple((rank, tuple(None if s is None else s.slices(x.shape, rank) for x, s in zip(
+            arrays, shardings, strict=True))) for rank in ranks)
         return SplitProgram(plan, shardings, tuple(as_sharding(s.layouts, self.mesh) for s in plan.results),
-                            MultiDevice(together, parts, Agreed(self.transport), names))
+                            MultiDevice(together, parts, Agreed(self.transport), names), cuts)
 
 
 def shardings_of(graph: Graph, arrays: Sequence[Given]) -> tuple[Sharding | None, ...]:

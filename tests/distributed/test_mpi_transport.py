@@ -148,3 +148,43 @@ def test_all_ranks_hear_the_same_of_calls_that_differ(tmp_path: Path, count: int
     (told,) = {text[2:] for text in heard[count:2 * count]}
     assert told.startswith(f"ranks disagree: {said}")
     assert {text[2:] for text in heard[2 * count:]} == {f"a call before this one was broken off: {told}"}
+
+
+LOOPS = """
+import sys
+import tenon as tn
+from tenon import distributed as dist
+from tenon.errors import CommunicationError
+
+rank = dist.rank()
+
+@tn.jit
+def step(x, n):
+    k = 0
+    while k < 3:
+        if sys.argv[1] == "roots":
+            x = dist.collective_broadcast(x, over="data", root=rank)
+        elif n > k + 1:
+            x = dist.all_reduce(x, over="data")
+        else:
+            x = dist.all_gather(x, axis=0, over="data", size=8)[:4]
+        k = k + 1
+    return x
+try:
+    step(tn.ones(4), tn.tensor(2 + rank))
+    print("nothing")
+except CommunicationError as error:
+    print(error.what, "script.py" in str(error) or "loops.py" in str(error), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("how", "said"), [
+    ("roots", "rank 0 waits in broadcast(0) of f32[4] over ('data',), rank 1 waits in broadcast(1) of f32[4]"),
+    ("branches", "rank 0 waits in all_gather(0) of f32[8] over ('data',), rank 1 waits in all_reduce('sum') of f32[4]")])
+def test_calls_that_differ_within_a_loop_are_told_to_all_ranks(tmp_path: Path, how: str, said: str) -> None:
+    """In the second round of a branch whose condition ranks see differently, too."""
+    (tmp_path / "loops.py").write_text(LOOPS)
+    ran = mpiexec(2, str(tmp_path / "loops.py"), how)
+    heard = ran.stdout.splitlines()
+    assert ran.returncode == 0 and len(heard) == 2, ran.stdout + ran.stderr
+    assert all(text.startswith(f"ranks disagree: {said}") and text.endswith("True") for text in heard), heard
