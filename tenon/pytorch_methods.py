@@ -262,6 +262,14 @@ class Data(Tensor):
         super()._rebind(new.detach())
         _set_data(self.owner, self)
 
+    def __copy__(self) -> Tensor:
+        """The elements, which belong to nobody else."""
+        return self.detach()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        found = memo[id(self)] = self.detach().clone()
+        return found
+
 
 def _set_data(self: Tensor, value: Any) -> None:
     if not isinstance(value, Tensor):

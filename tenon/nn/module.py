@@ -277,12 +277,13 @@ class Module:
     def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
         """The values of every parameter and persistent buffer by full name, as tensors that no longer change.
 
+        One of them that is changed in place changes the module too, as in PyTorch; a copy does not (`copy.deepcopy`).
         A module that has a method `get_extra_state` adds what it gives.  `keep_vars` gives the tensors themselves.
 
         >>> list(nn.Sequential(nn.Linear(3, 2), nn.ReLU()).state_dict())
         ['0.weight', '0.bias']
         """
-        state = {prefix + name: x if keep_vars else x.detach() for name, x in self._state().items()}
+        state = {prefix + name: x if keep_vars else x.data for name, x in self._state().items()}
         return changed_state(state, list(_tree(self, "", ())), prefix)
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True, assign: bool = False) -> DifferingKeys:

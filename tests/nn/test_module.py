@@ -275,3 +275,17 @@ def test_a_parameter_takes_attributes(wrap):
     weight.no_decay = False
     assert step(tn.ones(3))[0].item() == -4.0 and weight.calls == 4
     assert copy.deepcopy(weight).calls == pickle.loads(pickle.dumps(weight)).calls == 4
+
+
+def test_a_state_that_is_changed_in_place_changes_the_module() -> None:
+    """As means of weights are kept in PyTorch; what was a silent nothing."""
+    layer = nn.Linear(2, 1)
+    kept, copied, before = layer.state_dict(), copy.deepcopy(layer.state_dict()), layer.weight.numpy().copy()
+    for x in layer.state_dict().values():
+        x.mul_(0.5).add_(tn.ones_like(x), alpha=0.25)
+    np.testing.assert_allclose(layer.weight.numpy(), before * 0.5 + 0.25)
+    np.testing.assert_array_equal(kept["weight"].numpy(), before)
+    copied["weight"].zero_()
+    pickle.loads(pickle.dumps(kept))["weight"].zero_()
+    np.testing.assert_allclose(layer.weight.numpy(), before * 0.5 + 0.25)
+    assert layer.weight.requires_grad and not kept["weight"].requires_grad
