@@ -27,7 +27,6 @@ ACTING = frozenset((
     "getcontext", "setcontext", "localcontext", "cache_info", "cache_clear", "cache_parameters", "update",
     "__subclasses__", "getweakrefcount", "getweakrefs",
     "fromfile", "tofile", "dump"))
-KEEPING = frozenset((*HASHES, "zlib"))      # modules whose objects keep what they were given
 UPDATED = (dict, set)       # whose `update` is seen in what they hold, unlike that of a hash
 NUMPY = ("numpy", "numpy.")
 DRAWING = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
@@ -42,6 +41,11 @@ OF_LIBRARIES = frozenset((
     ("sys", "getfilesystemencoding"), ("sys", "getfilesystemencodeerrors"), ("sys", "getdefaultencoding"),
     ("sys", "audit"), ("sys", "getprofile"), ("sys", "gettrace"), ("_thread", "get_ident"),
     ("_warnings", "_filters_mutated")))
+
+
+def keeps_a_state(x: Any) -> bool:
+    """Whether an object in C keeps what it was given, as a hash does, and a stream of `zlib`."""
+    return type(x).__module__ in (*HASHES, "zlib") or type(x).__name__ == "SRE_Scanner"
 
 
 def acts(function: Any, of_library: bool = False) -> bool:
@@ -70,8 +74,6 @@ def _is_computed_by(cls: Any, name: str) -> bool:
                 object)
     if base.__name__ == "ContextVar":
         return name == "get"
-    if base.__module__ in KEEPING or base.__name__ == "SRE_Scanner":
-        return False
     if issubclass(base, DRAWING) or (name in ACTING and not (name == "update" and issubclass(base, UPDATED))):
         return False
     module = str(base.__module__)

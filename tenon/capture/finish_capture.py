@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import types
 import weakref
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.capture.argument_roots import on_argument, roots_of
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.code_names import names_of
 from tenon.capture.collect_results import CollectedResults
 from tenon.capture.conditional_gradients import goes_through_released, use
 from tenon.capture.convert.tensor_list import FirstRows, TensorList
@@ -45,6 +46,7 @@ from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState, leaf_hooks
 from tenon.types import TensorType
 
+SMALLEST_IDENTITY = 1 << 16     # no object lies below: an address
 SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
 
 
@@ -62,6 +64,9 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     leaves = _Leaves(capture, moving, left, known, arguments)
     if any(leaves.is_made_anew(change.key) for change in changes):
         raise UnsafeCall("an object that is new in every call is a key")
+    identities = _kept_identities(reach)
+    if identities is not None:
+        leaves.refuse_identities([*identities, *left.leaves, *(change.key for change in changes)])
     output = ResultNest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
     effects = [(change, number) if (number := leaves.numbers.get(id(change.holder))) is not None else
                leaves.on_place(change) or on_argument(change, leaves.roots) for change in changes]
@@ -84,7 +89,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
             if isinstance(seen.source, Argument) and key in reach.tensors]
     further = moving.further()
     listed = [*moving.leaves, *(x for _, x in moving.tensors)]
-    outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
+    outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same).union(identities or ())
     places = result_devices(graph)
     if places is not None and differentiable:
         raise UnsafeCall("a gradient goes back through a graph of several devices, from outside of it",
@@ -97,7 +102,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     guards = reach.guards(leaves.roots)
     return Captured(graph, sources, [*types, *further.types], guards, assumptions, output, assigned,
                     gradients, effects, _flags(capture), differentiable, wanted, held, same, Inputs(sources),
-                    frozenset(outside), _apart(reach, changes, leaves.numbers), frozenset(reach.codes or ()),
+                    frozenset(outside), _apart(reach, changes, leaves.numbers).union(identities or ()),
+                    frozenset(reach.codes or ()),
                     constants, by_data, output_effects, failed,
                     values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in CHANGING),
                     prologue=further.prologue(guards.groups), further=further,
@@ -146,6 +152,12 @@ class _Leaves:
             return True
         return (is_weak or type(key).__hash__ is object.__hash__) and not (
             is_atom(target) or isinstance(target, SHARED) or id(target) in self.known)
+
+    def refuse_identities(self, kept: Iterable[Any]) -> None:
+        """The identity of an argument that is kept says nothing in a call with another one."""
+        arguments = {id(x) for x in self.moving.leaves if not is_atom(x)}.union(self.numbers)
+        if not arguments.isdisjoint(x for x in _flat(kept) if type(x) is int):
+            raise UnsafeCall("the identity of an argument is kept")
 
     def one_of(self, x: UnionValue) -> OneOf:
         """A value that is one of several."""
@@ -283,6 +295,19 @@ def _wanted(capture: Capture, graph: Graph, sources: Sequence[Source], flowing: 
     if any(id(sources[k]) in late for k in found):
         raise UnsafeCall("the function sets requires_grad of a tensor, and leaves what it computed from it on the tape")
     return tuple(found)
+
+
+def _kept_identities(reach: Reach) -> set[int] | None:
+    """What may be the identity of something, among the integers that the code finds; None where it asks for none."""
+    if not any("id" in names_of(code).global_names for code in reach.codes or ()):
+        return None
+    return {x for group in reach.groups for x in _flat(group.expected) if type(x) is int and x > SMALLEST_IDENTITY}
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    """The values, and those in tuples."""
+    for x in values:
+        yield from _flat(x) if type(x) is tuple else (x,)
 
 
 def _apart(reach: Reach, changes: Sequence[Effect], arguments: Mapping[int, int]) -> frozenset[int]:

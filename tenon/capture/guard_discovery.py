@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator, RandomState
 
+from tenon.capture.acts import keeps_a_state
 from tenon.capture.argument_roots import Roots, weakly
 from tenon.capture.class_hooks import LOOKING_UP, hidden_calls, registrations, takes_registrations
 from tenon.capture.classes import (
@@ -83,6 +84,9 @@ BYTES = (bytearray, memoryview, array.array)
 OTHERS_NAMES = frozenset(("args", "keywords", "__defaults__", "__kwdefaults__"))    # parameters have their own
 SYNCHRONIZED = (queue.Queue, threading.Condition, threading.Thread)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+# Methods that operators, `bool` and loops ask for, and do without where a class has none.
+ASKED_FOR = frozenset(("__bool__", "__len__", "__iter__", "__contains__", "__getattr__", "__getattribute__",
+                       "__setattr__", "__delattr__", "__eq__", "__hash__", "__call__", "__index__", "__float__"))
 STREAM_NAMES = ("stdout", "stderr")
 ABOUT_STREAMS = frozenset(("encoding", "errors", "newlines", "closed", "name", "mode", "buffer", "line_buffering"))
 
@@ -182,6 +186,10 @@ class Reach:
                 return
         if is_told(value):
             self._add_stream(value, path)
+            return
+        if keeps_a_state(value):
+            self.iterators.append(value)
+            self.opaque.append(f"{path} keeps what it was given ({type(value).__name__})")
             return
         if hasattr(type(value), "__next__") and not isinstance(type(value).__next__, types.FunctionType):
             self.iterators.append(value)
@@ -559,6 +567,7 @@ class Reach:
         else:
             self._items(bases, cls, bases(cls), f"the bases of {cls.__name__}", follow=False)
             self._lacks(table, frozenset(self._names or ()) - frozenset(table), cls.__name__)
+            self.absent.append((table, ASKED_FOR - frozenset(table), cls.__name__))
             if type(cls) is not type:
                 self.add(type(cls), type(cls).__name__)
             self._add_hooks(cls, path)

@@ -1,0 +1,94 @@
+"""`id` of an argument: kept and looked up in another call, where it is that of another object."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import tenon as tn
+
+CALLS = 12
+
+
+@dataclasses.dataclass
+class State:
+    value: object
+
+
+def x_of(k: int) -> tn.Tensor:
+    return tn.tensor(np.arange(4, dtype=np.float32) + k)
+
+
+def cached():
+    found = {}
+
+    def f(x):
+        if id(x) not in found:
+            found[id(x)] = x.sum()
+        return found[id(x)] * x
+    return f
+
+
+def cached_of_state():
+    found = {}
+
+    def f(s):
+        if id(s) not in found:
+            found[id(s)] = s.value * 2
+        return found[id(s)] + s.value
+    return f
+
+
+def same_as_last():
+    last = [None]
+
+    def f(x):
+        same, last[0] = last[0] == id(x), id(x)
+        return x * (2 if same else 1)
+    return f
+
+
+def without_repeats():
+    def f(xs):
+        seen, total = set(), 0
+        for x in xs:
+            if id(x) not in seen:
+                seen.add(id(x))
+                total = total + x
+        return total
+    return f
+
+
+SHARED = x_of(3)
+
+
+@pytest.mark.parametrize(("make", "new"), [
+    (cached, x_of), (same_as_last, x_of), (cached_of_state, lambda k: State(x_of(k))),
+    (without_repeats, lambda k: [SHARED, x_of(k), SHARED] if k % 2 else [x_of(k), x_of(k), SHARED])])
+def test_identities_are_as_eager(make, new):
+    def run(f):
+        kept, found = [], []
+        for k in range(CALLS):
+            kept.append(new(k) if k % 3 != 2 else kept[-1] if k % 2 else kept[0])
+            found.append(f(kept[-1]).tolist())
+        return found
+    assert run(tn.jit(make())) == run(make())
+
+
+def test_shared_parameters_are_found_in_one_graph():
+    compiled = tn.jit(without_repeats())
+    for k in range(CALLS):
+        compiled([SHARED, x_of(k), SHARED])
+    assert sum(len(record.captures) for record in compiled.records.values()) == 1
+
+
+def test_a_method_for_an_operator_that_a_class_gets_later():
+    class Plain:
+        pass
+    given = Plain()
+    f = tn.jit(lambda x: x * (2 if given else 1))
+    assert f(tn.ones(1)).item() == f(tn.ones(1)).item() == f(tn.ones(1)).item() == 2
+    Plain.__bool__ = lambda self: False
+    assert f(tn.ones(1)).item() == 1
