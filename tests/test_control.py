@@ -809,3 +809,13 @@ def test_what_a_body_detaches_passes_no_gradient_on(f: Any) -> None:
     slope = tn.grad(lambda x: (f(x) * 3).sum() + x.sum())
     x = tn.tensor([1.0, 2.0])
     np.testing.assert_array_equal(tn.jit(slope)(x).numpy(), slope(x).numpy())
+
+
+def test_a_branch_that_raises_and_is_not_taken_is_no_mistake():
+    @tn.jit
+    def f(x):
+        return tn.cond((x > 0).any(), lambda a: a - a.max(), lambda a: a * 2, x)
+    assert f(tn.zeros(0)).shape == (0,)
+    (record,) = f.records.values()
+    assert "the true branch of tn.cond raises ShapeError" in record.eager.what and not record.eager.bug
+    assert f(tn.tensor([1.0, 3.0])).tolist() == [-2.0, 0.0]

@@ -17,7 +17,7 @@ from tenon.capture.pytree import Structure, flatten, form
 from tenon.capture.subtrace import Branch
 from tenon.capture.trace import capturing
 from tenon.capture.unify_types import agreed_type, as_tensor, condition_of, is_known, is_number, labels, lifted
-from tenon.errors import ArgumentError, DTypeError, ShapeError
+from tenon.errors import ArgumentError, DTypeError, ShapeError, TenonError
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
 from tenon.ops.branches import all_of
@@ -144,7 +144,7 @@ def recomputed(function: Function, *args: Any) -> Any:
 def choice(name: str, functions: dict[str, Function], operands: Sequence[Any], emit: Callable[[Graphs], Any]) -> Any:
     """The result of one of the functions, chosen when the program runs."""
     sides = list(functions)
-    traced = [trace_branch(side.replace("the ", "").replace(" ", "_"), f, *operands) for side, f in functions.items()]
+    traced = [_traced(name, side, f, operands) for side, f in functions.items()]
     for side, other in zip(sides, traced, strict=True):
         if other.structure != traced[0].structure:
             raise ArgumentError(f"{name}: {sides[0]} returns {form(traced[0].structure)} and {side} returns "
@@ -170,6 +170,16 @@ def choice(name: str, functions: dict[str, Function], operands: Sequence[Any], e
     given = iter([x if flag else x.detach() for x, flag in zip(outputs[:count], flags, strict=True)])
     return traced[0].structure.build(next(given) if dtype else x
                                      for x, dtype in zip(traced[0].leaves, types, strict=True))
+
+
+def _traced(name: str, side: str, function: Function, operands: Sequence[Any]) -> TracedFunction:
+    """One of several functions; what it raises is no error where another is taken, as it is for no rows."""
+    try:
+        return trace_branch(side.replace("the ", "").replace(" ", "_"), function, *operands)
+    except TenonError as error:
+        if recorder.get() is None:
+            raise
+        raise UnsafeCall(f"{side} of tn.{name} raises {type(error).__name__}: {error}") from error
 
 
 def together(branches: Sequence[Branch], results: Sequence[Sequence[Value]]) -> Graphs:
