@@ -75,7 +75,7 @@ class _Propagation:
         check_sizes_are_given(graph)
         if symbols := graph.symbols():
             raise CaptureError(f"{graph.name}: sizes are symbols ({', '.join(symbols)}), and a mesh splits numbers")
-        self.source, self.mesh, self.known = pieces_apart(graph), mesh, known
+        self.source, self.mesh, self.known = pieces_apart(graph) if mesh.size > 1 else graph, mesh, known
         self.cuts = cuts_of(self.source)                        # where axes of values will be taken apart
         self.builder = Builder(graph.name, [Value(p.type, name=p.name) for p in graph.params], rewriting=True)
         self.made: dict[Value, ValueSharding] = {}
