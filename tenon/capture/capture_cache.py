@@ -25,7 +25,6 @@ from tenon.types import Shape, TensorType
 
 MOST_ALIVE = 64         # objects of one family, before those of other calls are opened
 MOST_APART = 4          # captures for such objects, since what was captured for one was not right for others
-
 MOST_REFUSED = 3        # objects of one family, none of which could be captured, before others are not tried
 
 
