@@ -17,6 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "fallbacks.md"
 X = tn.tensor([1.0, 2.0, 3.0])
 ARRAY = np.zeros(3, np.float32)
 SHARED: list[int] = []
+LAST: list[Any] = [None]
 LARGE = np.ones(100_000, np.float32)
 TICKS = itertools.count()
 
@@ -66,6 +67,11 @@ def new_object(x):
     return box
 
 
+def identity_is_kept(x):
+    same, LAST[0] = LAST[0] == id(x), id(x)
+    return x * (2 if same else 1)
+
+
 def container_found_twice(items, x):
     SHARED.append(1)
     return x * len(items)
@@ -104,6 +110,7 @@ ENTRIES: dict[Callable[..., Any], tuple[str, bool]] = {
     array_is_changed: ("is changed by the function", False),
     large_array_is_read_in_python: ("read outside the graph", False),
     new_object: ("makes an object of type Box", False),
+    identity_is_kept: ("identity of an argument is kept", False),
     container_found_twice: ("is one that the function finds elsewhere too", False),
     elements_by_the_data: ("is called with a container", True),
     function_by_the_data: ("as the data decide", False),
@@ -113,7 +120,7 @@ ENTRIES: dict[Callable[..., Any], tuple[str, bool]] = {
 
 def arguments(function, x):
     """What an entry is called with."""
-    SHARED[:] = []
+    SHARED[:], LAST[:] = [], [None]
     return (SHARED, x) if function is container_found_twice else (x,)
 
 
