@@ -429,8 +429,8 @@ class Jitted(StandsFor):
             classes = tuple([leaf_key(x) if reference(x) is None and not has_attributes_alone(x)
                              and not isinstance(x, Iterator) else type(x) for x in leaves])
             family = self.families.setdefault((structure, (*modes(), placing()), classes, aliases(leaves)), Family())
-            if family.refuses_all:
-                return family.refused[-1]
+            if family.refused is not None and family.refuses_all:
+                return family.refused
             family.objects += 1
             family.gone += any(reference(x) is None and has_attributes_alone(x) for x in leaves)
             record = self.records.setdefault(key, CaptureRecord(family, alive=alive))
@@ -714,7 +714,8 @@ class Jitted(StandsFor):
     def _refuse(self, record: CaptureRecord, reason: Reason) -> None:
         """Let calls like this one run by part, or say that they cannot be one graph."""
         record.eager = reason
-        record.family.refused.append(record)
+        record.family.refusals += 1
+        record.family.refused = record
         self._tell(reason)
         record.split = self._split_at(reason)
 

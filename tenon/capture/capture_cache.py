@@ -53,12 +53,13 @@ class Family:
     objects: int = 0        # combinations of objects that calls have had
     repeats: int = 0        # calls by the long way with objects that were there before
     gone: int = 0           # combinations of which an object was gone at a later call
-    refused: list[CaptureRecord] = field(default_factory=list)      # those that run by part
+    refusals: int = 0       # combinations that run by part
+    refused: CaptureRecord | None = None        # what happened to the last of them
 
     @property
     def refuses_all(self) -> bool:
         """Whether objects of these classes could never be captured, such as iterators."""
-        return not self.captures and len(self.refused) == self.objects >= MOST_REFUSED
+        return not self.captures and self.refusals == self.objects >= MOST_REFUSED
 
     @property
     def are_made_anew(self) -> bool:

@@ -538,7 +538,7 @@ for _name, _of in {"and": operator.and_, "or": operator.or_, "xor": operator.xor
     _install(_name, _of, asks=False)
 for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
     _install(_name, getattr(operator, _name), asks=True)
-    for _kind in (SymObject, SymScalar, SymText):
+    for _kind in (SymObject, SymText):
         _install_on_object(_kind, _name, getattr(operator, _name), asks=True)
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
     _install_on_object(SymObject, _name, getattr(operator, _name), asks=False)
