@@ -13,12 +13,25 @@ from itertools import count
 
 from tenon.dims import product
 from tenon.loops.cache_rows import KeptElement
-from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, SizeOf, size
+from tenon.loops.expressions import (
+    OPERATION,
+    Binary,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Local,
+    Reduce,
+    SizeOf,
+    size,
+)
 from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, walk
 from tenon.records import dataclass, field
-from tenon.types import int64
+from tenon.types import DType, float32, float64, int64
 
 MIN_ADDED_BY_ROWS = 1024    # elements of a sum
 SHORTEST_ROW = 8            # elements that are worth a sum of their own: of 4, LLVM takes three times as long
@@ -106,6 +119,9 @@ class ComputeAt:
         """A value as `place` wrote it, computed here and now."""
         if isinstance(value, Local) or self.is_position(value):
             return value
+        return self._named_now(value, scope)
+
+    def _named_now(self, value: Expr, scope: LoopScope) -> Local:
         local = self._local(value, "v")
         scope.body.append(Let(local, value))
         return local
@@ -128,17 +144,21 @@ class ComputeAt:
         group = [x, *(y for y in self.reductions if y is not x and self._fits(y, x, home))]
         totals, rows = [], []
         for y in group:
-            totals.append(Accumulator(self._local(y, "r"), y.kind))
+            totals.append(Accumulator(Local(f"r{next(self.numbers)}", dtype_of_total(y)), y.kind))
             rows.append(Accumulator(self._local(y, "r"), y.kind) if is_summed_by_rows(x) else totals[-1])
-            inner[-1].body.append(Update(rows[-1].local, y.kind, self.place(y.body, inner[-1])))
+            inner[-1].body.append(update(rows[-1].local, y.kind, self.place(y.body, inner[-1])))
         home.body += totals
         if rows != totals:
             inner[-2].body += rows
         for index, extent, scope, around in reversed(list(zip(x.indices, extents, inner[1:], inner[:-1], strict=True))):
             around.body.append(Loop(index, extent, tuple(scope.body)))
             if scope is inner[-1] and rows != totals:
-                around.body += [Update(r.local, r.kind, row.local) for r, row in zip(totals, rows, strict=True)]
-        home.known.update((y, total.local) for y, total in zip(group, totals, strict=True))
+                around.body += [update(r.local, r.kind, row.local) for r, row in zip(totals, rows, strict=True)]
+        home.known.update((y, self._rounded(total.local, y, home)) for y, total in zip(group, totals, strict=True))
+
+    def _rounded(self, total: Local, x: Reduce, home: LoopScope) -> Local:
+        """The total as a value of x's dtype."""
+        return total if total.dtype is x.dtype else self._named_now(Cast(total, x.dtype), home)
 
     def _fits(self, y: Reduce, x: Reduce, home: LoopScope) -> bool:
         """Whether y can be computed in the loop for x: at the same place, over the same indices, all it needs known."""
@@ -157,10 +177,24 @@ def is_summed_by_rows(x: Reduce) -> bool:
 
     One running total of many elements is off by as many roundings, and each addition waits for the last.
     """
+    row = x.indices[-1].extent
+    return has_long_total(x) and not (isinstance(row, int) and row < SHORTEST_ROW)
+
+
+def has_long_total(x: Reduce) -> bool:
+    """Whether x adds up many floating-point numbers, in more loops than one."""
     count = product(index.extent for index in x.indices)
-    *outer, row = (index.extent for index in x.indices)
-    return bool(outer) and x.kind == "add" and x.dtype.kind in "fc" and not (
-        isinstance(count, int) and count < MIN_ADDED_BY_ROWS) and not (isinstance(row, int) and row < SHORTEST_ROW)
+    return len(x.indices) > 1 and x.kind == "add" and x.dtype.kind in "fc" and not (
+        isinstance(count, int) and count < MIN_ADDED_BY_ROWS)
+
+
+def dtype_of_total(x: Reduce) -> DType:
+    """A long total of float32 is kept in float64: there may be as many rows as there are elements."""
+    return float64 if x.dtype is float32 and has_long_total(x) else x.dtype
+
+
+def update(total: Local, kind: str, value: Expr) -> Update:
+    return Update(total, kind, value if value.dtype is total.dtype else Cast(value, total.dtype))
 
 
 def is_available(filled: LoopScope | None, scope: LoopScope) -> bool:

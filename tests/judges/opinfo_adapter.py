@@ -76,11 +76,12 @@ grid_sample ctc_loss embedding_bag  max_unpool1d
 max_unpool2d max_unpool3d
 """)
 
+# bessel_j0 and bessel_j1 are left out: PyTorch's are off by up to 4e-7.  tests/interop holds ours against SciPy.
 SPECIAL = words("""
 chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w entr erfcx
 hermite_polynomial_h hermite_polynomial_he i0e i1 i1e laguerre_polynomial_l legendre_polynomial_p log_ndtr ndtr
 ndtri shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
-shifted_chebyshev_polynomial_w xlog1py zeta bessel_j0 bessel_j1 bessel_y0 bessel_y1 spherical_bessel_j0
+shifted_chebyshev_polynomial_w xlog1py zeta bessel_y0 bessel_y1 spherical_bessel_j0
 """)
 
 # Another name, the same arguments.
