@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import gcd
 
-from tenon.dims import Dim, divide_exactly, symbol, symbols
+from tenon.dims import Dim, SymbolicDim, divide_exactly, symbol, symbols
 from tenon.loops.affine import Affine, affine, dim_of, is_same
 from tenon.loops.expressions import Binary, Call, Cast, CheckedIndex, Const, Expr, Index, Local, Select, SizeOf
 from tenon.loops.size_order import common_factor, divided, follows, never_negative, without_quotient
@@ -295,11 +295,11 @@ def _tightened(form: Affine, slack: Dim) -> tuple[Affine, Dim]:
     """The same question, of a form whose factors have nothing in common: it is a whole number, and rounds.
 
     Where the sum of terms, a multiple of n, is above -slack - constant, a n-th of it is so much above a n-th of that.
-    What is a size times a whole number is never negative where that number is not.
+    A size times a whole number, and a rest that is less than the size, is never negative where that number is not.
     """
     if isinstance(slack, int) and slack == 1:
-        while (by := _common_size(form)) is not None:
-            form = Affine({atom: c // by for atom, c in form.terms.items()}, form.constant // by)
+        while (divided_by := _by_common_size(form)) is not None:
+            form = divided_by
     numbers = [c for c in form.terms.values() if isinstance(c, int)]
     if not numbers or len(numbers) < len(form.terms) or not isinstance(slack, int):
         return form, slack
@@ -308,15 +308,30 @@ def _tightened(form: Affine, slack: Dim) -> tuple[Affine, Dim]:
     return Affine(terms, divided(form.constant + (slack - 1), common)), 1
 
 
-def _common_size(form: Affine) -> Dim | None:
-    """A size, no number, that divides all of a form."""
-    sizes = [x for x in (*form.terms.values(), form.constant) if not isinstance(x, int) or x]
-    if not sizes or any(isinstance(x, int) for x in sizes):
+def _by_common_size(form: Affine) -> Affine | None:
+    """The form divided by a size, no number, that all its factors are multiples of; what is left over is rounded."""
+    sizes = list(form.terms.values()) or [form.constant]
+    if any(isinstance(x, int) for x in sizes):
         return None
-    found = [divided(x, gcd(*common_factor(x))) for x in sizes]
+    found = [divided(x, gcd(*common_factor(x))) for x in (*sizes, form.constant) if not isinstance(x, int)]
     found += [symbol(name) for name in sorted(symbols(sizes[0]))]
-    return next((by for by in found if never_negative(by - 1) and all(
-        not isinstance(x, int) and divide_exactly(x, by) is not None for x in sizes)), None)
+    for by in found:
+        parts = {atom: divide_exactly(c, by) for atom, c in form.terms.items()}
+        constant = _floor(form.constant, by)
+        if constant is not None and None not in parts.values() and never_negative(by - 1):
+            return Affine({atom: c for atom, c in parts.items() if c is not None}, constant)
+    return None
+
+
+def _floor(x: Dim, by: Dim) -> Dim | None:
+    """x // by, where it is what division of the terms of x gives, or one less."""
+    if (exact := divide_exactly(x, by)) is not None or isinstance(x, int):
+        return exact
+    whole: Dim = 0
+    for term in x.terms:
+        whole = whole + (divide_exactly(SymbolicDim((term,)), by) or 0 if term[0] else 0)
+    return next((q for q in (whole, whole - 1) if all(
+        never_negative(part) for part in (x - q * by, q * by + by - 1 - x))), None)
 
 
 def _numbers(x: Expr) -> Interval:

@@ -96,6 +96,8 @@ def loops(*pairs):
     return known
 
 
+HALF = (C - 1) // 2 + 1     # elements of a row of C, by a stride of 2
+few = Index("few", 68)
 tile, lane, row = Index("tile", 4), Index("lane", 256), Index("row", 64)
 
 
@@ -113,6 +115,7 @@ tile, lane, row = Index("tile", 4), Index("lane", 256), Index("row", 64)
     (Binary("max", Binary("min", i * 2 - 3, size(4)), size(0)), 5, loops((i, 7))),
     (Select(i > 3, i - 4, i), 4, loops((i, 7))),
     ((row + size(3)) // size(4), 17, loops((row, 64))),
+    (few // size(HALF) * size(C) + few % size(HALF) * 2, 5 * B * C, Ranges(given=(5 * B * HALF - 68,)).inside(few, size(68))),
 ], ids=str)
 def test_what_kernels_are_made_of_is_proved(position, count, known):
     assert known.is_within(position, count)
