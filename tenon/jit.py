@@ -40,7 +40,7 @@ from tenon.capture.fast_call import MISS, make_fast_call, make_ready
 from tenon.capture.graph_breaks import FunctionParts
 from tenon.capture.guard_places import ARGUMENT, CHANGING, NUMBERS, GuardPlace, changed, root_of, stored_at
 from tenon.capture.guards import same_atom
-from tenon.capture.histories import growing_arguments, history_reads, reads_of_growing
+from tenon.capture.histories import growing_arguments, history_reads, reads_of_growing, what_grows
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.moving import value_in
 from tenon.capture.opened_objects import classes_to_open, has_attributes_alone
@@ -187,6 +187,8 @@ class Jitted(StandsFor):
         if record.eager is not None:
             return self._by_part(record, args, keywords)
         captured, arguments = self._find(record, leaves, containers)
+        if captured is None and record.raises:
+            return self._while_it_raises(record, args, keywords)
         try:
             if captured is None:
                 with self._lock:
@@ -218,13 +220,22 @@ class Jitted(StandsFor):
             raise reason.error
         if captured is not None and not reason.broken:
             self._count_failure(record, captured)
+        record.raises = captured is None and not self.fullgraph
         result = self.function(*args, **keywords)       # which raises the error again, or deals with it
+        record.raises = False
         if captured is None or reason.broken:
             words = "capturing it" if captured is None else "compiling its graph"
             bug = not isinstance(reason.error, CaptureError)
             stack = stack_where(reason.error) if captured is None else None
             self._refuse(record, Reason(f"{words} raised {type(reason.error).__name__}: {reason.error}",
                                         stack=stack or None, bug=bug))
+        return result
+
+    def _while_it_raises(self, record: CaptureRecord, args: Any, keywords: Any) -> Any:
+        """A call after one that raised an error where it was to be captured: it is likely to raise one too, and is
+        made as it is."""
+        result = self.function(*args, **keywords)
+        record.raises = False
         return result
 
     def _run(self, captured: Captured, arguments: Sequence[Any], containers: Sequence[Any]) -> Any:
@@ -489,6 +500,9 @@ class Jitted(StandsFor):
         growing = [] if self.fullgraph else reads_of_growing(record.captures)
         if self._split_at_all(growing):
             self._leave(record, growing[0])
+            return None, leaves
+        if not self.fullgraph and (grown := what_grows(record.captures)) is not None:
+            self._give_up(record, grown)
             return None, leaves
         names = argument_names(getattr(self.function, "__func__", self.function), structure)
         why = why_anew(record.captures, self.records, leaves, structure, (*modes(), placing()), names)

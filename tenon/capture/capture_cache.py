@@ -86,6 +86,7 @@ class CaptureRecord:
     text_read: Stack | None = None                                  # where a text had to be itself, at last
     texts: int = 0                                                  # captures made for another text
     passed: int = 0                                                 # calls that ran by part, and others need not
+    raises: bool = False                # whether the last call for which there was no capture raised an error
     parts: FunctionParts | None = None                                      # of a function that runs by part
     alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
 

@@ -125,7 +125,7 @@ class Attempt:
         for kind in {form.kind for _, form in moving.nests}:
             reach.add(kind, kind.__name__)
         reach.add_references()
-        reach.groups += world.guards()
+        reach.groups += world.guards(changes)
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
         if reach.opaque:
             raise UnsafeCall(reach.opaque[0])

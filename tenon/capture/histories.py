@@ -29,6 +29,7 @@ from tenon.errors import Location
 CONTAINERS = (list, deque, set, dict)
 PROLONGED = (str, bytes, tuple, list, set, frozenset)      # what stands in a place, and is another one each time
 GROWN = 3           # captures, each for a longer list, after which a fourth is not made
+MOST_GROWN = 8      # the same where nothing can be split
 Place = tuple[int, Any]     # identity of a holder, and a key; None: what it holds as a whole
 
 
@@ -48,18 +49,25 @@ def history_reads(captures: Sequence[Captured], now: Captured, leaves: Sequence[
 def reads_of_growing(captures: Sequence[Captured]) -> list[Reason]:
     """Where code reads what others prolong: a list or queue that was longer at each of the last captures, and is longer
     again."""
-    if len(captures) < GROWN:
-        return []
-    *_, last = captures
-    lengths = [_lengths(captured) for captured in captures[-GROWN:]]
-    found: list[Reason] = []
-    for group in map(direct, last.guards.groups):
-        known = list(dict.fromkeys(known[id(group.holder)] for known in lengths if id(group.holder) in known))[-GROWN:]
-        if isinstance(group.holder, (list, deque)) and len(known) == GROWN and \
+    return [reason for path in _growing(captures, GROWN) for reason in _readers(captures[-1], _last_name(path), path)]
+
+
+def what_grows(captures: Sequence[Captured]) -> Reason | None:
+    """The same of many captures, where no line reads it: code makes up the names of what it reads."""
+    path = next(_growing(captures, MOST_GROWN), None)
+    return None if path is None else Reason(_longer(path), stack=())
+
+
+def _growing(captures: Sequence[Captured], times: int) -> Iterator[str]:
+    """The paths to lists and queues that were longer at each of the last captures, so many, and are longer again."""
+    if len(captures) < times:
+        return
+    lengths = [_lengths(captured) for captured in captures[-times:]]
+    for group in map(direct, captures[-1].guards.groups):
+        known = list(dict.fromkeys(known[id(group.holder)] for known in lengths if id(group.holder) in known))[-times:]
+        if isinstance(group.holder, (list, deque)) and len(known) == times and \
                 all(x < y for x, y in pairwise([*known, len(group.holder)])):
-            path = group.path.removeprefix("length of ")
-            found += _readers(last, _last_name(path), path)
-    return found
+            yield group.path.removeprefix("length of ")
 
 
 def _lengths(captured: Captured) -> dict[int, int]:
@@ -147,8 +155,12 @@ def _last_name(path: str) -> str:
 
 def _readers(captured: Captured, name: str, path: str) -> Iterator[Reason]:
     """The places at which code reads what has this name."""
-    what = f"{path.lstrip('.')} is longer, or another text, at every call"
+    what = _longer(path)
     for code in captured.codes:
         for line, column in reading_places(code, name) if code in captured.callers else ():
             yield Reason(what, Location(code.co_filename, line),
                          stack=stack_of((code, line, column), captured.callers[code]))
+
+
+def _longer(path: str) -> str:
+    return f"{path.lstrip('.')} is longer, or another text, at every call"

@@ -243,3 +243,33 @@ def test_one_item_that_changes_is_no_history():
     found = [step(tn.ones(2)).tolist()[0] for _ in range(5)]
     assert found == pytest.approx([1.75, 2.8125, 3.390625, 3.69140625, 3.8447265625], rel=1e-6)
     assert str(tn.explain(step)).splitlines()[0] == "step: 2 captures"
+
+
+def test_a_list_that_names_made_up_may_read():
+    class Logged:
+        def __set_name__(self, owner, name):
+            self.name = "_" + name
+
+        def __get__(self, instance, owner=None):
+            return getattr(instance, self.name, 0)
+
+        def __set__(self, instance, value):
+            instance.log.append(self.name)
+            setattr(instance, self.name, value)
+
+    class Box:
+        rate = Logged()
+
+        def __init__(self):
+            self.log = []
+    eager, box = Box(), Box()
+
+    def step(box, x):
+        box.rate += 1.0
+        return x * box.rate
+    jitted, x = tn.jit(step), tn.tensor([1.0, 2.0])
+    for _ in range(CALLS):
+        assert repr(jitted(box, x)) == repr(step(eager, x))
+    assert vars(box) == vars(eager)
+    (record,) = jitted.records.values()
+    assert not record.captures and "log is longer" in record.eager.what

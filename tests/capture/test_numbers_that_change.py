@@ -1,6 +1,5 @@
 """A Python number that changes from call to call is an input of the graph: few captures, the bits of eager code."""
 
-
 import math
 import threading
 from collections import Counter, OrderedDict, deque
@@ -397,6 +396,71 @@ def test_a_number_under_a_condition_on_a_tensor():
         assert exact(jitted(x, a)) == exact(eager(x, a)), k
         assert vars(box) == vars(eager_box), k
         assert type(box.n) is int and type(box.rate) is float
+    assert captures(jitted) <= 3 and never_by_part(jitted)
+
+
+def counted_in_a_list(box, x):
+    if x.sum() > 2:
+        box.list[0] += 1
+        return x * 0
+    return x * box.list[0]
+
+
+def kept_in_a_list(box, x):
+    value = x.sum().item()
+    if value < box.list[1]:
+        box.list[:] = [0, value]
+    else:
+        box.list[0] += 1
+    return value
+
+
+def tensors_of_a_list(box, x):
+    if x.sum() > 2:
+        box.tensors[0] = x
+    else:
+        box.tensors[1] = box.tensors[0] + 1
+    return x * 2
+
+
+def items_of_two_lists(box, x):
+    if x.sum() > 2:
+        box.both[0][1] += 1
+    else:
+        box.both[1][0] -= 1
+    return x + box.both[0][1]
+
+
+def two_lists_that_get_longer(box, x):
+    if x.sum() > 2:
+        box.list.append(x.sum().item())
+        box.queue.append(3)
+    else:
+        box.both.append(x)
+        box.queue.append(x.mean())
+    return x * 2
+
+
+def what_is_taken_again(box, x):
+    if x.sum() > 2:
+        box.list.append(7.0)
+        box.list.pop()
+    return x * box.list[-1]
+
+
+@pytest.mark.parametrize("step", [counted_in_a_list, kept_in_a_list, tensors_of_a_list, items_of_two_lists,
+                                  two_lists_that_get_longer, what_is_taken_again], ids=lambda f: f.__name__)
+def test_items_of_a_list_under_a_condition_on_a_tensor(step):
+    boxes = Box(), Box()
+    for box in boxes:
+        box.list, box.both, box.queue = [0, 9.0], [[0, 0], [0, 0]], deque([5], maxlen=2)
+        box.tensors = [tn.asarray(X), tn.asarray(X)]
+    jitted = tn.jit(step)
+    for k in range(20):
+        x = X * (1 if k % 3 else -1) * k
+        assert exact(jitted(boxes[0], tn.asarray(x))) == exact(step(boxes[1], tn.asarray(x))), k
+        assert exact([*vars(boxes[0]).values()][:2]) == exact([*vars(boxes[1]).values()][:2]), k
+        assert exact([*boxes[0].queue, *boxes[0].tensors]) == exact([*boxes[1].queue, *boxes[1].tensors]), k
     assert captures(jitted) <= 3 and never_by_part(jitted)
 
 

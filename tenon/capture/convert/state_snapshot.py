@@ -18,7 +18,7 @@ from tenon.capture.convert.reachable import Reached, reachable
 from tenon.capture.convert.statements import PRIVATE
 from tenon.capture.convert.union_value import UNBOUND
 from tenon.capture.effects import MISSING, Effect, Snapshot
-from tenon.capture.guard_readers import attribute_of, cell_of, item_of, slot_of
+from tenon.capture.guard_readers import attribute_of, cell_of, item_of, sequence_reader, slot_of
 from tenon.capture.guards import GuardGroup
 from tenon.records import dataclass
 from tenon.tensor import Tensor
@@ -48,20 +48,32 @@ class World:
         if id(effect.holder) in self.known or effect.kind == "cell":
             self.relied.setdefault(key, (effect, before))
 
-    def guards(self) -> Iterator[GuardGroup]:
-        """Conditions on what was relied on; to be asked for when all is as it was before the call."""
+    def guards(self, changes: Sequence[Effect]) -> Iterator[GuardGroup]:
+        """Conditions on what was relied on; to be asked for when all is as it was before the call.
+
+        Of lists and queues that the call only prolongs, as its `changes` say, what they held does not matter.
+        """
+        appended = {id(e.holder) for e in changes if e.kind in SEQUENCES and e.key is not None}
         for effect, before in self.relied.values():
+            holder = effect.holder
+            if id(holder) in appended:
+                continue
+            if effect.kind in SEQUENCES:        # item by item, each of which may be an input
+                through = sequence_reader(holder)
+                yield GuardGroup(through, holder, tuple(through(holder)), f"a {effect.kind}", sized=True)
+                continue
             read = partial(READ.get(effect.kind, _content), effect.key)
-            now = tuple(read(effect.holder))
+            now = tuple(read(holder))
             if effect.kind not in READ or now[0] is before:     # else the function itself had put it there
-                yield GuardGroup(read, effect.holder, now, f"{effect.kind} {effect.key}")
+                yield GuardGroup(read, holder, now, f"{effect.kind} {effect.key}")
 
 
 def _content(key: Any, holder: Any) -> tuple[Any, ...]:
     return tuple(holder.items()) if isinstance(holder, dict) else tuple(holder)
 
 
-# How to read what stands in a place; containers are read as a whole.
+SEQUENCES = ("list", "deque")
+# How to read what stands in a place; other containers are read as a whole.
 READ: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
     "attribute": attribute_of, "slot": slot_of, "item": item_of, "cell": cell_of}
 
