@@ -14,12 +14,12 @@ This shares no reasoning with `simplify_expressions`, whose results it is to che
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd
 
-from tenon.dims import Dim, SymbolicDim, divide_exactly, symbol, symbols
+from tenon.dims import Dim
 from tenon.loops.affine import Affine, affine, dim_of, is_same
 from tenon.loops.expressions import Binary, Call, Cast, CheckedIndex, Const, Expr, Index, Local, Select, SizeOf
-from tenon.loops.size_order import common_factor, divided, follows, never_negative, without_quotient
+from tenon.loops.integer_tightening import tightened
+from tenon.loops.size_order import follows, never_negative, without_quotient
 from tenon.loops.traversal import replace
 from tenon.records import dataclass
 from tenon.records import replace as replaced
@@ -126,7 +126,7 @@ class _Search:
         """Keep a fact, and what it says of outer atoms whatever the inner ones are; at last, of sizes: a loop of N - 3
         turns that is run has one."""
         while fact.terms:
-            fact = _tightened(fact, 1)[0]
+            fact = tightened(fact, 1, self.holds)[0]
             atom = self.innermost(fact)
             by, found = fact.terms[atom], self.given.setdefault(atom, [])
             for opposite in found:
@@ -160,7 +160,7 @@ class _Search:
         self.steps += 1
         if self.steps > MOST_STEPS:
             return False
-        form, slack = _tightened(form, slack)
+        form, slack = tightened(form, slack, self.holds)
         if not form.terms:
             return follows(form.constant + slack - 1, self.sizes)
         atom = self.innermost(form)
@@ -289,49 +289,6 @@ def _between(atom: Expr, low: Dim | None, high: Dim | None) -> Iterator[Affine]:
         yield Affine({atom: 1}, -low)
     if high is not None:
         yield Affine({atom: -1}, high)
-
-
-def _tightened(form: Affine, slack: Dim) -> tuple[Affine, Dim]:
-    """The same question, of a form whose factors have nothing in common: it is a whole number, and rounds.
-
-    Where the sum of terms, a multiple of n, is above -slack - constant, a n-th of it is so much above a n-th of that.
-    A size times a whole number, and a rest that is less than the size, is never negative where that number is not.
-    """
-    if isinstance(slack, int) and slack == 1:
-        while (divided_by := _by_common_size(form)) is not None:
-            form = divided_by
-    numbers = [c for c in form.terms.values() if isinstance(c, int)]
-    if not numbers or len(numbers) < len(form.terms) or not isinstance(slack, int):
-        return form, slack
-    common = gcd(*numbers, common_factor(form.constant)[0])
-    terms = {atom: c // common for atom, c in form.terms.items() if isinstance(c, int)}
-    return Affine(terms, divided(form.constant + (slack - 1), common)), 1
-
-
-def _by_common_size(form: Affine) -> Affine | None:
-    """The form divided by a size, no number, that all its factors are multiples of; what is left over is rounded."""
-    sizes = list(form.terms.values()) or [form.constant]
-    if any(isinstance(x, int) for x in sizes):
-        return None
-    found = [divided(x, gcd(*common_factor(x))) for x in (*sizes, form.constant) if not isinstance(x, int)]
-    found += [symbol(name) for name in sorted(symbols(sizes[0]))]
-    for by in found:
-        parts = {atom: divide_exactly(c, by) for atom, c in form.terms.items()}
-        constant = _floor(form.constant, by)
-        if constant is not None and None not in parts.values() and never_negative(by - 1):
-            return Affine({atom: c for atom, c in parts.items() if c is not None}, constant)
-    return None
-
-
-def _floor(x: Dim, by: Dim) -> Dim | None:
-    """x // by, where it is what division of the terms of x gives, or one less."""
-    if (exact := divide_exactly(x, by)) is not None or isinstance(x, int):
-        return exact
-    whole: Dim = 0
-    for term in x.terms:
-        whole = whole + (divide_exactly(SymbolicDim((term,)), by) or 0 if term[0] else 0)
-    return next((q for q in (whole, whole - 1) if all(
-        never_negative(part) for part in (x - q * by, q * by + by - 1 - x))), None)
 
 
 def _numbers(x: Expr) -> Interval:

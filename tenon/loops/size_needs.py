@@ -22,12 +22,10 @@ def size_needs(body: Graph) -> tuple[Dim, ...]:
 
 
 def _of_slice(node: Node) -> Iterator[Dim]:
-    """Of axes whose needs hold although the axis may be empty, or that have elements for certain; and so the others:
-    nothing is asked of a slice without elements."""
+    """What its type rule asks of each axis: nothing of one without elements, whose need times their number is 0."""
     (x,), (start, stop, step) = node.inputs, (node.attrs[name] for name in ("start", "stop", "step"))
     assert x is not None
-    axes = list(zip(x.shape, start, stop, step, strict=True))
-    empty = [k for k, (_, a, b, c) in enumerate(axes) if not never_negative(slice_size(a, b, c) - 1)]
-    for k, (n, a, b, c) in enumerate(axes):
-        if not empty or (empty == [k] and c == 1 and never_negative(n - a)):
-            yield from slice_needs(n, a, b, c)
+    for n, a, b, c in zip(x.shape, start, stop, step, strict=True):
+        elements = slice_size(a, b, c)
+        some = never_negative(elements - 1) or (c == 1 and never_negative(n - a))
+        yield from (need if some else need * elements for need in slice_needs(n, a, b, c))

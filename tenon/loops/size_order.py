@@ -42,7 +42,7 @@ def follows(x: Dim, given: Sequence[Dim]) -> bool:
     for k, f in enumerate(given):
         others = [*given[:k], *given[k + 1:]]
         for by, rest in _quotients(x, divided(f, common_factor(f)[0] or 1)):
-            if follows(by, others) and follows(rest, others):
+            if follows(by, given) and follows(rest, others):     # `by` is of a lower degree
                 return True
     fractions = without_quotient(x, -1) if given else None
     return fractions is not None and follows(fractions, given)
