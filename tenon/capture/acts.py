@@ -26,7 +26,7 @@ ACTING = frozenset((
     "print", "input", "open", "eval", "exec", "globals", "breakpoint", "__import__", "now", "today", "utcnow",
     "getcontext", "setcontext", "localcontext", "cache_info", "cache_clear", "cache_parameters", "update",
     "__subclasses__", "getweakrefcount", "getweakrefs",
-    "fromfile", "tofile", "dump"))
+    "fromfile", "tofile", "dump", "_get_extobj_dict"))
 UPDATED = (dict, set)       # whose `update` is seen in what they hold, unlike that of a hash
 NUMPY = ("numpy", "numpy.")
 DRAWING = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)

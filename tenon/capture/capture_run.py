@@ -88,8 +88,8 @@ class Attempt:
         containers = unfold((args, keywords), classes=self.structure.kinds())[2]
         before = self._reached_before(containers)
         moving.refuse_aliases(before.known())
-        if before.iterators:
-            self._refuse_iterators()
+        if before.iterators or before.ending:
+            self._refuse_before()
         holders = list(before.holders.values())
         snapshot = Snapshot(holders, before.cells)
         world = World(holders, before.cells, snapshot, containers)
@@ -124,6 +124,8 @@ class Attempt:
             reach.add(value, "an item of a container")
         for kind in {form.kind for _, form in moving.nests}:
             reach.add(kind, kind.__name__)
+        for variable in watch.variables.values():
+            reach.add(variable, f"the variable {variable.name!r}")
         reach.add_references()
         reach.groups += world.guards(changes)
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
@@ -169,14 +171,15 @@ class Attempt:
             reach.add(x, "argument")
         return reach
 
-    def _refuse_iterators(self) -> None:
-        """What code that the function names can find an iterator may move it, which could not be undone."""
+    def _refuse_before(self) -> None:
+        """What code that the function names can find an iterator may move it, and make objects whose end is an act,
+        which could not be undone."""
         code = getattr(self._root, "__code__", None)
         codes: set[CodeType] = set() if code is None else {code}
         while True:
             reach = self._reached(codes, ())
-            if reach.iterators:
-                raise UnsafeCall(reach.opaque[0])
+            if reach.iterators or reach.ending:
+                raise UnsafeCall((reach.ending or reach.opaque)[0])
             more = reach.passed_by()
             if not more:
                 return

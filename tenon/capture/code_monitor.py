@@ -34,10 +34,10 @@ CONVERTING = PACKAGE + "capture/convert/"
 FILES = (PACKAGE + "storage", PACKAGE + "data/")        # Tenon's code that reads and writes files for users
 FRONT_END = (PACKAGE + "nn/", PACKAGE + "optim/", PACKAGE + "random.py")    # what holds users' state
 
-# What wakes other threads, waits for them, or asks which one runs.
+# What wakes other threads, waits for them, or asks which ones run.
 SIGNALLING = {function.__code__: function.__qualname__ for function in (
     threading.Condition.notify, threading.Condition.wait, threading.Thread.start, threading.current_thread,
-    queue.Queue.put, queue.Queue.get, queue.Queue.task_done)}
+    threading.active_count, threading.enumerate, queue.Queue.put, queue.Queue.get, queue.Queue.task_done)}
 # What a capture that converts has text in the graph for.
 OUTPUT_CALLS = frozenset(getattr(owner, name).__code__ for owner in (logging, logging.Logger)
                      for name in ("debug", "info", "warning", "error", "critical", "log"))
@@ -164,6 +164,7 @@ class CodeWatch:
     rests: Callable[[], bool] | None = None         # whether what acts may act, at this place of the program
     noted: list[UnsafeCall] = field(default_factory=list)       # stops, which the program may have caught
     sightings: Sightings = field(default_factory=Sightings)
+    variables: dict[int, ContextVar[Any]] = field(default_factory=dict)     # of contexts, that libraries read
     callers: Callers = field(default_factory=dict)      # of each code, when it ran first
     _entered: types.FrameType | None = None
     _known: dict[int, tuple[types.CodeType, bool]] = field(default_factory=dict)     # and whether it is followed
@@ -263,7 +264,11 @@ class CodeWatch:
             if id(arg) in HARMLESS:
                 return
             owner = type(getattr(arg, "__self__", None))
-            if owner in PLAIN_OWNERS or (owner is ContextVar and arg.__name__ == "get"):
+            if owner in PLAIN_OWNERS:
+                return
+            if owner is ContextVar and arg.__name__ == "get":
+                if not _of_tenon(frame):
+                    self.variables[id(arg.__self__)] = arg.__self__
                 return
             if arg is next and self.iterators and follows(frame.f_code):
                 self._stop("next() moves an iterator", frame)

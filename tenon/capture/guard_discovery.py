@@ -113,6 +113,7 @@ class Reach:
         self.arrays: list[tuple[np.ndarray, str]] = []
         self.opaque: list[str] = []
         self.iterators: list[Any] = []
+        self.ending: list[str] = []             # why making objects of a class is an act
         self.passed: list[types.CodeType] = []      # of functions that were found, and did not run
         self.caches: list[Any] = []             # functions of `functools.lru_cache`
         self.named = named                      # attributes that objects look up, as `operator.attrgetter` does
@@ -287,6 +288,9 @@ class Reach:
             wanted = {"__wrapped__", *(n for n in self._wanted(vars(function)) if not n.startswith("__"))}
             self._entries(vars(function), [n for n in vars(function) if n in wanted], path)
             self._add_cells_of_library(function, path)
+            if "__closure__" in self._own_names:
+                for cell in function.__closure__ or ():
+                    self._add_cell(cell, path)
             self.passed.append(function.__code__)
             return
         self._hold(function)
@@ -330,6 +334,11 @@ class Reach:
             (content,) = cell_contents(cell)
             if type(content) in CONTAINERS or isinstance(content, types.FunctionType):
                 self._items(cell_contents, cell, (content,), f"{path}.<{name}>")
+
+    def _add_cell(self, cell: types.CellType, path: str) -> None:
+        """What a closure keeps, which is read without a call of it."""
+        self.cells.append(cell)
+        self._items(cell_contents, cell, cell_contents(cell), f"a cell of {path}")
 
     def _global_names(self, code: types.CodeType) -> set[str]:
         found = set(names_of(code).global_names)
@@ -529,7 +538,7 @@ class Reach:
             names = [n for n in self._wanted(table) if n not in told]     # a call writes to those that there are then
             self._entries(table, names, path, follow=False)
             for name in names:
-                if isinstance(table[name], (types.ModuleType, types.FunctionType, list, dict)):
+                if isinstance(table[name], (types.ModuleType, types.FunctionType, types.MethodType, list, dict)):
                     self.add(table[name], f"{path}.{name}")
             if not LOOKING_UP.isdisjoint(self._loaded):
                 self._lacks(table, self._own_names - frozenset(table), path)
@@ -574,8 +583,11 @@ class Reach:
 
     def _add_hooks(self, cls: type, path: str) -> None:
         """What Python calls, or asks, where only the class is named."""
-        if path != cls.__name__ or cls.__name__ in self._loaded:        # it is not only that of an object, or a base
+        named = path != cls.__name__ or cls.__name__ in self._loaded    # it is not only that of an object, or a base
+        if named:
             self.opaque += hidden_calls(cls, self._loaded)
+        if named or self.codes is None:
+            self.ending += hidden_calls(cls, frozenset())
         if takes_registrations(cls, self._loaded):
             self._items(registrations, cls, registrations(cls), f"what is registered for {path}", follow=False)
 
@@ -655,6 +667,7 @@ def kinds() -> tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...]:
     return (
         (types.FunctionType, Reach._add_function),
         (types.MethodType, Reach._add_method),
+        (types.CellType, Reach._add_cell),
         (partial, Reach._add_partial),
         (StandsFor, Reach._add_stand_in),
         (functools._lru_cache_wrapper, Reach._add_cached),

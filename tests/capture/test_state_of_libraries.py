@@ -1,0 +1,103 @@
+"""What libraries keep and code asks them for, and what objects do at their end: as eagerly, at every call."""
+
+import calendar
+import contextlib
+import threading
+
+import numpy as np
+
+import tenon as tn
+
+
+def check(function, around, log=lambda: None, calls=6):
+    """Each call within its block gives the same jitted; `log` is what eager calls leave, and jitted ones."""
+    jitted = tn.jit(function)
+    found = []
+    for called in (function, jitted):
+        for k in range(calls):
+            with around(k):
+                found.append((called(tn.ones(2)).tolist(), log()))
+    assert found[calls:] == found[:calls]
+    return jitted
+
+
+@contextlib.contextmanager
+def first_day(k):
+    calendar.setfirstweekday(k)
+    try:
+        yield
+    finally:
+        calendar.setfirstweekday(0)
+
+
+@contextlib.contextmanager
+def threads(k):
+    event = threading.Event()
+    started = [threading.Thread(target=event.wait) for _ in range(k % 3)]
+    for thread in started:
+        thread.start()
+    try:
+        yield
+    finally:
+        event.set()
+        for thread in started:
+            thread.join()
+
+
+def test_how_numpy_deals_with_errors():
+    check(lambda x: x * (2 if np.geterr()["divide"] == "ignore" else 1),
+          lambda k: np.errstate(divide="ignore" if k % 2 else "warn"))
+
+
+def test_how_numpy_prints():
+    check(lambda x: x * np.get_printoptions()["precision"], lambda k: np.printoptions(precision=k + 1))
+    check(lambda x: x * len(str(np.float32([1 / 3]))), lambda k: np.printoptions(precision=k + 1))
+
+
+def test_the_first_day_of_a_week():
+    jitted = check(lambda x: x * calendar.firstweekday(), first_day)
+    assert all(record.eager is None for record in jitted.records.values())
+
+
+def test_how_many_threads_there_are():
+    check(lambda x: x * threading.active_count() + len(threading.enumerate()), threads)
+
+
+def test_what_a_closure_keeps_that_is_not_called():
+    kept = 1.0
+
+    def other():
+        return kept
+
+    @contextlib.contextmanager
+    def with_another(k):
+        other.__closure__[0].cell_contents = float(k)
+        yield
+    check(lambda x: x * other.__closure__[0].cell_contents, with_another)
+
+
+def test_the_end_of_an_object_comes_once():
+    log = []
+
+    class Resource:
+        def __init__(self, size):
+            self.size = size
+
+        def __del__(self):
+            log.append(self.size)
+
+    def take():
+        taken, log[:] = log[:], []
+        return taken
+
+    def function(x):
+        resource = Resource(2.0)
+        y = x * resource.size
+        del resource
+        return y
+
+    def within(x):
+        with contextlib.suppress(ValueError):
+            return x * Resource(3.0).size
+    check(function, lambda k: contextlib.nullcontext(), take)
+    check(within, lambda k: contextlib.nullcontext(), take)
