@@ -61,3 +61,13 @@ def test_leaves_are_reduced_and_asked():
     assert tn.tree.reduce(lambda a, b: a + b, {"a": 1, "b": (2, 3)}) == 6
     assert tn.tree.all([True, (1,)]) and not tn.tree.all([True, (0,)]) and tn.tree.all([])
     assert tn.tree.leaves([(1, 2), 3], is_leaf=lambda x: isinstance(x, tuple)) == [(1, 2), 3]
+
+
+def test_an_element_type_is_a_leaf_and_stays_itself():
+    assert tn.tree.flatten((tn.float16, [tn.int32]))[0] == [tn.float16, tn.int32]
+    jitted = tn.jit(lambda x, d: (x.to(d), x.to(d).dtype, {"of x": x.dtype}, tn.zeros(2, dtype=d), d is tn.float16))
+    x = tn.arange(1, 6).astype("float32")       # another object like float16 gave zeros
+    for dtype in (tn.float64, tn.float16, tn.int32, tn.bfloat16, tn.float16):
+        y, its, of, zeros, is_half = jitted(x, dtype)
+        assert y.tolist() == [1, 2, 3, 4, 5] and y.dtype is its is dtype is zeros.dtype
+        assert of["of x"] is tn.float32 and is_half is (dtype is tn.float16)

@@ -1,7 +1,7 @@
 """Nested Python containers <-> flat leaves and a structure that can be compared.
 
 Lists, tuples, named tuples, deques, dictionaries of the standard library and dataclasses are containers; everything
-else is a leaf, an operator too.
+else is a leaf, an operator and an element type too.
 A dataclass is opened into all its attributes and made again without its constructor: it may have changed since. So are
 objects of further classes where a caller says so, and bound methods and partial functions.
 """
@@ -21,6 +21,7 @@ from tenon.errors import ArgumentError
 from tenon.graph.op import Op
 from tenon.graph.structural_key import exactly
 from tenon.records import dataclass, is_dataclass
+from tenon.types import DType
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +89,7 @@ class SeenContainer:
 LEAF = Structure(None)
 SEQUENCES = (list, tuple, deque)
 STRING = frozenset((str,))
+WHOLE = (Op, DType)     # dataclasses that are values: another object of equal parts is another one
 Change = Callable[[Structure, list[Any]], Structure]
 
 
@@ -170,7 +172,7 @@ def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
         return (len(tree),) if kind is not deque else (len(tree), tree.maxlen), list(tree)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return tree._fields, tree
-    if kind in (dict, OrderedDict, defaultdict) or (is_dataclass(kind) and not issubclass(kind, Op)
+    if kind in (dict, OrderedDict, defaultdict) or (is_dataclass(kind) and not issubclass(kind, WHOLE)
                                                     and getattr(kind, "__new__", None) is object.__new__):
         return _attributes(tree)
     return None
