@@ -35,6 +35,7 @@ try:
     from tenon.migration_hints import TENON as _NAMES
     from tenon.migration_hints import missing as _missing
     from tenon.ops.user_operators import op
+    from tenon.pytorch_in_place import FUNCTIONS as _FUNCTIONS_IN_PLACE
     from tenon.pytorch_methods import METHODS as _METHODS
     from tenon.random import (
         bernoulli,
@@ -78,7 +79,21 @@ finally:
         _gc.enable()
 
 if _TYPE_CHECKING:
-    from tenon import amp, data, debug, distributions, fft, func, models, nn, optim, special, testing, utils
+    from tenon import (
+        amp,
+        data,
+        debug,
+        distributions,
+        fft,
+        func,
+        models,
+        multiprocessing,
+        nn,
+        optim,
+        special,
+        testing,
+        utils,
+    )
     from tenon.transforms import pytrees as tree
 
 globals().update(_ops.PUBLIC)
@@ -86,7 +101,7 @@ for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
 
 _MODULES = ("amp", "autograd", "backends", "data", "debug", "distributed", "distributions", "fft", "func", "models",
-            "nn", "onnx", "optim", "special", "testing", "torch", "utils")
+            "multiprocessing", "nn", "onnx", "optim", "special", "testing", "torch", "utils")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.cond_switch")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.while_scan")
@@ -94,7 +109,8 @@ _LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.fil
            "load_weights": "tenon.serialization.weight_files",
            "Checkpoint": "tenon.serialization.run_checkpoint", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys((
-    "BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "accelerator",
+    "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "Generator",
+    "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "Size", "accelerator",
     "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
     "contiguous_format", "cuda", "double", "float", "from_numpy", "get_default_dtype", "get_rng_state", "half",
     "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor", "long",
@@ -102,6 +118,12 @@ _LATER |= dict.fromkeys((
     "set_default_dtype", "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "set_rng_state",
     "short", "svd_lowrank", "take_along_dim", "typename", "use_deterministic_algorithms", "xpu"),
     "tenon.pytorch_names")
+_LATER |= dict.fromkeys((
+    "adjoint", "are_deterministic_algorithms_enabled", "binomial", "chain_matmul", "compile", "detach", "fill",
+    "frobenius_norm", "frombuffer", "ger", "get_default_device", "get_device", "get_float32_matmul_precision",
+    "histogram", "igamma", "igammac", "is_conj", "is_distributed", "is_inference", "is_neg", "is_nonzero",
+    "is_same_size", "is_signed", "msort", "narrow_copy", "norm_except_dim", "nuclear_norm", "pinverse", "promote_types",
+    "rsub", "seed", "set_anomaly_enabled", "t", "trapz", *_FUNCTIONS_IN_PLACE), "tenon.pytorch_functions")
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.thread_pool")
 _LATER |= {"tree": "tenon.transforms"}
 _LATER |= dict.fromkeys(("checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",

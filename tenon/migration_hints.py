@@ -14,44 +14,32 @@ NO_GPU = "there are no GPUs, only devices of the CPU: leave it out"
 NO_SPARSE = "there are no sparse tensors"
 
 TENSOR = {
-    "squeeze_": "x = x.squeeze()", "unsqueeze_": "x = x.unsqueeze(0)", "t_": "x = x.T", "transpose_": "x = x.T",
     "cuda": NO_GPU, "xpu": NO_GPU, "pin_memory": NO_GPU, "share_memory_": NO_GPU,
-    "get_device": "x.device",
     "grad_fn": "x.node",
-    "itemsize": "x.dtype.bits // 8",
-    "nbytes": "x.size * x.dtype.bits // 8",
     "strides": "x.numpy().strides", "data_ptr": "x.numpy().ctypes.data",
     "resize": "x.reshape(-1)", "resize_": "x.reshape(-1)", "flat": "x.reshape(-1)",
     "set_": "x.assign(y)",
     "fill": "x.assign(tn.full_like(x, n))",
-    "bernoulli": "tn.bernoulli(x)",
-    "narrow_copy": "x.narrow(1, 0, 2)", "msort": "x.sort(axis=0)",
-    "ger": "tn.outer(x[0], y[0])",
     "indices": "x.argmax(axis=1), x.argsort(axis=1): max, min, sort and median give the values alone",
     "values": "x.max(axis=1) itself: max, min, sort and median give the values alone",
-    "hsplit": "tn.split(x, 1, axis=1)", "vsplit": "tn.split(x, 1, axis=0)", "compress": "x[x > n]",
+    "compress": "x[x > n]",
     "partition": "x.sort()", "argpartition": "x.argsort()", "tobytes": "x.numpy().tobytes()",
     "to_sparse": NO_SPARSE, "to_dense": NO_SPARSE,
 }
 MODULE = {
-    "cuda": NO_GPU, "share_memory": NO_GPU, "compile": "tn.jit(net)",
+    "cuda": NO_GPU, "share_memory": "processes share no memory: send them net.state_dict()", "compile": "tn.jit(net)",
 }
 TENON = {
     "array": "tn.tensor(x)",
-    "compile": "tn.jit", "seed": "tn.manual_seed(n)", "promote_types": "tn.result_type(x, y)", "size": "x.size",
-    "shape": "x.shape", "ndim": "x.ndim", "t": "x.T", "transpose_copy": "x.swapaxes(0, 1)", "detach": "x.detach()",
-    "pinverse": "tn.linalg.pinv(x)", "ger": "tn.outer(x[0], y[0])",
-    "range": "tn.arange(n)", "msort": "tn.sort(x, axis=0)", "trapz": "tn.trapezoid(x)",
+    "size": "x.size", "shape": "x.shape", "ndim": "x.ndim", "transpose_copy": "x.swapaxes(0, 1)",
+    "range": "tn.arange(n)",
     "bool_": "tn.bool",
 }
 NN = {
-    "LazyLinear": "nn.Linear(3, 2)", "LazyConv2d": "nn.Conv2d(3, 2, 1)", "LazyBatchNorm2d": "nn.BatchNorm2d(3)",
-    "SyncBatchNorm": "nn.BatchNorm2d(3)", "DataParallel": NO_GPU, "NLLLoss2d": "nn.NLLLoss()",
+    "SyncBatchNorm": "nn.BatchNorm2d(3)", "NLLLoss2d": "nn.NLLLoss()",
     "Buffer": "net.register_buffer('name', x)",
 }
 FUNCTIONAL = {
-    "relu_": "x = F.relu(x)", "leaky_relu_": "x = F.leaky_relu(x)", "elu_": "x = F.elu(x)", "selu_": "x = F.selu(x)",
-    "celu_": "x = F.celu(x)", "hardtanh_": "x = F.hardtanh(x)",
     "upsample_nearest": "F.interpolate(image, scale_factor=2)",
     "upsample_bilinear": "F.interpolate(image, scale_factor=2, mode='bilinear', align_corners=True)",
 }

@@ -1,9 +1,8 @@
 """Methods of tensors that PyTorch's users write, each in one line of what Tenon has.
 
-    x.size(0), x.add_(y, alpha=-0.1), p.data.copy_(w), x.new_zeros(2, 3), x.type_as(y)
+    x.size(0), x.new_zeros(2, 3), x.type_as(y), x.unfold(0, 3, 1), x.hsplit(2), x.data
 
-`METHODS` are given to `Tensor` where the package is put together.  A method that ends in `_` rebinds its tensor to new
-elements; tensors are values, so others that were computed from the old ones, slices too, keep theirs.
+`METHODS`, those in place among them, are given to `Tensor` where the package is put together.
 """
 
 from __future__ import annotations
@@ -13,128 +12,24 @@ from math import prod
 from typing import Any
 
 from tenon.eager.gradient_hooks import register_hook, retain_grad
-from tenon.errors import ArgumentError, ShapeError
+from tenon.errors import ArgumentError
 from tenon.ops.comparison import maximum, minimum
 from tenon.ops.comparison import where as select
-from tenon.ops.creation import empty, eye, full, full_like, ones, zeros
+from tenon.ops.creation import empty, full, ones, zeros
+from tenon.ops.incomplete_gamma import gammainc, gammaincc
 from tenon.ops.index_helpers import sliding_window
 from tenon.ops.indexing import take_along_axis
+from tenon.ops.joining_and_axes import sum_to
+from tenon.ops.ordering import sort
+from tenon.ops.products import outer
 from tenon.ops.solving import inv, pinv
-from tenon.random import bernoulli, exponential, multinomial, normal, rand, randint
+from tenon.ops.special_functions import polygamma as polygamma_of
+from tenon.pytorch_in_place import METHODS_IN_PLACE
+from tenon.random import bernoulli as drawn_bernoulli
+from tenon.random import multinomial
 from tenon.tensor import Tensor, tensor
 from tenon.tensor_state import TensorState
 from tenon.types import DType, complex64, complex128, int8, int16, normalize_axis, uint8
-
-# Operators that may write their result over their first operand.
-IN_PLACE = (
-    "abs", "absolute", "acos", "acosh", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "arccos", "arccosh",
-    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "baddbmm",
-    "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil",
-    "clamp", "clamp_max", "clamp_min", "clip", "copysign", "cos", "cosh", "cumprod", "cumsum", "deg2rad", "digamma",
-    "div", "divide", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "fix", "float_power", "floor", "floor_divide",
-    "fmod", "frac", "gcd", "heaviside", "hypot", "i0", "index_add", "index_copy", "index_fill", "index_put",
-    "index_reduce", "lcm", "ldexp", "lerp", "lgamma", "log", "log10", "log1p", "log2", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "logit", "masked_fill", "masked_scatter", "mul", "multiply", "mvlgamma", "nan_to_num",
-    "neg", "negative", "nextafter", "pow", "rad2deg", "reciprocal", "relu", "remainder", "renorm",
-    "round", "rsqrt", "scatter", "scatter_add", "scatter_reduce", "sgn", "sigmoid", "sign", "sin", "sinc", "sinh",
-    "sqrt", "square", "subtract", "tan", "tanh", "tril", "triu", "true_divide", "trunc", "xlogy")
-
-
-def _in_place(name: str) -> Callable[..., Tensor]:
-    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
-        return _written(self, f"x.{name}_(...)", getattr(self, name)(*args, **named))
-    method.__name__, method.__doc__ = f"{name}_", f"The tensor rebound to `x.{name}(...)`, in its own type; returns it."
-    return method
-
-
-def _written(self: Tensor, what: str, new: Tensor) -> Tensor:
-    """The tensor rebound to new elements; raises ShapeError for another shape, or another kind of numbers."""
-    self._refuse_leaf(what)
-    if new.shape != self.shape or (new.dtype is not self.dtype and new.dtype.kind != self.dtype.kind):
-        raise ShapeError(f"{what} would change {self.type} to {new.type}", hint="write x = x.add(y), and so on")
-    self._rebind(new if new.dtype is self.dtype else new.astype(self.dtype))
-    return self
-
-
-def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """The tensor rebound to `x + alpha * other`; returns it.
-
-    >>> tn.ones(2).add_(tn.ones(2), alpha=-0.5)
-    tensor([0.5, 0.5])
-    """
-    return _written(self, "x.add_(...)", self + (other if alpha == 1 else other * alpha))
-
-
-def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """The tensor rebound to `x - alpha * other`; returns it."""
-    return _written(self, "x.sub_(...)", self - (other if alpha == 1 else other * alpha))
-
-
-def copy_(self: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
-    """The tensor rebound to other elements, which are broadcast and cast; returns it."""
-    new = source if isinstance(source, Tensor) else tensor(source, dtype=self.dtype)
-    new = new if new.shape == self.shape else new.expand(self.shape)
-    self._refuse_leaf("x.copy_(y)")
-    self._rebind(new.astype(self.dtype))
-    return self
-
-
-def fill_(self: Tensor, value: Any) -> Tensor:
-    """The tensor rebound to `value` everywhere; returns it."""
-    return copy_(self, full_like(self, value) if not isinstance(value, Tensor) else value)
-
-
-def zero_(self: Tensor) -> Tensor:
-    """The tensor rebound to zeros; returns it."""
-    return fill_(self, 0)
-
-
-def fill_diagonal_(self: Tensor, fill_value: Any) -> Tensor:
-    """A matrix rebound to itself with `fill_value` on the diagonal; returns it."""
-    if self.ndim != 2:
-        raise ShapeError(f"fill_diagonal_: a matrix was expected, this tensor is {self.type}")
-    return _written(self, "x.fill_diagonal_(...)", self.masked_fill(eye(*self.shape, dtype="bool"), fill_value))
-
-
-def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
-    """The tensor rebound to random numbers of a normal distribution; returns it."""
-    return copy_(self, normal(mean, std, self.shape, generator=generator))
-
-
-def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
-    """The tensor rebound to random numbers uniform in [a, b); returns it."""
-    return copy_(self, rand(*self.shape, generator=generator) * (b - a) + a)
-
-
-def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Any = None) -> Tensor:
-    """The tensor rebound to whole numbers from low to high - 1; one number is high; returns it."""
-    low, high = (0, low) if low and high is None else (low, high)
-    bits, kind = self.dtype.bits, self.dtype.kind       # all whole numbers that the type holds
-    exact = {"b": 1, "f": {16: 8, 32: 24}.get(bits, 53), "i": bits - 1}.get(kind, bits)
-    largest = min(2 ** exact, 2 ** 63 - 1)
-    return copy_(self, randint(low, largest if high is None else high, self.shape, generator=generator))
-
-
-def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
-    """The tensor rebound to random numbers of an exponential distribution; returns it."""
-    return copy_(self, exponential(lambd, self.shape, dtype=self.dtype, generator=generator))
-
-
-def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
-    """The tensor rebound to exp of random numbers of a normal distribution; returns it."""
-    return copy_(self, normal(mean, std, self.shape, dtype=self.dtype, generator=generator).exp())
-
-
-def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
-    """The tensor rebound to ones with probability p, else zeros; returns it."""
-    return copy_(self, bernoulli(p if isinstance(p, Tensor) else full(self.shape, float(p)), generator=generator))
-
-
-def detach_(self: Tensor) -> Tensor:
-    """The tensor, cut off from what it was computed from; returns it."""
-    self.hold(TensorState(self.payload, False, self.grad))
-    return self
-
 
 # ---------------------------------------------------------------- like another tensor
 
@@ -164,6 +59,75 @@ def _new(make: Callable[..., Any]) -> Callable[..., Any]:
 def new_tensor(self: Any, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of data in the type of this one, beside it."""
     return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad, device=device or self.device)
+
+
+def new(self: Any, *data: Any) -> Any:
+    """A tensor in the type of this one, beside it: of data, or of sizes, whose elements are not defined."""
+    if data and type(data[0]) is not int and not (type(data[0]) is tuple and len(data) == 1):
+        return new_tensor(self, data[0])
+    return empty(*(data or (0,)), dtype=self.dtype, device=self.device)
+
+
+def sum_to_size(self: Any, *size: Any) -> Any:
+    """Summed over the axes in which a tensor of this size would be repeated."""
+    return sum_to(self, size[0] if len(size) == 1 and type(size[0]) is tuple else size)
+
+
+def is_same_size(self: Any, other: Any) -> bool:
+    """Whether both have the same shape."""
+    return bool(self.shape == other.shape)
+
+
+def bernoulli(self: Any, p: float | None = None, *, generator: Any = None) -> Any:
+    """Ones with the probabilities that the elements are, or with probability p, else zeros."""
+    if p is None:
+        return drawn_bernoulli(self, generator=generator)
+    return drawn_bernoulli(full(self.shape, float(p), dtype=self.dtype), generator=generator)
+
+
+def igamma(self: Any, other: Any) -> Any:
+    """The lower incomplete gamma function of these elements, as `tn.special.gammainc`."""
+    return gammainc(self, other)
+
+
+def igammac(self: Any, other: Any) -> Any:
+    """The upper incomplete gamma function of these elements, as `tn.special.gammaincc`."""
+    return gammaincc(self, other)
+
+
+def polygamma(self: Any, n: int) -> Any:
+    """The n-th derivative of digamma."""
+    return polygamma_of(n, self)
+
+
+def ger(self: Any, other: Any) -> Any:
+    """The products of all pairs of elements of two vectors."""
+    return outer(self, other)
+
+
+def msort(self: Any) -> Any:
+    """The elements in ascending order along the first axis."""
+    return sort(self, axis=0)
+
+
+def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
+    """`x.narrow(dim, start, length)`: tensors are values, so that is a copy."""
+    return self.narrow(dim, start, length)
+
+
+def itself(self: Any) -> Any:
+    """The tensor: no operator is put off here, so there is nothing to resolve."""
+    return self
+
+
+def get_device(self: Any) -> int:
+    """-1, as for PyTorch's tensors that are on no GPU."""
+    return -1
+
+
+def storage_offset(self: Any) -> int:
+    """0: a slice is a tensor of its own."""
+    return 0
 
 
 def unfold(self: Any, dimension: int, size: int, step: int = 1) -> Any:
@@ -201,6 +165,16 @@ def clamp_max(x: Any, max: Any) -> Any:
 def element_size(self: Any) -> int:
     """The bytes of an element."""
     return int(self.dtype.itemsize)
+
+
+def itemsize(self: Any) -> Any:
+    """The bytes of an element."""
+    return self.dtype.itemsize
+
+
+def nbytes(self: Any) -> Any:
+    """The bytes of all elements."""
+    return self.size * self.dtype.itemsize
 
 
 def _answer(name: str, value: bool, doc: str) -> property:
@@ -286,17 +260,20 @@ def _to(dtype: DType) -> Callable[[Any], Any]:
     return method
 
 
-METHODS: dict[str, Any] = {f"{name}_": _in_place(name) for name in IN_PLACE} | {
+METHODS: dict[str, Any] = METHODS_IN_PLACE | {
     make.__name__: make for make in (
-        add_, sub_, copy_, fill_, fill_diagonal_, zero_, normal_, uniform_, bernoulli_, random_, exponential_,
-        log_normal_, detach_, type_as, view_as, expand_as, unfold, where, adjoint, clamp_min, clamp_max, multinomial,
+        type_as, view_as, expand_as, unfold, where, adjoint, clamp_min, clamp_max, multinomial,
         new_tensor, element_size, nelement, is_floating_point, is_complex, is_signed, is_nonzero, stride, is_contiguous,
-        register_hook, retain_grad)} | {
+        register_hook, retain_grad, new, sum_to_size, is_same_size, bernoulli, igamma, igammac, polygamma, ger, msort,
+        narrow_copy, get_device, storage_offset)} | {
     f"new_{make.__name__}": _new(make) for make in (zeros, ones, full, empty)} | {
     "reshape_as": view_as, "take_along_dim": take_along_axis, "mH": property(adjoint), "H": property(adjoint),
     "inverse": inv, "pinverse": pinv, "ndimension": Tensor.dim, "data": property(Data, _set_data, doc=Data.__doc__)}
 METHODS |= {"is_sparse": _answer("is_sparse", False, "False: there are no sparse tensors."),
             "is_cuda": _answer("is_cuda", False, "False: there are no GPUs."),
             "is_cpu": _answer("is_cpu", True, "True: all devices are the CPU's.")}
+METHODS |= {f"is_{name}": _answer(f"is_{name}", False, "False.") for name in (
+    "mps", "meta", "nested", "quantized", "xla", "mkldnn", "xpu")}
+METHODS |= {"resolve_conj": itself, "resolve_neg": itself, "nbytes": property(nbytes), "itemsize": property(itemsize)}
 METHODS |= {name: _to(dtype) for name, dtype in {
     "short": int16, "char": int8, "byte": uint8, "cfloat": complex64, "cdouble": complex128}.items()}

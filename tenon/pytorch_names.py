@@ -6,7 +6,6 @@ There is no GPU, so `tn.cuda.is_available()` is False.
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,18 +26,22 @@ from tenon.tensor_views import PRINT_PROFILES, print_options
 from tenon.types import (
     DType,
     as_dtype,
+    bfloat16,
     bool_,
     complex64,
     complex128,
     float16,
     float32,
     float64,
+    int8,
     int16,
     int32,
     int64,
+    uint8,
 )
 
-__all__ = ["BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "accelerator",
+__all__ = ["BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "Generator",
+           "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "Size", "accelerator",
            "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
            "contiguous_format", "cuda", "device", "double", "float", "from_numpy", "get_default_dtype", "get_rng_state",
            "half", "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor",
@@ -66,6 +69,26 @@ class cuda:
         return False
 
     is_built = is_initialized = is_available
+
+    @staticmethod
+    def current_accelerator(check_available: Any = False) -> Any:
+        """None: there is none."""
+
+    @staticmethod
+    def is_bf16_supported(including_emulation: Any = True) -> Any:
+        """False."""
+        return False
+
+    @staticmethod
+    def memory_allocated(device: Any = None) -> Any:
+        """None of it: 0."""
+        return 0
+
+    max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
+
+    @staticmethod
+    def reset_peak_memory_stats(device: Any = None) -> None:
+        """Nothing: there is no memory of GPUs."""
 
     @staticmethod
     def device_count() -> Any:
@@ -158,19 +181,30 @@ def scalar_tensor(value: Any, dtype: Any = float32) -> Tensor:
 
 # ---------------------------------------------------------------- old constructors
 
-def _of_type(name: str, dtype: DType) -> Callable[..., Tensor]:
-    def make(*given: Any) -> Tensor:
+class TensorKind:
+    """`FloatTensor` and its kin: makes tensors of data, or of zeros of these sizes; `isinstance` asks for the type."""
+
+    def __init__(self, name: str, dtype: DType):
+        self.__name__, self.dtype = name, dtype
+
+    def __call__(self, *given: Any) -> Tensor:
         if not given or type(given[0]) is not builtins.int:
-            return tensor(given[0] if given else [], dtype)
-        made: Tensor = zeros(*given, dtype=dtype)
+            return tensor(given[0] if given else [], self.dtype)
+        made: Tensor = zeros(*given, dtype=self.dtype)
         return made
-    make.__name__, make.__doc__ = name, f"A tensor of {dtype.name} of this data, or of zeros of these sizes."
-    return make
+
+    def __instancecheck__(self, x: Any) -> bool:
+        return isinstance(x, Tensor) and x.dtype is self.dtype
+
+    def __repr__(self) -> str:
+        return f"tenon.{self.__name__}"
 
 
-FloatTensor, DoubleTensor = _of_type("FloatTensor", float32), _of_type("DoubleTensor", float64)
-LongTensor, IntTensor = _of_type("LongTensor", int64), _of_type("IntTensor", int32)
-BoolTensor = _of_type("BoolTensor", bool_)
+FloatTensor, DoubleTensor = TensorKind("FloatTensor", float32), TensorKind("DoubleTensor", float64)
+HalfTensor, BFloat16Tensor = TensorKind("HalfTensor", float16), TensorKind("BFloat16Tensor", bfloat16)
+LongTensor, IntTensor = TensorKind("LongTensor", int64), TensorKind("IntTensor", int32)
+ShortTensor, CharTensor = TensorKind("ShortTensor", int16), TensorKind("CharTensor", int8)
+ByteTensor, BoolTensor = TensorKind("ByteTensor", uint8), TensorKind("BoolTensor", bool_)
 
 
 # ---------------------------------------------------------------- matrices of few singular values

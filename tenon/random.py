@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.devices import HOST, check_device, placing
+from tenon.devices import HOST, Device, check_device, placing
 from tenon.errors import ArgumentError
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import current
@@ -48,7 +48,12 @@ class Generator:
     True
     """
 
-    def __init__(self, seed: int | None = None):
+    def __init__(self, seed: int | str | Device | None = None, device: Any = None):
+        if isinstance(seed, (str, Device)):         # as PyTorch's is made: for a device
+            seed, device = None, seed
+        if device is not None and check_device(device) is not HOST:
+            raise ArgumentError(f"Generator: its state lies on the CPU, not on {device}",
+                                hint="device= of what draws says where random numbers are made")
         self.state = tensor(_state(int.from_bytes(os.urandom(8), "little") if seed is None else seed))
         self._lock = Lock()
         self._sequels = Sequels()
@@ -65,6 +70,12 @@ class Generator:
         """Start again from this seed; returns the generator."""
         self.state.assign(tensor(_state(seed)))
         return self
+
+    def seed(self) -> Any:
+        """Start again from a seed that nobody knows; returns it."""
+        found = int.from_bytes(os.urandom(8), "little")
+        self.manual_seed(found)
+        return found
 
     def initial_seed(self) -> Any:
         """The seed that it began with."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import cache
-from sys import getrefcount
+from sys import _getframe, getrefcount
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,8 +119,11 @@ class Tensor(TensorViews):
 
     @property
     def type(self) -> TensorType:
-        """Element type and shape."""
-        return TensorType(self.dtype, self.payload.shape)
+        """Element type and shape; it may be called, as PyTorch's `x.type(dtype)`."""
+        found = TensorType(self.dtype, self.payload.shape)
+        if not _getframe(1).f_globals.get("__name__", "").startswith("tenon."):
+            found.__dict__["of"] = self         # for the user's code alone: types that Tenon keeps hold no tensors
+        return found
 
     def is_like(self, other: Any) -> bool:
         """Whether the other tensor has the same shape and element type."""

@@ -100,6 +100,8 @@ def as_dtype(value: Any) -> DType:
         return _BY_PYTHON[int]
     if isinstance(value, str) and (found := _BY_NAME.get(value) or BY_SHORT.get(value)):
         return found
+    if isinstance(named := getattr(value, "dtype", None), DType) and not hasattr(value, "shape"):
+        return named                                            # of PyTorch's `FloatTensor`
     try:
         return DTYPE_OF[np.dtype(value)]
     except (TypeError, KeyError):
@@ -155,6 +157,17 @@ def promote_scalar(dtype: DType, scalar: type) -> DType:
     return complex_of(dtype) if kind == "c" else DEFAULT_OF_KIND[kind]
 
 
+# What PyTorch calls a tensor of these elements: FloatTensor.
+_KIND_NAMES = {float32: "Float", float64: "Double", float16: "Half", bfloat16: "BFloat16", int64: "Long", int32: "Int",
+               int16: "Short", int8: "Char", uint8: "Byte", bool_: "Bool", complex64: "ComplexFloat",
+               complex128: "ComplexDouble", uint16: "UInt16", uint32: "UInt32", uint64: "UInt64"}
+_KINDS = {f"torch.{name}Tensor": dtype for dtype, name in _KIND_NAMES.items()}
+
+
+def _kind_of(dtype: Any) -> Any:
+    return _KINDS.get(dtype, dtype) if isinstance(dtype, str) else as_dtype(dtype)
+
+
 @dataclass(frozen=True)
 class TensorType:
     """An element type and a shape: `f32[B, 784]`; `f32` alone is a scalar."""
@@ -171,9 +184,18 @@ class TensorType:
 
     __repr__ = __str__
 
-    def __call__(self, *wanted: Any) -> None:
-        """What PyTorch's `x.type(dtype)` would call; raises ArgumentError, which says how it is written."""
-        raise ArgumentError(f"a tensor's type is no function; it is {self}", hint="x.to(dtype)")
+    def __call__(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """PyTorch's `x.type(dtype)`: the tensor whose type this is, converted; without one PyTorch's name of the type.
+
+        Raises ArgumentError for a type that is no tensor's.
+        """
+        tensor = self.__dict__.get("of")
+        if tensor is None:
+            raise ArgumentError(f"this type, {self}, is no tensor's, so it converts nothing", hint="x.to(dtype)")
+        return tensor.to(_kind_of(dtype)) if dtype is not None else f"torch.{_KIND_NAMES[self.dtype]}Tensor"
+
+    def __reduce__(self) -> Any:
+        return TensorType, (self.dtype, self.shape)
 
     @property
     def ndim(self) -> int:

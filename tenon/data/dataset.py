@@ -34,6 +34,9 @@ class Dataset:
 class IterableDataset(Dataset):
     """Base of streams: a subclass defines `__iter__`."""
 
+    def __add__(self, other: Dataset) -> Dataset:
+        return ChainDataset([self, other])
+
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
 
@@ -135,3 +138,37 @@ def checked(index: int, size: int) -> int:
     if not -size <= index < size:
         raise OutOfRange(f"sample {index} of a dataset of {size}")
     return index % size
+
+
+class StackDataset(Dataset):
+    """Samples are tuples, or dictionaries, of those of datasets of the same length.
+
+    >>> data = tn.data.StackDataset(image=[10, 11], label=[0, 1])
+    >>> data[1]
+    {'image': 11, 'label': 1}
+    """
+
+    def __init__(self, *datasets: Any, **named: Any):
+        if bool(datasets) == bool(named) or len({len(data) for data in (*datasets, *named.values())}) > 1:
+            raise ArgumentError("StackDataset: datasets of one length were expected, all with names or all without")
+        self.datasets: Any = datasets or named
+
+    def __getitem__(self, index: int) -> Any:
+        if isinstance(self.datasets, dict):
+            return {name: data[index] for name, data in self.datasets.items()}
+        return tuple(data[index] for data in self.datasets)
+
+    def __len__(self) -> int:
+        every = self.datasets.values() if isinstance(self.datasets, dict) else self.datasets
+        return len(next(iter(every)))
+
+
+class ChainDataset(IterableDataset):
+    """Streams one after another."""
+
+    def __init__(self, datasets: Any):
+        self.datasets = datasets
+
+    def __iter__(self) -> Iterator[Any]:
+        for data in self.datasets:
+            yield from data

@@ -101,3 +101,36 @@ class BatchSampler(Sampler):
     def __len__(self) -> int:
         count = len(self.sampler)  # type: ignore[arg-type]
         return count // self.batch_size if self.drop_last else -(-count // self.batch_size)
+
+
+class DistributedSampler(Sampler):
+    """The share of one of several processes: every `num_replicas`-th index from `rank` on, of a new random order.
+
+    All shares have the same length: some indices are there twice, or `drop_last` leaves the last ones out.  The order
+    is that of the epoch, which `set_epoch` says, the same in all processes.
+    """
+
+    def __init__(self, dataset: Sized, num_replicas: int | None = None, rank: int | None = None, shuffle: bool = True,
+                 seed: int = 0, drop_last: bool = False):
+        self.dataset, self.shuffle, self.seed, self.epoch, self.drop_last = dataset, shuffle, seed, 0, drop_last
+        self.num_replicas = 1 if num_replicas is None else num_replicas
+        self.rank = 0 if rank is None else rank
+        if not 0 <= self.rank < self.num_replicas:
+            raise ArgumentError(f"DistributedSampler: rank {rank} is not one of {self.num_replicas}")
+        short = len(dataset) % self.num_replicas
+        self.num_samples = len(dataset) // self.num_replicas + (1 if short and not drop_last else 0)
+        self.total_size = self.num_samples * self.num_replicas
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next order be that of this epoch."""
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[int]:
+        count = len(self.dataset)
+        generator = Generator(self.seed + self.epoch)
+        order = randperm(count, generator=generator).tolist() if self.shuffle else list(range(count))
+        around = order * -(-self.total_size // max(count, 1))
+        return iter(around[:self.total_size][self.rank::self.num_replicas])
+
+    def __len__(self) -> int:
+        return self.num_samples

@@ -84,7 +84,8 @@ MODULES = {
     "torch.autograd.functional": "tenon.autograd.functional_derivatives",
     "torch.cuda.amp": "tenon.amp", "torch.distributions.constraints": "tenon.distributions.constraints",
     "torch.distributions.transforms": "tenon.distributions.transforms", "torch.distributions": "tenon.distributions",
-    "torch.nn.modules": "tenon.nn", "torch.nn.parameter": "tenon.nn", "torch.utils.data": "tenon.utils.data",
+    "torch.nn.modules.utils": "tenon.nn.modules", "torch.nn.modules": "tenon.nn", "torch.nn.parameter": "tenon.nn",
+    "torch.nn.parallel": "tenon.nn.parallel", "torch.utils.data": "tenon.utils.data",
 }
 
 

@@ -9,20 +9,26 @@ from tenon.migration_hints import NN as _NAMES
 from tenon.migration_hints import missing as _missing
 from tenon.nn import functional as functional
 from tenon.nn import init as init
+from tenon.nn import modules as modules
+from tenon.nn import parallel as parallel
 from tenon.nn import utils as utils
 from tenon.nn.activations import *  # noqa: F403
 from tenon.nn.attention import *  # noqa: F403
 from tenon.nn.containers import *  # noqa: F403
 from tenon.nn.convolution import *  # noqa: F403
+from tenon.nn.convolution import _Convolution as _ConvNd
 from tenon.nn.ctc import *  # noqa: F403
 from tenon.nn.dropout import *  # noqa: F403
 from tenon.nn.embedding import *  # noqa: F403
 from tenon.nn.fractional_pooling import *  # noqa: F403
+from tenon.nn.lazy import *  # noqa: F403
 from tenon.nn.linear import *  # noqa: F403
 from tenon.nn.losses import *  # noqa: F403
 from tenon.nn.module import Module as Module
 from tenon.nn.module import Parameter as Parameter
 from tenon.nn.normalization import *  # noqa: F403
+from tenon.nn.normalization import _BatchNorm as _BatchNorm
+from tenon.nn.parallel import DataParallel as DataParallel
 from tenon.nn.pooling import *  # noqa: F403
 from tenon.nn.quantized import *  # noqa: F403
 from tenon.nn.recurrent import *  # noqa: F403

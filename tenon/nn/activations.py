@@ -90,8 +90,9 @@ class Softmax2d(Module):
 class PReLU(Module):
     """x where positive, else a learned multiple of it: one for all, or one a channel."""
 
-    def __init__(self, num_parameters: int = 1, init: float = 0.25, dtype: Any = "float32"):
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = "float32"):
         self.weight = constant_(Parameter(empty(num_parameters, dtype=dtype)), init)
+        self._place(device)
 
     def forward(self, x: Any) -> Any:
         return ops.prelu(x, self.weight)

@@ -61,7 +61,7 @@ class MultiheadAttention(Module):
 
     def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True,
                  add_bias_kv: bool = False, add_zero_attn: bool = False, kdim: int | None = None,
-                 vdim: int | None = None, batch_first: bool = False, dtype: Any = "float32"):
+                 vdim: int | None = None, batch_first: bool = False, device: Any = None, dtype: Any = "float32"):
         if num_heads < 1 or embed_dim % num_heads:
             raise ArgumentError(f"MultiheadAttention: embed_dim {embed_dim} does not divide into {num_heads} heads")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
@@ -81,6 +81,7 @@ class MultiheadAttention(Module):
                 if name in ("bias_k", "bias_v") else init.zeros_(p)
         if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
+        self._place(device)
 
     def forward(self, query: Any, key: Any, value: Any, key_padding_mask: Any = None, need_weights: bool = True,
                 attn_mask: Any = None, average_attn_weights: bool = True, is_causal: bool = False) -> tuple[Any, Any]:

@@ -30,7 +30,7 @@ class _Convolution(Module):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
-                 transposed: bool = False, dtype: Any = "float32"):
+                 transposed: bool = False, device: Any = None, dtype: Any = "float32"):
         name = type(self).__name__
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ShapeError(f"{name}: {in_channels} input and {out_channels} output channels do not divide into "
@@ -47,6 +47,7 @@ class _Convolution(Module):
         self.weight = Parameter(empty((*channels, *self.kernel_size), dtype=dtype))
         self.bias = Parameter(empty(out_channels, dtype=dtype)) if bias else None
         self.reset_parameters()
+        self._place(device)
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
@@ -96,9 +97,10 @@ class _Direct(_Convolution):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
-                 dtype: Any = "float32"):
+                 device: Any = None, dtype: Any = "float32"):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
                          dtype=dtype)
+        self._place(device)
 
     def forward(self, x: Any) -> Any:
         return convolved(self, x, self.weight, self.bias)
@@ -109,10 +111,11 @@ class _Transposed(_Convolution):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
-                 dtype: Any = "float32"):
+                 device: Any = None, dtype: Any = "float32"):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
                          transposed=True, dtype=dtype)
         self.output_padding = sizes_of(output_padding, self.count)
+        self._place(device)
 
     def forward(self, x: Any) -> Any:
         return PUBLIC[f"conv_transpose{self.count}d"](x, self.weight, self.bias, self.stride, self.padding,

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.eager.grad_mode import no_grad
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
-from tenon.ops.creation import empty
+from tenon.ops.comparison import where
+from tenon.ops.creation import empty, zeros
 from tenon.ops.embedding_bag import embedding_bag
+from tenon.ops.getitem import setitem
+from tenon.ops.joining_and_axes import ravel
 from tenon.ops.linear_layers import embedding
+from tenon.ops.reduction import vector_norm
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
@@ -25,19 +29,32 @@ class Embedding(Module):
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None,
-                 dtype: Any = "float32", sparse: bool = False):
+                 max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+                 sparse: bool = False, _weight: Any = None, _freeze: bool = False, device: Any = None,
+                 dtype: Any = "float32"):
+        if scale_grad_by_freq:
+            raise ArgumentError("Embedding: gradients are not divided by how often an index occurs",
+                                hint="scale_grad_by_freq=False")
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"Embedding: padding_idx {padding_idx} is not one of {num_embeddings} indices")
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = padding_idx if padding_idx is None or padding_idx >= 0 else padding_idx + num_embeddings
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype))
-        self.reset_parameters()
+        self.max_norm, self.norm_type = None if max_norm is None else float(max_norm), norm_type
+        if _weight is None:
+            self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype), not _freeze)
+            self.reset_parameters()
+        elif _weight.shape != (num_embeddings, embedding_dim):
+            raise ShapeError(f"Embedding: {num_embeddings} rows of {embedding_dim} were expected, not {_weight.type}")
+        else:
+            self.weight = Parameter(_weight, not _freeze)
+        self._place(device)
 
     @classmethod
-    def from_pretrained(cls, embeddings: Any, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
+    def from_pretrained(cls, embeddings: Any, freeze: bool = True, padding_idx: int | None = None,
+                        **options: Any) -> Embedding:
         """An embedding with these rows, which are not trained unless `freeze=False`."""
         rows, columns = map(int, embeddings.shape)
-        layer = cls(rows, columns, padding_idx, embeddings.dtype)
+        layer = cls(rows, columns, padding_idx=padding_idx, dtype=embeddings.dtype, **options)
         layer.weight = Parameter(embeddings, requires_grad=not freeze)
         return layer
 
@@ -49,7 +66,17 @@ class Embedding(Module):
                 self.weight[self.padding_idx] = 0.0
 
     def forward(self, x: Any) -> Any:
+        if self.max_norm is not None:
+            self._shorten(x)
         return embedding(x, self.weight, padding_idx=self.padding_idx)
+
+    def _shorten(self, x: Any) -> None:
+        """Scale the rows that are read, and are longer than `max_norm`, down to it."""
+        with no_grad():
+            length = vector_norm(self.weight, ord=self.norm_type, axis=-1, keepdims=True)
+            read = setitem(zeros(self.num_embeddings, 1, dtype="bool"), ravel(x), True)
+            shorter = where(read & (length > self.max_norm), self.max_norm / (length + 1e-7), 1.0)
+            self.weight.assign(self.weight * shorter)
 
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
@@ -64,9 +91,10 @@ class EmbeddingBag(Embedding):
     """
 
     def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean", include_last_offset: bool = False,
-                 padding_idx: int | None = None, dtype: Any = "float32", sparse: bool = False):
-        super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
+                 padding_idx: int | None = None, sparse: bool = False, device: Any = None, dtype: Any = "float32"):
+        super().__init__(num_embeddings, embedding_dim, padding_idx, device=device, dtype=dtype)
         self.mode, self.include_last_offset = mode, include_last_offset
+        self._place(device)
 
     def forward(self, x: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
         return embedding_bag(x, self.weight, offsets, self.mode, per_sample_weights, self.include_last_offset,

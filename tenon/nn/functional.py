@@ -20,6 +20,7 @@ from tenon.nn.fractional_pooling import fractional_max_pool3d as fractional_max_
 from tenon.nn.padding import pad as pad
 from tenon.nn.relaxed import gumbel_softmax as gumbel_softmax
 from tenon.ops.define import PUBLIC
+from tenon.pytorch_in_place import for_somebody
 from tenon.random import dropout as dropout
 
 OTHER_NAMES = {"dim": "axis", "keepdim": "keepdims", "kernel_size": "kernel"}
@@ -39,6 +40,24 @@ def _with_torch_names(operator: Callable[..., Any]) -> Callable[..., Any]:
 
 # Made here and now: a name that came into being while a function is captured would be a change to this module.
 globals().update({name: _with_torch_names(operator) for name, operator in PUBLIC.items() if name not in globals()})
+
+
+IN_PLACE = ("celu", "elu", "hardtanh", "leaky_relu", "relu", "rrelu", "selu", "threshold")
+
+
+def _written_over(name: str) -> Callable[..., Any]:
+    operator = globals()[name]
+
+    def change(input: Any, *args: Any, **named: Any) -> Any:
+        return input.copy_(operator(input, *args, **named))
+    change.__name__, change.__doc__ = f"{name}_", f"The tensor rebound to `{name}(...)`; returns it."
+    return for_somebody(change)
+
+
+globals().update({f"{name}_": _written_over(name) for name in IN_PLACE})
+globals().update({f"{name}_with_indices": functools.partial(globals()[name], return_indices=True) for name in (
+    "max_pool1d", "max_pool2d", "max_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+    if name in globals()})
 
 
 def __getattr__(name: str) -> Any:

@@ -33,7 +33,8 @@ class Linear(Module):
     (5, 2)
     """
 
-    def __init__(self, in_features: int, out_features: int, bias: bool = True, dtype: Any = "float32"):
+    def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None,
+                 dtype: Any = "float32"):
         for name, size in (("in_features", in_features), ("out_features", out_features)):
             if not isinstance(size, int) or size < 0:
                 raise ArgumentError(f"Linear: {name} must be a size, not {size!r}")
@@ -41,6 +42,7 @@ class Linear(Module):
         self.weight = Parameter(empty(out_features, in_features, dtype=dtype))
         self.bias = Parameter(empty(out_features, dtype=dtype)) if bias else None
         self.reset_parameters()
+        self._place(device)
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
@@ -59,11 +61,12 @@ class Bilinear(Module):
     """A bilinear form of two inputs [..., in1_features] and [..., in2_features] for every output, plus a bias."""
 
     def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True,
-                 dtype: Any = "float32"):
+                 device: Any = None, dtype: Any = "float32"):
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
         self.weight = init.uniform_within_(Parameter(empty(out_features, in1_features, in2_features, dtype=dtype)),
                                            in1_features)
         self.bias = init.uniform_within_(Parameter(empty(out_features, dtype=dtype)), in1_features) if bias else None
+        self._place(device)
 
     def forward(self, x: Any, y: Any) -> Any:
         return bilinear(x, y, self.weight, self.bias)

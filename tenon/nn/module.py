@@ -108,6 +108,7 @@ class Module:
 
     # _seen is the type of the last result of forward, for the repr; outside __dict__, so that no capture depends on it.
     __slots__ = ("__dict__", "__weakref__", "_seen")
+    uninitialized = False           # whether it has its parameters after its first call only
     training: bool
     _buffers: Mapping[str, bool]        # name -> whether state_dict() holds it
 
@@ -235,10 +236,12 @@ class Module:
         """This module and all below, each once."""
         return (module for _, module in self.named_modules())
 
-    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
-        """Names and parameters, each once, those of this module first."""
-        return _once(_own(_tree(self, prefix, ()) if recurse else [(prefix, self)],
-                          lambda module, name, x: isinstance(x, Parameter)))
+    def named_parameters(self, prefix: str = "", recurse: bool = True,
+                         remove_duplicate: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """Names and parameters, each once (unless told), those of this module first."""
+        every = _own(_tree(self, prefix, ()) if recurse else [(prefix, self)],
+                     lambda module, name, x: isinstance(x, Parameter))
+        return _once(every) if remove_duplicate else every
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """The parameters, each once."""
@@ -354,8 +357,14 @@ class Module:
         `memory_format` mean nothing here.
         """
         wanted, where = among(*(x for x in given if type(x) is not bool), dtype, device)
+        modules = dict(_tree(self, "", ()))
+        for module in modules.values():
+            if module.uninitialized:
+                module.brought.append((where, wanted))
+        own = _own(((name, x) for name, x in modules.items() if not x.uninitialized),
+                   lambda module, name, x: isinstance(x, Parameter) or name in module._buffers)
         with no_grad():
-            for x in [*self.parameters(), *self.buffers()]:
+            for _, x in _once(own):
                 converted = None if wanted is None or not x.dtype.is_differentiable else wanted
                 new = x.detach().to(where, converted)
                 if new.dtype is not x.dtype or new.device is not x.device:
@@ -363,6 +372,15 @@ class Module:
                     x._rebind(new)
                     x.grad = None if gradient is None else gradient.to(where, converted)
         return self
+
+    def _place(self, device: Any) -> None:
+        """Bring a new layer to the device that it was told."""
+        if device is not None:
+            self.to(device=device)
+
+    def type(self: M, dst_type: Any) -> M:
+        """`to(dtype)`."""
+        return self.to(dtype=dst_type)
 
     def cpu(self: M) -> M:
         """`to("cpu")`."""
@@ -431,6 +449,9 @@ def _is_kept(module: Module, name: str, x: Tensor) -> bool:
 
 def _own(tree: Any, chosen: Callable[[Module, str, Any], bool]) -> Iterator[tuple[str, Any]]:
     for prefix, module in tree:
+        if module.uninitialized:
+            raise ArgumentError(f"{type(module).__name__} {prefix!r} has no parameters before its first call",
+                                hint="call the net once with data of the right sizes")
         for name, x in module._members():
             if isinstance(x, Tensor) and chosen(module, name, x):
                 yield f"{prefix}.{name}" if prefix else name, x

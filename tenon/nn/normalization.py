@@ -27,7 +27,7 @@ class _ChannelNorm(Module):
     axes: tuple[int, ...] = ()      # how many axes the input may have
 
     def __init__(self, num_features: int, eps: float, momentum: float | None, affine: bool, track_running_stats: bool,
-                 dtype: Any):
+                 device: Any = None, dtype: Any = "float32"):
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.track_running_stats = track_running_stats
         _affine(self, num_features, affine, affine, dtype)
@@ -35,6 +35,7 @@ class _ChannelNorm(Module):
         self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if track else None)
         self.register_buffer("running_var", ones(num_features, dtype=dtype) if track else None)
         self.register_buffer("num_batches_tracked", zeros((), dtype=int64) if track else None)
+        self._place(device)
 
     def reset_running_stats(self) -> None:
         """Forget what was seen in training."""
@@ -57,8 +58,9 @@ class _BatchNorm(_ChannelNorm):
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
-                 track_running_stats: bool = True, dtype: Any = "float32"):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+                 track_running_stats: bool = True, device: Any = None, dtype: Any = "float32"):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype)
+        self._place(device)
 
     def forward(self, x: Any) -> Any:
         self._check(x)
@@ -90,8 +92,9 @@ class _InstanceNorm(_ChannelNorm):
     """Mean 0 and variance 1 for every channel of every item."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
-                 track_running_stats: bool = False, dtype: Any = "float32"):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype)
+                 track_running_stats: bool = False, device: Any = None, dtype: Any = "float32"):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype)
+        self._place(device)
 
     def forward(self, x: Any) -> Any:
         self._check(x)
@@ -125,11 +128,12 @@ class LayerNorm(Module):
     """
 
     def __init__(self, normalized_shape: Any, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
-                 dtype: Any = "float32"):
+                 device: Any = None, dtype: Any = "float32"):
         listed = isinstance(normalized_shape, (tuple, list))
         self.normalized_shape = tuple(normalized_shape) if listed else (normalized_shape,)
         self.eps = eps
         _affine(self, self.normalized_shape, elementwise_affine, elementwise_affine and bias, dtype)
+        self._place(device)
 
     def forward(self, x: Any) -> Any:
         return ops.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -142,11 +146,12 @@ class RMSNorm(Module):
     """Divided by the root of the mean square over the last axes, and scaled."""
 
     def __init__(self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True,
-                 dtype: Any = "float32"):
+                 device: Any = None, dtype: Any = "float32"):
         listed = isinstance(normalized_shape, (tuple, list))
         self.normalized_shape = tuple(normalized_shape) if listed else (normalized_shape,)
         self.eps = eps
         self.weight = init.ones_(Parameter(empty(self.normalized_shape, dtype=dtype))) if elementwise_affine else None
+        self._place(device)
 
     def forward(self, x: Any) -> Any:
         return ops.rms_norm(x, self.normalized_shape, self.weight, self.eps)
@@ -159,11 +164,12 @@ class GroupNorm(Module):
     """Mean 0 and variance 1 in each of `num_groups` groups of channels, scaled and shifted channel by channel."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True,
-                 dtype: Any = "float32"):
+                 device: Any = None, dtype: Any = "float32"):
         if num_groups < 1 or num_channels % num_groups:
             raise ShapeError(f"GroupNorm: {num_channels} channels do not divide into {num_groups} groups")
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
         _affine(self, num_channels, affine, affine, dtype)
+        self._place(device)
 
     def forward(self, x: Any) -> Any:
         return ops.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)

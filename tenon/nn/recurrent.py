@@ -17,9 +17,7 @@ from tenon.ops.linear_layers import linear
 from tenon.ops.recurrent import gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell, rnn_gate
 from tenon.random import dropout
 
-__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
-
-
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNBase", "RNNCell", "RNNCellBase"]
 
 
 def _weights(module: Module, suffix: str, gates: int, inputs: int, hidden: int, bias: bool, dtype: Any,
@@ -48,7 +46,7 @@ class _Recurrent(Module):
 
     def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
                  batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, proj_size: int = 0,
-                 dtype: Any = "float32"):
+                 device: Any = None, dtype: Any = "float32"):
         if proj_size and (self.states == 1 or not 0 < proj_size < hidden_size):
             raise ArgumentError(f"{type(self).__name__}: proj_size={proj_size}, which only an LSTM has, must be below "
                                 f"hidden_size={hidden_size}")
@@ -62,6 +60,10 @@ class _Recurrent(Module):
             for suffix in ("", "_reverse")[:directions]:
                 inputs = input_size if layer == 0 else directions * (proj_size or hidden_size)
                 _weights(self, f"_l{layer}{suffix}", self.gates, inputs, hidden_size, bias, dtype, proj_size)
+        self._place(device)
+
+    def flatten_parameters(self) -> None:
+        """Nothing: the parameters need not lie beside each other."""
 
     def step(self, from_x: Any, from_h: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
         """The next states of a cell."""
@@ -185,9 +187,11 @@ class _Cell(Module):
 
     gates = 1
 
-    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = "float32"):
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None,
+                 dtype: Any = "float32"):
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         _weights(self, "", self.gates, input_size, hidden_size, bias, dtype)
+        self._place(device)
 
     def _parameters_of_cell(self) -> list[Any]:
         biases = [self.bias_ih, self.bias_hh] if self.bias else [None, None]
@@ -204,9 +208,10 @@ class RNNCell(_Cell):
     __doc__ = _Cell.__doc__
 
     def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
-                 dtype: Any = "float32"):
-        super().__init__(input_size, hidden_size, bias, dtype)
+                 device: Any = None, dtype: Any = "float32"):
+        super().__init__(input_size, hidden_size, bias, dtype=dtype)
         self.nonlinearity = nonlinearity
+        self._place(device)
 
     def forward(self, x: Any, hx: Any = None) -> Any:
         state = self._zeros(x) if hx is None else hx
@@ -228,3 +233,6 @@ class GRUCell(_Cell):
 
     def forward(self, x: Any, hx: Any = None) -> Any:
         return gru_cell(x, self._zeros(x) if hx is None else hx, *self._parameters_of_cell())
+
+
+RNNBase, RNNCellBase = _Recurrent, _Cell

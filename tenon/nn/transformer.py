@@ -30,7 +30,7 @@ class _Layer(Module):
 
     def __init__(self, norms: int, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
                  activation: str | Callable[..., Any] = "relu", layer_norm_eps: float = 1e-5, batch_first: bool = False,
-                 norm_first: bool = False, bias: bool = True, dtype: Any = "float32"):
+                 norm_first: bool = False, bias: bool = True, device: Any = None, dtype: Any = "float32"):
         if isinstance(activation, str) and activation not in ACTIVATIONS:
             raise ArgumentError(f"{type(self).__name__}: activation must be 'relu', 'gelu' or a function, "
                                 f"not {activation!r}")
@@ -46,6 +46,7 @@ class _Layer(Module):
         for k in range(1, norms + 1):
             setattr(self, f"norm{k}", LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
             setattr(self, f"dropout{k}", Dropout(dropout))
+        self._place(device)
 
     def _around(self, x: Any, number: int, part: Callable[[Any], Any]) -> Any:
         """x plus what `part` makes of it, normalised before or after."""
@@ -123,7 +124,7 @@ class Transformer(Module):
 
     def __init__(self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
                  dim_feedforward: int = 2048, dropout: float = 0.1, layer_norm_eps: float = 1e-5, bias: bool = True,
-                 dtype: Any = "float32", **options: Any):
+                 device: Any = None, dtype: Any = "float32", **options: Any):
         options |= {"dim_feedforward": dim_feedforward, "dropout": dropout, "layer_norm_eps": layer_norm_eps,
                     "bias": bias, "dtype": dtype}
         norms = [LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype) for _ in range(2)]
@@ -134,6 +135,7 @@ class Transformer(Module):
         for p in self.parameters():
             if p.ndim > 1:
                 init.xavier_uniform_(p)
+        self._place(device)
 
     def forward(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None,
                 src_key_padding_mask: Any = None, tgt_key_padding_mask: Any = None,

@@ -117,8 +117,8 @@ def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = Tru
 
 
 @function
-def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
-    """The k largest (or smallest) elements along an axis, in order, and their places.
+def topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
+    """The k largest (or smallest) elements along an axis, and their places; in order, even where it is not asked for.
 
     >>> tn.topk(tn.tensor([1.0, 5.0, 3.0]), 2)
     (tensor([5., 3.]), tensor([1, 2]))

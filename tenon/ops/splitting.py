@@ -99,6 +99,35 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
 
 
 @function
+def hsplit(x: Any, sections: Any) -> tuple[Any, ...]:
+    """`split` of the second axis; of the only axis of a vector.
+
+    >>> [part.shape for part in tn.hsplit(tn.zeros(2, 4), 2)]
+    [(2, 2), (2, 2)]
+    """
+    x = _of_axes("hsplit", lift(x), 1)
+    return split(x, sections, min(1, x.ndim - 1))
+
+
+@function
+def vsplit(x: Any, sections: Any) -> tuple[Any, ...]:
+    """`split` of the first axis of a matrix, or of more axes."""
+    return split(_of_axes("vsplit", lift(x), 2), sections, 0)
+
+
+@function
+def dsplit(x: Any, sections: Any) -> tuple[Any, ...]:
+    """`split` of the third axis."""
+    return split(_of_axes("dsplit", lift(x), 3), sections, 2)
+
+
+def _of_axes(name: str, x: Any, least: int) -> Any:
+    if x.ndim < least:
+        raise ShapeError(f"{name}: at least {least} axes were expected, the tensor is {x.type}")
+    return x
+
+
+@function
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
     """The tensors that lie along an axis, which they no longer have."""
     x = lift(x)

@@ -27,9 +27,9 @@ class MomentumSchedule(Schedule):
         """The momentum of each group now."""
         raise NotImplementedError
 
-    def step(self) -> None:
-        """Go on by one and set the learning rates, and the momenta."""
-        super().step()
+    def step(self, epoch: int | None = None) -> None:
+        """Go on by one, or to an epoch, and set the learning rates, and the momenta."""
+        super().step(epoch)
         if self.cycle_momentum:
             for group, momentum in zip(self.optimizer.param_groups, self.momenta(), strict=True):
                 self.optimizer.set_momentum(group, momentum)

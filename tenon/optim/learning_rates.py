@@ -43,17 +43,19 @@ class Schedule:
         self.optimizer, self.last_epoch = optimizer, last_epoch
         self.base_lrs = [group.setdefault("initial_lr", float(group["lr"].item())) for group in optimizer.param_groups]
         self.planned = list(self.base_lrs)      # the rates now if nobody else changes them
+        self._step_count = 0
         self.step()
 
     def rate(self, base: float) -> float:
         """The learning rate now."""
         raise NotImplementedError
 
-    def step(self) -> None:
-        """Go on by one and set the learning rates."""
-        self.last_epoch += 1
+    def step(self, epoch: int | None = None) -> None:
+        """Go on by one, or to an epoch, and set the learning rates."""
+        self._step_count += 1
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         rates = self.get_lr()
-        if self.scales:
+        if self.scales and epoch is None:
             before, self.planned = self.planned, rates
             rates = [_scaled(group["lr"], a, b, self.eta_min) for group, a, b in zip(
                 self.optimizer.param_groups, before, rates, strict=True)]
@@ -75,6 +77,14 @@ class Schedule:
     def get_last_lr(self) -> list[float]:
         """The learning rate of each group as set last."""
         return self.rates
+
+    @property
+    def _last_lr(self) -> list[float]:      # which PyTorch's users read and set in schedules of their own
+        return self.rates
+
+    @_last_lr.setter
+    def _last_lr(self, rates: Sequence[float]) -> None:
+        self.rates = list(rates)
 
     def state_dict(self) -> dict[str, Any]:
         """How far the schedule is."""
@@ -273,9 +283,9 @@ class SequentialLR(Schedule):
         self.schedulers, self.milestones = list(schedulers), list(milestones)
         super().__init__(optimizer, last_epoch)
 
-    def step(self) -> None:
-        """Go on by one in the schedule whose turn it is."""
-        self.last_epoch += 1
+    def step(self, epoch: int | None = None) -> None:
+        """Go on by one, or to an epoch, in the schedule whose turn it is."""
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         turn = self.turn
         schedule = self.schedulers[turn]
         schedule.last_epoch = self.last_epoch - (self.milestones[turn - 1] if turn else 0) - 1
@@ -306,9 +316,9 @@ class ChainedScheduler(Schedule):
         self.schedulers = list(schedulers)
         super().__init__(schedulers[0].optimizer if optimizer is None else optimizer)
 
-    def step(self) -> None:
-        """Go on by one in all of them."""
-        self.last_epoch += 1
+    def step(self, epoch: int | None = None) -> None:
+        """Go on by one, or to an epoch, in all of them."""
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         rates = list(self.base_lrs)
         for schedule in self.schedulers:
             schedule.last_epoch = self.last_epoch
@@ -331,10 +341,10 @@ class ReduceLROnPlateau:
         self.eps, self.last_epoch, self.bad, self.cooling = eps, 0, 0, 0
         self.best = math.inf if mode == "min" else -math.inf
 
-    def step(self, metrics: Any) -> None:
+    def step(self, metrics: Any, epoch: int | None = None) -> None:
         """Take note of the metric after an epoch."""
         value = float(metrics)
-        self.last_epoch += 1
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         self.best, self.bad = (value, 0) if self._better(value) else (self.best, self.bad + 1)
         if self.cooling > 0:
             self.cooling, self.bad = self.cooling - 1, 0

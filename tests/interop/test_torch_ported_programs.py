@@ -17,7 +17,6 @@ FILES = {"torch_programs.py": (2e-4, 1e-6), "torch_programs_double.py": (1e-8, 1
          "torch_programs_further.py": (1e-8, 1e-10)}
 CHANGES = {
     "time_sequence_prediction": ("input.split(1, dim=1)", "input.split_with_sizes([1] * input.size(1), dim=1)"),
-    "translation_transformer": (".type(torch.bool)", ".bool()"),
     "dqn": (".max(1)[0]", ".max(1)"),
     "char_rnn_classification": ("tensor[li][0][letter] = 1", "tensor[li, 0, letter] = 1"),
     "gcn": (".max(1)[1]", ".argmax(1)"), "vq_vae": ("torch.var(data)", "torch.var(data, unbiased=True)"),

@@ -23,7 +23,7 @@ MOST_TABLED = 4         # names of operators in one table outside ops/: what fou
 # Who speaks another language, whose words are theirs: files and calls of other libraries, Python's and PyTorch's names,
 # kinds of reductions and functions of scalars in loops and machine code.
 OTHER_LANGUAGES = ("onnx", "torch", "loops", "backends", "cpython", "llvm", "nn", "distributed", "planning/collective_time",
-                   "pytorch_methods", "pytorch_names", "linalg", "fft", "capture/convert/builtin_overrides", "models",
+                   "pytorch_methods", "pytorch_names", "pytorch_in_place", "pytorch_functions", "linalg", "fft", "capture/convert/builtin_overrides", "models",
                    "debug/porting", "unpacked_rows", "special", "migration_hints", "__init__", "dims", "capture/code_monitor", "capture/split/closures")
 # Operators that are constructs of the language, and a formula's own signs.
 CONSTRUCTS = {"cond", "switch", "while_loop", "scan", "while_gradient", "recomputed", "custom_call", "call", "fused",

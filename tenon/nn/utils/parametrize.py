@@ -37,6 +37,14 @@ class ParametrizationList(Module):
         self.steps = 0
         self.append(first)
 
+    def __len__(self) -> int:
+        return self.steps
+
+    def __getitem__(self, k: int) -> Module:
+        """The k-th module that the parameter goes through."""
+        found: Module = getattr(self, str(range(self.steps)[k]))
+        return found
+
     def append(self, step: Module) -> None:
         """Let the parameter go through this module last."""
         setattr(self, str(self.steps), step)

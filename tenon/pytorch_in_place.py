@@ -1,0 +1,246 @@
+"""Methods of PyTorch that change their tensor in place: `x.add_(y, alpha=-0.1)`, `p.data.copy_(w)`, `x.unsqueeze_(0)`.
+
+A method that ends in `_` rebinds its tensor to new elements; tensors are values, so others that were computed from the
+old ones, slices too, keep theirs.  On a slice that nobody holds, as in `x[0].fill_(1)`, it would do nothing: an error.
+"""
+
+from __future__ import annotations
+
+import dis
+import itertools
+import sys
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from math import log1p, pi
+from sys import getrefcount
+from types import CodeType
+from typing import Any, TypeVar, cast
+
+from tenon.errors import ArgumentError, ShapeError
+from tenon.ops.creation import eye, full, full_like
+from tenon.random import bernoulli, exponential, normal, rand, randint
+from tenon.tensor import Tensor, tensor
+from tenon.tensor_state import TensorState
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Operators that may write their result over their first operand.
+IN_PLACE = (
+    "abs", "absolute", "acos", "acosh", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "arccos", "arccosh",
+    "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "baddbmm",
+    "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "ceil",
+    "clamp", "clamp_max", "clamp_min", "clip", "copysign", "cos", "cosh", "cumprod", "cumsum", "deg2rad", "digamma",
+    "div", "divide", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "fix", "float_power", "floor", "floor_divide",
+    "fmod", "frac", "gcd", "heaviside", "hypot", "i0", "igamma", "igammac", "index_add", "index_copy",
+    "index_fill", "index_put",
+    "index_reduce", "lcm", "ldexp", "lerp", "lgamma", "log", "log10", "log1p", "log2", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "logit", "masked_fill", "masked_scatter", "mul", "multiply", "mvlgamma", "nan_to_num",
+    "neg", "negative", "nextafter", "polygamma", "pow", "put", "rad2deg", "reciprocal", "relu", "remainder", "renorm",
+    "round", "rsqrt", "scatter", "scatter_add", "scatter_reduce", "sgn", "sigmoid", "sign", "sin", "sinc", "sinh",
+    "sqrt", "square", "subtract", "tan", "tanh", "tril", "triu", "true_divide", "trunc", "xlogy")
+# Those that PyTorch has as functions too: `torch.relu_(x)`.
+FUNCTIONS = (
+    "abs_", "acos_", "acosh_", "addmv_", "arccos_", "arccosh_", "arcsin_", "arcsinh_", "arctan_", "arctanh_", "asin_",
+    "asinh_", "atan_", "atanh_", "ceil_", "clamp_", "clamp_max_", "clamp_min_", "clip_", "conj_physical_", "cos_",
+    "cosh_", "deg2rad_", "detach_", "erf_", "erfc_", "exp2_", "exp_", "expm1_", "fill_", "fix_", "floor_", "frac_",
+    "gcd_", "i0_", "index_put_", "lcm_", "ldexp_", "log10_", "log1p_", "log2_", "log_", "logit_", "nan_to_num_", "neg_",
+    "negative_", "rad2deg_", "reciprocal_", "relu_", "round_", "rsqrt_", "sigmoid_", "sin_", "sinc_", "sinh_", "sqrt_",
+    "square_", "tan_", "tanh_", "trunc_", "xlogy_", "zero_")
+COMPARISONS = ("eq", "ge", "greater", "greater_equal", "gt", "le", "less", "less_equal", "lt", "ne", "not_equal")
+RESHAPING = ("squeeze", "swapaxes", "swapdims", "t", "transpose", "unsqueeze")
+
+
+def _in_place(name: str) -> Callable[..., Tensor]:
+    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
+        return _written(self, f"x.{name}_(...)", getattr(self, name)(*args, **named))
+    method.__name__, method.__doc__ = f"{name}_", f"The tensor rebound to `x.{name}(...)`, in its own type; returns it."
+    return method
+
+
+def _compared_in_place(name: str) -> Callable[..., Tensor]:
+    def method(self: Tensor, other: Any) -> Tensor:
+        return _written(self, f"x.{name}_(...)", getattr(self, name)(other).astype(self.dtype))
+    method.__name__, method.__doc__ = f"{name}_", f"The tensor rebound to `x.{name}(y)`, as ones and zeros; returns it."
+    return method
+
+
+def _reshaped_in_place(name: str) -> Callable[..., Tensor]:
+    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
+        self._refuse_leaf(f"x.{name}_(...)")
+        self._rebind(getattr(self, name)(*args, **named))
+        return self
+    method.__name__, method.__doc__ = f"{name}_", f"The tensor rebound to `x.{name}(...)`; returns it."
+    return method
+
+
+def _written(self: Tensor, what: str, new: Tensor) -> Tensor:
+    """The tensor rebound to new elements; raises ShapeError for another shape, or another kind of numbers."""
+    self._refuse_leaf(what)
+    if new.shape != self.shape or (new.dtype is not self.dtype and new.dtype.kind != self.dtype.kind):
+        raise ShapeError(f"{what} would change {self.type} to {new.type}", hint="write x = x.add(y), and so on")
+    self._rebind(new if new.dtype is self.dtype else new.astype(self.dtype))
+    return self
+
+
+def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """The tensor rebound to `x + alpha * other`; returns it.
+
+    >>> tn.ones(2).add_(tn.ones(2), alpha=-0.5)
+    tensor([0.5, 0.5])
+    """
+    return _written(self, "x.add_(...)", self + (other if alpha == 1 else other * alpha))
+
+
+def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """The tensor rebound to `x - alpha * other`; returns it."""
+    return _written(self, "x.sub_(...)", self - (other if alpha == 1 else other * alpha))
+
+
+def copy_(self: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
+    """The tensor rebound to other elements, which are broadcast and cast; returns it."""
+    new = source if isinstance(source, Tensor) else tensor(source, dtype=self.dtype)
+    new = new if new.shape == self.shape else new.expand(self.shape)
+    self._refuse_leaf("x.copy_(y)")
+    self._rebind(new.astype(self.dtype))
+    return self
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """The tensor rebound to `value` everywhere; returns it."""
+    return copy_(self, full_like(self, value) if not isinstance(value, Tensor) else value)
+
+
+def zero_(self: Tensor) -> Tensor:
+    """The tensor rebound to zeros; returns it."""
+    return fill_(self, 0)
+
+
+def fill_diagonal_(self: Tensor, fill_value: Any) -> Tensor:
+    """A matrix rebound to itself with `fill_value` on the diagonal; returns it."""
+    if self.ndim != 2:
+        raise ShapeError(f"fill_diagonal_: a matrix was expected, this tensor is {self.type}")
+    return _written(self, "x.fill_diagonal_(...)", self.masked_fill(eye(*self.shape, dtype="bool"), fill_value))
+
+
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to random numbers of a normal distribution; returns it."""
+    return copy_(self, normal(mean, std, self.shape, generator=generator))
+
+
+def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to random numbers uniform in [a, b); returns it."""
+    return copy_(self, rand(*self.shape, generator=generator) * (b - a) + a)
+
+
+def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to whole numbers from low to high - 1; one number is high; returns it."""
+    low, high = (0, low) if low and high is None else (low, high)
+    bits, kind = self.dtype.bits, self.dtype.kind       # all whole numbers that the type holds
+    exact = {"b": 1, "f": {16: 8, 32: 24}.get(bits, 53), "i": bits - 1}.get(kind, bits)
+    largest = min(2 ** exact, 2 ** 63 - 1)
+    return copy_(self, randint(low, largest if high is None else high, self.shape, generator=generator))
+
+
+def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to random numbers of an exponential distribution; returns it."""
+    return copy_(self, exponential(lambd, self.shape, dtype=self.dtype, generator=generator))
+
+
+def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to exp of random numbers of a normal distribution; returns it."""
+    return copy_(self, normal(mean, std, self.shape, dtype=self.dtype, generator=generator).exp())
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to ones with probability p, else zeros; returns it."""
+    return copy_(self, bernoulli(p if isinstance(p, Tensor) else full(self.shape, float(p)), generator=generator))
+
+
+def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to random numbers of a Cauchy distribution; returns it."""
+    uniform = rand(*self.shape, dtype="float64", generator=generator)
+    return copy_(self, ((uniform - 0.5) * pi).tan() * sigma + median)
+
+
+def geometric_(self: Tensor, p: float, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to how many trials the first success takes, of probability p each; returns it."""
+    if not 0 < p < 1:
+        raise ArgumentError(f"geometric_: p between 0 and 1 was expected, not {p}")
+    uniform = 1 - rand(*self.shape, dtype="float64", generator=generator)       # in (0, 1]
+    return copy_(self, (uniform.log() / log1p(-p)).ceil().clamp_min(1))
+
+
+def conj_physical_(self: Tensor) -> Tensor:
+    """The tensor rebound to its conjugate; returns it."""
+    return _written(self, "x.conj_physical_()", self.conj())
+
+
+def apply_(self: Tensor, function: Any) -> Tensor:
+    """The tensor rebound to what a Python function gives for each of its elements; returns it."""
+    values = [function(value) for value in self.detach().reshape(-1).tolist()]
+    return copy_(self, tensor(values, dtype=self.dtype).reshape(self.shape))
+
+
+def map_(self: Tensor, other: Any, function: Any) -> Tensor:
+    """The tensor rebound to what a Python function gives for its elements and those of another; returns it."""
+    pairs = zip(self.detach().reshape(-1).tolist(), other.expand(self.shape).reshape(-1).tolist(), strict=True)
+    return copy_(self, tensor([function(*pair) for pair in pairs], dtype=self.dtype).reshape(self.shape))
+
+
+def detach_(self: Tensor) -> Tensor:
+    """The tensor, cut off from what it was computed from; returns it."""
+    self.hold(TensorState(self.payload, False, self.grad))
+    return self
+
+
+# ---------------------------------------------------------------- what nobody holds
+
+class _ReferenceNote:
+    """Notes how many references an object has where a method of it is called."""
+
+    def note(self, counts: list[int]) -> None:
+        counts.append(getrefcount(self))
+
+
+def _references_of_a_temporary() -> int:
+    """How many references a method sees of an object that nobody holds, where it can be told from a name's; else 0."""
+    counts: list[int] = []
+    held = _ReferenceNote()
+    _ReferenceNote().note(counts)
+    held.note(counts)
+    return counts[0] if counts[0] < counts[1] else 0
+
+
+NOBODYS = _references_of_a_temporary()
+
+
+def for_somebody(method: F) -> F:
+    """A function that changes its tensor in place, which refuses one that nobody holds where its result is dropped."""
+    @wraps(method)
+    def checked(self: Any, *args: Any, **named: Any) -> Any:
+        count = getrefcount(self)
+        changed = method(self, *args, **named)
+        if count <= NOBODYS and type(self) is Tensor and _drops(sys._getframe(1)):
+            raise ArgumentError(f"{method.__name__} changed a copy that nobody holds: "
+                                "a slice, or a view, is a tensor of its own", hint="x[i] = value")
+        return changed
+    return cast(F, checked)
+
+
+def _drops(frame: Any) -> bool:
+    return frame.f_lasti in _dropping_calls(frame.f_code)
+
+
+@lru_cache(1024)
+def _dropping_calls(code: CodeType) -> frozenset[int]:
+    """Where a code's calls are whose results are dropped."""
+    found = list(dis.get_instructions(code))
+    pairs = [(a, b) for a, b in itertools.pairwise(found) if a.opname.startswith("CALL") and b.opname == "POP_TOP"]
+    return frozenset(at for a, b in pairs for at in range(a.offset, b.offset))      # its caches count as it
+
+
+METHODS_IN_PLACE: dict[str, Callable[..., Tensor]] = {name: for_somebody(method) for name, method in (
+    {f"{name}_": _in_place(name) for name in IN_PLACE} | {f"{name}_": _compared_in_place(name) for name in COMPARISONS}
+    | {f"{name}_": _reshaped_in_place(name) for name in RESHAPING} | {make.__name__: make for make in (
+        add_, apply_, bernoulli_, cauchy_, conj_physical_, copy_, detach_, exponential_, fill_, fill_diagonal_,
+        geometric_, log_normal_, map_, normal_, random_, sub_, uniform_, zero_)}).items()}
