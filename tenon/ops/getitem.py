@@ -14,10 +14,9 @@ import numpy as np
 
 from tenon.dims import Dim, is_by_data, product, same_sizes
 from tenon.errors import DTypeError, OutOfRange, ShapeError
-from tenon.graph.build import literal
 from tenon.graph.op import at_once
 from tenon.ops.comparison import less, maximum, minimum, where
-from tenon.ops.define import function
+from tenon.ops.define import function, scalar
 from tenon.ops.indexing import check_range, put, take, wrap_index
 from tenon.ops.searching import argwhere_op, as_size, in_graph, is_in_graph
 from tenon.ops.shape import as_dim, broadcast_to, cast, dimension, full_op, inverse_permutation, permute, reshape_op
@@ -68,7 +67,7 @@ def setitem(x: Any, key: Any, value: Any) -> Any:
     >>> tn.setitem(tn.tensor([1, 2, 3]), slice(1, None), 0)
     tensor([1, 0, 0])
     """
-    value = value if hasattr(value, "shape") else full_op(literal(value, x.dtype), shape=()) \
+    value = value if hasattr(value, "shape") else full_op(scalar(value, x.dtype), shape=()) \
         if isinstance(value, (bool, int, float, complex)) else np.asarray(value)
     mask = _mask_of(key)
     if mask is not None and value.ndim <= x.ndim - mask.ndim and tuple(mask.shape) == tuple(x.shape[:mask.ndim]):

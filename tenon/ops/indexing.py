@@ -23,7 +23,7 @@ from tenon.graph.promotion import Kinds, like_first, separate
 from tenon.ops.batching import Arguments, merge, split
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange, arange_op, zeros_like
-from tenon.ops.define import define, function, lift
+from tenon.ops.define import define, function, lift, scalar
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.ops.windows import shown
 from tenon.types import TensorType, as_dtype, broadcast_shapes, int64, normalize_axis
@@ -405,7 +405,7 @@ def _broadcast_others(x: Any, indices: Any, axis: int) -> tuple[Any, Any, int]:
 def _spread(x: Any, shape: Any, dtype: Any = None) -> Any:
     """`x`, or a number of this type, with this shape."""
     if not hasattr(x, "shape"):
-        return full_op(literal(x, dtype), shape=tuple(shape))
+        return full_op(scalar(x, dtype), shape=tuple(shape))
     return x if tuple(x.shape) == tuple(shape) else broadcast_to(x, shape=tuple(shape))
 
 
