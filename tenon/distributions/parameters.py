@@ -29,7 +29,7 @@ def together(owner: str, checks: dict[str, Check], **given: Any) -> list[Any]:
 
     Raises ArgumentError for values that a check refuses, where they are known.
     """
-    dtype: Any = floating(tuple(x.dtype if isinstance(x, Tensor) else type(x) if isinstance(x, (bool, int, float)) else
+    dtype: Any = floating(tuple(x.dtype if isinstance(x, Tensor) else x.__class__ if isinstance(x, (bool, int, float)) else
                            asarray(x).dtype for x in given.values()))[0]
     tensors = []
     for name, x in given.items():
@@ -38,7 +38,7 @@ def together(owner: str, checks: dict[str, Check], **given: Any) -> list[Any]:
             raise DTypeError(f"{owner}: {name} must be real numbers, it is {made.type}")
         tensors.append(made)
         if name in checks:
-            check(owner, name, x if type(x) in (bool, int, float) else made, checks[name])
+            check(owner, name, x if isinstance(x, (bool, int, float)) else made, checks[name])
     return list(broadcast_arrays(*tensors)) if len(tensors) > 1 else tensors
 
 

@@ -712,3 +712,41 @@ def test_what_no_size_in_the_graph_can_do_needs_its_number():
     for n in (4, 5, 3):
         assert jitted(tn.ones(n)).tolist() == [2.0 ** n + n * n] * n
     assert never_by_part(jitted)
+
+
+# ---------------------------------------------------------------- written to tensors, and parameters of distributions
+
+def an_element(x, a):
+    x[0] = a
+    return x
+
+
+def several_elements(x, a):
+    x.fill_(a)
+    x[1:] = a * 0.5
+    x[x > 1] = a
+    return x
+
+
+def a_row_of_a_view(x, a):
+    rows = x.reshape(1, 3)[0]
+    rows[1:] = a
+    return rows
+
+
+@pytest.mark.parametrize("function", [an_element, several_elements, a_row_of_a_view,
+                                      lambda x, a: tn.put(x, tn.tensor([1]), a),
+                                      lambda x, a: x.index_fill(0, tn.tensor([1, 2]), a)],
+                         ids=["element", "elements", "view", "put", "fill"])
+@pytest.mark.parametrize("numbers", [NUMBERS, INTEGERS], ids=["float", "int"])
+def test_a_number_that_is_written_to_a_tensor(function, numbers):
+    assert never_by_part(check(function, numbers, most=4))
+
+
+def test_a_parameter_of_a_distribution():
+    from tenon.distributions import Normal, Uniform, kl_divergence
+    numbers = [k / 4 for k in range(1, 9)]
+    for function in (lambda x, a: Normal(a, 1.0).log_prob(x), lambda x, a: Normal(x, a).entropy(),
+                     lambda x, a: kl_divergence(Normal(x, a), Normal(0, 2 * a)), lambda x, a: Uniform(0, a).mean):
+        assert never_by_part(check(function, numbers))
+    check(lambda x, a: Normal(x, a).log_prob(x), [1.0, 0.5, -1.0, 2.0, 0.0, -3.0, 0.25])
