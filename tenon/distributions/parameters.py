@@ -29,8 +29,8 @@ def together(owner: str, checks: dict[str, Check], **given: Any) -> list[Any]:
 
     Raises ArgumentError for values that a check refuses, where they are known.
     """
-    dtype: Any = floating(tuple(x.dtype if isinstance(x, Tensor) else x.__class__ if isinstance(x, (bool, int, float)) else
-                           asarray(x).dtype for x in given.values()))[0]
+    dtype: Any = floating(tuple(x.dtype if isinstance(x, Tensor) else x.__class__ if isinstance(x, (bool, int, float))
+                                else asarray(x).dtype for x in given.values()))[0]
     tensors = []
     for name, x in given.items():
         made = x.astype(dtype) if isinstance(x, Tensor) else asarray(x, dtype=dtype)
