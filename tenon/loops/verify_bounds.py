@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tenon.dims import Dim
 from tenon.errors import BoundsError
 from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, SizeOf, size
+from tenon.loops.index_facts import Interval
 from tenon.loops.loop_ir import (
     Accumulator,
     Block,
@@ -27,7 +28,7 @@ from tenon.loops.loop_ir import (
     TransposeTile,
     roots,
 )
-from tenon.loops.ranges import Interval, Ranges
+from tenon.loops.ranges import Ranges
 from tenon.loops.traversal import walk
 from tenon.records import dataclass
 

@@ -13,7 +13,7 @@ from tenon.loops.loop_interpreter import _Run
 from tenon.loops.ranges import Ranges
 from tenon.loops.size_order import never_negative
 
-B, C = symbol("B"), symbol("C")
+B, C, D = symbol("B"), symbol("C"), symbol("D")
 i, j, k = Index("i", 7), Index("j", B), Index("k", 3)
 SIZES = [{"B": b, "C": c} for b, c in [(2, 2), (2, 5), (3, 2), (7, 4)]]
 LOOPS = {i: size(7), j: size(B), k: Binary("min", size(3), size(8) - i)}
@@ -115,7 +115,16 @@ tile, lane, row = Index("tile", 4), Index("lane", 256), Index("row", 64)
     (Binary("max", Binary("min", i * 2 - 3, size(4)), size(0)), 5, loops((i, 7))),
     (Select(i > 3, i - 4, i), 4, loops((i, 7))),
     ((row + size(3)) // size(4), 17, loops((row, 64))),
-    (few // size(HALF) * size(C) + few % size(HALF) * 2, 5 * B * C, Ranges(given=(5 * B * HALF - 68,)).inside(few, size(68))),
+    (row // 2 * size(2 * C) + Index("c", 2 * C), B * C,
+     loops((row, B), (Index("c", 2 * C), 2 * C)).where(row < size(B // 2 * 2))),        # whole pairs of rows
+    (row + size(C - D), B * C,
+     Ranges(given=(C - D,)).inside(row, size(B // 2 * 2 * C)).where(row % size(C) < size(D))),
+    (row * size(C) + k, B * C, loops((row, B), (k, 4)).where(row < size(B // 2 * 2)).where(
+        row % size(2) * size(C) + k < size(2 * C))),
+    (i * 23 + row, 192, loops((i, 16), (row, 23)).where((i * 23 + row) // size(32) < 6)),
+    (row // 2 + 2 * (size(2 * B) // size(4)), B, Ranges().inside(row, size(2 * B) % size(4))),      # what unrolling leaves
+    (few // size(HALF) * size(C) + few % size(HALF) * 2, 5 * B * C,
+     Ranges(given=(5 * B * HALF - 68,)).inside(few, size(68))),
 ], ids=str)
 def test_what_kernels_are_made_of_is_proved(position, count, known):
     assert known.is_within(position, count)
