@@ -37,6 +37,7 @@ try:
     from tenon.ops.user_operators import op
     from tenon.pytorch_in_place import FUNCTIONS as _FUNCTIONS_IN_PLACE
     from tenon.pytorch_methods import METHODS as _METHODS
+    from tenon.pytorch_scripting import SCRIPTING as _SCRIPTING
     from tenon.random import (
         bernoulli,
         categorical,
@@ -97,6 +98,7 @@ if _TYPE_CHECKING:
     from tenon.transforms import pytrees as tree
 
 globals().update(_ops.PUBLIC)
+vars(jit).update(_SCRIPTING)
 for _name, _method in _METHODS.items():
     setattr(Tensor, _name, _method)
 

@@ -183,7 +183,7 @@ def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None,
 
 
 def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
-            generator: Generator | None = None, device: Any = None) -> Tensor:
+            generator: Generator | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Integers from low up to (not including) high, all equally likely; `randint(high, size)` starts from 0.
 
     >>> tn.randint(5, (2, 3)).shape
@@ -196,7 +196,8 @@ def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
     shape = as_shape(() if size is None else size)
     out = _numbers(generator, random_draws.integers, shape, as_number(low, int),
                    as_number(high, int) - as_number(low, int), device=device)
-    return out if as_dtype(dtype) is int64 else cast(out, dtype=dtype)
+    found: Tensor = out if as_dtype(dtype) is int64 else cast(out, dtype=dtype)
+    return found.requires_grad_() if requires_grad else found
 
 
 def randperm(n: int, dtype: Any = int64, generator: Generator | None = None, device: Any = None) -> Tensor:
@@ -215,14 +216,14 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = floa
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float32,
-           generator: Generator | None = None) -> Tensor:
+           generator: Generator | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Numbers from the normal distribution; mean and standard deviation may be tensors, which broadcast."""
     if isinstance(std, (int, float)) and std < 0:
         raise ArgumentError(f"normal: the standard deviation must not be negative, got {std}")
     z = _numbers(generator, random_draws.normals, _size(size, mean, std), as_dtype(dtype),
-                 device=beside(mean, std))
+                 device=device or beside(mean, std))
     drawn: Tensor = z * std + mean if z.dtype.kind == "c" else scaled(z, std, mean)
-    return drawn
+    return drawn.requires_grad_() if requires_grad else drawn
 
 
 def exponential(rate: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None,
@@ -249,14 +250,18 @@ def _normal_share(x: float) -> float:
     return 0.5 * math.erfc(-x / 2.0 ** 0.5)
 
 
-def rand_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """Numbers uniform in [0, 1) with the shape and element type of x."""
-    return rand(x.shape, dtype=dtype or x.dtype, generator=generator, device=beside(x))
+def rand_like(x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False,
+              device: Any = None, memory_format: Any = None) -> Tensor:
+    """Numbers uniform in [0, 1) with the shape and element type of x.  `memory_format` means nothing."""
+    return rand(x.shape, dtype=dtype or x.dtype, generator=generator, requires_grad=requires_grad,
+                device=device or beside(x))
 
 
-def randn_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Tensor:
+def randn_like(x: Any, dtype: Any = None, generator: Generator | None = None, requires_grad: bool = False,
+               device: Any = None, memory_format: Any = None) -> Tensor:
     """Numbers from the standard normal distribution with the shape and element type of x."""
-    return randn(x.shape, dtype=dtype or x.dtype, generator=generator, device=beside(x))
+    return randn(x.shape, dtype=dtype or x.dtype, generator=generator, requires_grad=requires_grad,
+                 device=device or beside(x))
 
 
 def randint_like(x: Any, low: int, high: Any = None, dtype: Any = None, generator: Generator | None = None) -> Tensor:

@@ -42,7 +42,8 @@ def install_methods() -> None:
     methods["__getitem__"] = _method(PUBLIC["getitem"])
     methods.update({name: _to(name, dtype) for name, dtype in NAMED_TYPES.items()})
     methods.update(__array_ufunc__=array_ufunc, __array_function__=array_function)
-    methods.update(view=_method(PUBLIC["reshape"]), dim=_dim, numel=_numel, t=_t, contiguous=_contiguous)
+    methods.update(view=_method(PUBLIC["reshape"]), dim=_dim, numel=_numel, t=_t, contiguous=_contiguous,
+                   clone=_clone)
     layers = {name: f"tn.{name}(x, ...)" for name, call in PUBLIC.items() if not getattr(call, "method", True)}
     install({name: AbsentField(name, hint) for name, hint in (TENSOR | layers).items()} | methods)
 
@@ -50,10 +51,15 @@ def install_methods() -> None:
 # What users of PyTorch write; tensors are values, so that a view is one under another shape, and all are contiguous.
 
 def _to(name: str, dtype: DType) -> Callable[..., Any]:
-    def method(self: Any) -> Any:
+    def method(self: Any, memory_format: Any = None) -> Any:
         return self.astype(dtype)
     method.__name__, method.__doc__ = name, f"The elements converted to {dtype.name}."
     return method
+
+
+def _clone(self: Any, *, memory_format: Any = None) -> Any:
+    """The same elements, which belong to nobody else."""
+    return PUBLIC["clone"](self)
 
 
 def _dim(self: Any) -> Any:

@@ -8,6 +8,7 @@ from tenon.optim.adam import Adamax as Adamax
 from tenon.optim.adam import AdamW as AdamW
 from tenon.optim.adam import NAdam as NAdam
 from tenon.optim.adam import RAdam as RAdam
+from tenon.optim.adam import SparseAdam as SparseAdam
 from tenon.optim.clipping import clip_grad_norm as clip_grad_norm
 from tenon.optim.clipping import clip_grad_value as clip_grad_value
 from tenon.optim.cyclic_lr import CosineAnnealingWarmRestarts as CosineAnnealingWarmRestarts

@@ -1,4 +1,4 @@
-"""Adam and its relatives: AdamW, Adamax, NAdam, RAdam."""
+"""Adam and its relatives: AdamW, SparseAdam, Adamax, NAdam, RAdam."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tenon.ops.arithmetic import abs_
 from tenon.ops.comparison import maximum, where
 from tenon.ops.define import remembering
 from tenon.ops.exponential import sqrt
+from tenon.ops.reduction import any_
 from tenon.ops.shape import cast
 from tenon.optim.optimizer import Optimizer, like, running
 from tenon.optim.parameter_group import ParameterGroup
@@ -75,6 +76,22 @@ class AdamW(Adam):
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False, maximize: bool = False):
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize)
+
+
+class SparseAdam(Adam):
+    """Adam for embeddings: rows of a parameter whose gradient is 0 are left as they are, with what is kept of them."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
+                 eps: float = 1e-8, maximize: bool = False):
+        super().__init__(params, lr, betas, eps, maximize=maximize)
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
+        kept = list(slots.values())
+        size, correction = shared       # its epsilon is added to the root as it is, not to the corrected one
+        used = any_(g != 0, axis=tuple(range(1, g.ndim)), keepdims=True)
+        new = _moved(p, g, kept, (size / correction, correction * 0 + 1), group["betas"], group["eps"], 0.0, None)
+        for x, value in zip([*kept, p], new, strict=True):
+            x.assign(where(used, value, x))
 
 
 class Adamax(Optimizer):

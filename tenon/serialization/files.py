@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path as Folder
+from tempfile import TemporaryDirectory
 from types import MethodType
 from typing import Any
 
@@ -41,6 +43,7 @@ def save(obj: Any, path: Any, inputs: Any = None, *, metadata: Mapping[str, str]
     tensor that is given.  A dict of (function, inputs) writes several that share their state.
 
     The file is complete, or the one before it still there: it is written under another name and then renamed.
+    A path may be a file that is open for writing bytes, too.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
@@ -51,10 +54,15 @@ def save(obj: Any, path: Any, inputs: Any = None, *, metadata: Mapping[str, str]
     >>> tn.load(path)(tn.ones(3))
     tensor([2., 2., 2.])
     """
-    if isinstance(obj, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
+    if _is_path(obj) and not _is_path(path):
         obj, path = path, obj
     elif inputs is not None and isinstance(inputs, Mapping) and metadata is None and not _is_function(obj):
         inputs, metadata = None, inputs         # save(obj, path, metadata)
+    if hasattr(path, "write"):
+        with TemporaryDirectory() as folder:
+            save(obj, file := Folder(folder) / "written", inputs, metadata=metadata, dynamic=dynamic)
+            path.write(file.read_bytes())
+        return
     header = texts(metadata or {})
     if isinstance(obj, (LoadedModel, LoadedFunction)) and inputs is None:
         arrays, own = write_model(_again(obj), VERSION)
@@ -77,6 +85,10 @@ def load(path: Any, map_location: Any = None, *, weights_only: bool = True) -> A
     Nothing of a file is run, and no name in it is looked up.  Raises ArgumentError where the file is no safetensors
     file or is damaged.
     """
+    if hasattr(path, "read"):
+        with TemporaryDirectory() as folder:
+            (file := Folder(folder) / "given").write_bytes(path.read())
+            return load(file)
     path = os.fsdecode(path) if isinstance(path, bytes) else path
     if not isinstance(path, (str, os.PathLike)):
         raise ArgumentError(f"load: a path was expected, not {type(path).__name__}")
@@ -89,6 +101,10 @@ def load(path: Any, map_location: Any = None, *, weights_only: bool = True) -> A
     except DamagedFile as error:
         raise DamagedFile(f"{os.fspath(path)!r} is not a safetensors file, or is damaged: {error.what}") from None
     return nest_of(arrays, header, os.fspath(path))
+
+
+def _is_path(x: Any) -> bool:
+    return isinstance(x, (str, os.PathLike)) or hasattr(x, "write")
 
 
 # ---------------------------------------------------------------- functions -> model

@@ -1,5 +1,6 @@
 """Lazy layers, methods in place, and further names of PyTorch's: the same as its own."""
 
+import io
 import pickle
 from typing import Any
 
@@ -188,3 +189,49 @@ def test_layers_are_made_for_a_device() -> None:
     assert nn.Linear(2, 3, True, "cpu").weight.dtype is nn.Linear(2, 3, True, None, None).weight.dtype is tn.float32
     assert nn.DataParallel(nn.Linear(2, 3)).module(tn.ones(1, 2)).shape == (1, 3)
     assert nn.modules.conv.Conv2d is nn.Conv2d and nn.modules.utils._pair(3) == (3, 3)
+
+
+def test_sparse_adam_moves_the_rows_that_have_a_gradient() -> None:
+    weight = np.random.default_rng(0).normal(size=(5, 3))
+    ours, theirs = nn.Embedding(5, 3, _weight=tn.tensor(weight)), torch.nn.Embedding(5, 3, _weight=torch.tensor(weight), sparse=True)
+    step = tn.optim.SparseAdam(ours.parameters(), lr=0.1, eps=1e-3), torch.optim.SparseAdam(theirs.parameters(), lr=0.1, eps=1e-3)
+    for at in ([0, 3], [3, 3, 4], [0]):
+        for net, opt, make in ((ours, step[0], tn.tensor), (theirs, step[1], torch.tensor)):
+            opt.zero_grad()
+            (net(make(at)) ** 2).sum().backward()
+            opt.step()
+    close(ours.weight, theirs.weight)
+
+
+def test_files_that_are_open() -> None:
+    file = io.BytesIO()
+    tn.save({"w": tn.ones(2), "epoch": 3}, file)
+    file.seek(0)
+    found = tn.load(file)
+    assert found["epoch"] == 3 and found["w"].tolist() == [1.0, 1.0]
+
+
+def test_words_of_torch_jit() -> None:
+    @tn.jit.script
+    def double(x: Any) -> Any:
+        return x * 2
+
+    class Net(nn.Module):
+        @tn.jit.ignore
+        def other(self) -> int:
+            return 3
+
+        @tn.jit.export
+        def forward(self, x: Any) -> Any:
+            return x * self.other() if not tn.jit.is_scripting() else x
+    x = tn.ones(2)
+    assert double(x).tolist() == [2.0, 2.0] and tn.jit.trace(Net(), x)(x).tolist() == [3.0, 3.0]
+
+
+def test_arguments_of_what_makes_tensors() -> None:
+    x = tn.ones(2, 3)
+    for make in (tn.zeros_like, tn.ones_like, tn.empty_like, tn.rand_like, tn.randn_like):
+        found = make(x, memory_format=tn.preserve_format, device="cpu", requires_grad=True)
+        assert found.shape == (2, 3) and found.requires_grad
+    assert tn.normal(0, 0.01, size=(2, 1), requires_grad=True).requires_grad
+    assert x.clone(memory_format=tn.contiguous_format).tolist() == x.float(memory_format=tn.preserve_format).tolist() == x.tolist()
