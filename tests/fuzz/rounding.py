@@ -30,6 +30,8 @@ AGAIN = 0.125       # of the uses of a value, how many read what was computed ag
 LOUD = 8.0          # how much louder the tries are that look for elements which a rounding decides
 UNIT = {"f16": 2.0 ** -11, "bf16": 2.0 ** -8, "f32": 2.0 ** -24, "c64": 2.0 ** -24}
 LEAST = {"f16": 2.0 ** -25, "bf16": 2.0 ** -127, "f32": 2.0 ** -127, "c64": 2.0 ** -127}
+LARGEST = {"f16": 65504.0, "bf16": 3.3895e38, "f32": 3.4028e38, "c64": 3.4028e38}
+NEAR = 0.25         # of the largest number
 # A product that is added may be added unrounded, so each use of it in a sum is rounded for itself.  What is computed
 # again for another use may be rounded differently too, and all that it is made of, but not where it is compared or
 # chosen: where what is left of a cancellation is read twice, the two need not cancel again.
@@ -109,6 +111,8 @@ def judged(value: np.ndarray, native: np.ndarray, near: Sequence[np.ndarray], fa
         unit, least = UNIT.get(dtype.short, OF_F64), LEAST.get(dtype.short, LEAST_OF_F64)
         allowed = TIMES * (spread + unit * np.where(finite, size, 0) + least)
         jumps = loud > LOUD * 32 * (spread + unit * size + least)
+        near_overflow = np.max(np.where(finite, size, 0), initial=0) > NEAR * LARGEST.get(dtype.short, np.inf)
+        jumps |= near_overflow      # of a part of it, in another order: (a + b) + c where b + c is too large
     return Expected(value, allowed, same & ~(jumps & finite))
 
 
