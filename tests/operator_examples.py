@@ -12,7 +12,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.op import OPS
 from tenon.graph.text import Example, parse_example
 from tenon.ops import FAMILIES, PUBLIC, gradient_stacks
-from tenon.ops.barrier import stop_gradient
+from tenon.ops.barrier import as_leaf, stop_gradient
 from tenon.types import DType, TensorType, float64
 
 FOUND = [value for family in FAMILIES for value in vars(family).values()] + list(PUBLIC.values())
@@ -20,6 +20,7 @@ OF_RUNS = list(vars(gradient_stacks).values())      # what lives in the run of a
 OPERATORS = [op for op in OPS.values() if op in FOUND and op not in OF_RUNS and not (op.effect or op.data_dependent)]
 SWEEP = ["bool", "i8", "i64", "u8", "f16", "bf16", "f32", "f64", "c64"]
 TOLERANCE = {"f16": 2e-3, "bf16": 2e-2, "f32": 2e-5, "f64": 1e-11, "c64": 2e-5, "c128": 1e-11}
+NOT_THEIRS = (stop_gradient, as_leaf)      # whose rules say another derivative than that of their values
 
 
 def listed() -> Iterator[Any]:
@@ -43,7 +44,7 @@ def differentiable() -> list[Any]:
     for p in succeeding():
         example = parse_example(p.id)
         floats = [t for t in example.inputs if isinstance(t, TensorType) and t.dtype.is_floating and t.dtype.bits > 16]
-        smooth = (example.op.vjp or example.op.expand) and example.op is not stop_gradient      # which says: 0
+        smooth = (example.op.vjp or example.op.expand) and example.op not in NOT_THEIRS
         if floats and smooth and any(t.dtype.is_floating for t in example.outputs or ()):
             found.append(p)
     return found

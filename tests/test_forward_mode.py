@@ -90,6 +90,7 @@ def check(case: Case, products: Callable[..., Any]) -> None:
 
 
 BY_DESIGN = {"stop_gradient": "is said to have none",
+             "as_leaf": "has that of what it stands for",
              "svd": "vectors of complex matrices are given up to a factor, which LAPACK draws"}
 
 
@@ -97,7 +98,7 @@ def smooth() -> list[str]:
     """Examples with a rule or a definition, and fractions on both sides; those that are not public as well."""
     found = []
     for op in OPS.values():
-        texts = [] if op.effect or op.name == "stop_gradient" or not (op.vjp or op.expand) else op.examples
+        texts = [] if op.effect or op.name in ("stop_gradient", "as_leaf") or not (op.vjp or op.expand) else op.examples
         for text in (t for t in texts if not t.endswith("-> error")):
             example = parse_example(text)
             if any(map(fractional, example.inputs)) and any(map(fractional, example.outputs or ())):

@@ -38,6 +38,7 @@ from tenon.capture.sightings import Sightings
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.dims import Size, SymbolicDim, is_by_data
+from tenon.eager.tape import TapeNode
 from tenon.graph.ir import SIZES, Graph, Value
 from tenon.graph.value_devices import result_devices
 from tenon.records import replace
@@ -71,12 +72,13 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     effects = [(change, number) if (number := leaves.numbers.get(id(change.holder))) is not None else
                leaves.on_place(change) or on_argument(change, leaves.roots) for change in changes]
     assigned, gradients = leaves.stores()
-    differentiable = any(leaves.carries(x.own) for x in leaves.tracked) or any(carries for _, _, carries in assigned)
+    differentiable = any(leaves.reaches(x.own) for x in leaves.tracked) or any(carries for _, _, carries in assigned)
     failed = None if capture.failed is False else leaves.index_of(capture.failed)
     output_effects = leaves.output_effects()
     ends = leaves.ends()
     with capturing(capture):
         _refuse_new_leaves(leaves.tracked, ends)
+        _refuse_changed_leaves(capture, ends)
         flowing = [leaves.values[p] for x in ends if isinstance(p := x.payload, Value) and p in leaves.values]
         there = {source: leaves.index_of(flag) for source, flag in capture.gradients_by_data(ends).items()}
     graph, sources = capture.finish(list(leaves.values))
@@ -136,6 +138,7 @@ class _Leaves:
         self.numbers = {id(x): k for k, x in enumerate(arguments)}
         self.roots = roots_of(moving.leaves)
         self._released: dict[Any, bool] = {}
+        self._reaching: dict[TapeNode, bool] = {}
         self._containers: dict[int, FromArguments] = {}
         self._gradients = {id(seen.state.grad): seen for seen in capture.seen.values() if seen.state.grad is not None}
 
@@ -252,7 +255,8 @@ class _Leaves:
             raise UnsafeCall(f"the function makes a tensor of class {type(x).__name__}, which has attributes")
         return FromGraph(self.index_of(x), x.own.requires_grad, node is not None and not self.carries(x.own),
                          self.left.name(x), x.weak is not None, type(x) if own else None, node is None,
-                         None if x.own.grad is None else self.leaf(x.own.grad))
+                         None if x.own.grad is None else self.leaf(x.own.grad),
+                         self.carries(x.own) and not self.reaches(x.own))
 
     def stores(self) -> tuple[list[tuple[Source, int, bool]], list[tuple[Source, int | OneOf | None]]]:
         """The tensors from outside that get new elements (and whether these carry a gradient), or another `.grad`."""
@@ -278,6 +282,16 @@ class _Leaves:
     def carries(self, state: TensorState) -> bool:
         """Whether a gradient can flow back: there is a tape, and backward() has not been through any of it."""
         return state.node is not None and not goes_through_released(state.node, self._released, self.capture.released)
+
+    def reaches(self, state: TensorState) -> bool:
+        """Whether it can flow to a tensor from outside, and not to leaves alone that the function made."""
+        if state.node is None or not self.carries(state):
+            return False
+        if state.node not in self._reaching:
+            self._reaching[state.node] = any(
+                isinstance(x, Tensor) and x.own.requires_grad and x.own.node is None
+                and id(x.slot) in self.capture.seen for node in state.node.tape() for x in node.inputs)
+        return self._reaching[state.node]
 
 
 def _flags(capture: Capture) -> list[tuple[Source, bool]]:
@@ -324,6 +338,17 @@ def _refuse_new_leaves(left: Sequence[Tensor], ends: Sequence[Tensor]) -> None:
         if any(id(x.slot) in made for node in nodes for x in node.inputs if isinstance(x, Tensor) and x.requires_grad):
             raise UnsafeCall("the function leaves a tensor that requires a gradient, beside what it computed from it",
                              passing=True)
+
+
+def _refuse_changed_leaves(capture: Capture, ends: Sequence[Tensor]) -> None:
+    """What a leaf was assigned has the gradient of the leaf; so it has where the graph says so."""
+    changes = any(seen.assigned and seen.tensor.own.requires_grad for seen in capture.seen.values())
+    for end in ends if changes else ():
+        for x in (x for node in ([] if end.node is None else end.node.tape()) for x in node.inputs):
+            seen = capture.changed_leaf(x, x.own) if isinstance(x, Tensor) and x.own.requires_grad else None
+            if seen is not None and (seen.start, x.own.payload) not in capture.as_leaves:
+                raise UnsafeCall("the function assigns a tensor that requires a gradient, and leaves what it computed "
+                                 "from it on the tape")
 
 
 def _constants(sources: Sequence[Source], assigned: Sequence[tuple[Source, int, bool]]) -> tuple[int, ...]:

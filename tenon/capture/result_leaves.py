@@ -26,6 +26,7 @@ class FromGraph:
     kind: type | None = None    # of a tensor: a class that inherits from it
     is_leaf: bool = False       # a gradient ends there
     grad: FromGraph | FromOutside | None = None     # what backward() left on it
+    within: bool = False        # it requires a gradient, which goes no further than to leaves that the call made
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from tenon.devices import Device
 from tenon.dims import Dim, evaluate, size_of
 from tenon.eager.on_device import on
 from tenon.eager.on_mesh import OnMesh
-from tenon.eager.tape import RELEASED
+from tenon.eager.tape import RELEASED, ended
 from tenon.errors import CaptureError
 from tenon.ops.say import Heard
 from tenon.sharding.sharded_array import ShardedArray
@@ -284,8 +284,9 @@ class Fill:
                     result.grad = grad
                 return result
         tensor: Any = object.__new__(Tensor if leaf.kind is None else leaf.kind)
-        ends = leaf.requires_grad and (leaf.is_leaf or leaf.released)
-        tensor.own = self.results.state(leaf.index, ends, grad, RELEASED if leaf.released else None)
+        ends = leaf.requires_grad and (leaf.is_leaf or leaf.released or leaf.within)
+        node = RELEASED if leaf.released else ended(self.results.payload(leaf.index)) if leaf.within else None
+        tensor.own = self.results.state(leaf.index, ends, grad, node)
         return tensor
 
 

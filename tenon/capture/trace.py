@@ -28,13 +28,13 @@ from tenon.devices import HOST, PYTHON, on_python, placing
 from tenon.dims import Dim
 from tenon.eager.dispatch import TensorInterpreter
 from tenon.eager.grad_mode import is_grad_enabled
-from tenon.eager.tape import TapeNode, linked, saved_as
+from tenon.eager.tape import Saved, TapeNode, linked, saved_as
 from tenon.errors import Location, TenonError, user_location
 from tenon.graph.build import PYTHON_SCALARS, Builder, agree, canonical_attrs, literal, separate
 from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op, using
 from tenon.ops.arithmetic import add
-from tenon.ops.barrier import stop_gradient
+from tenon.ops.barrier import as_leaf, stop_gradient
 from tenon.ops.placing import MOVES, on_device
 from tenon.ops.transfer import to_device
 from tenon.records import dataclass, replace
@@ -120,6 +120,7 @@ class Capture(TensorInterpreter):
         self._arrays: dict[int, Value] = {}
         self.released: set[Value] = set()   # tensors from outside whose tapes backward() has been through
         self.flows: set[Value] = set()      # what a gradient can flow to, as far as the graph tells
+        self.as_leaves: set[tuple[Value, Any]] = set()      # leaves from outside, and elements that were assigned
         self.gradients: dict[Value, Value] = {}         # of values that a backward pass came by
         self._derives: Location | None = None           # where that was computed whose gradient is recorded now
         self.devices = CapturedDevices(self.builder)
@@ -212,7 +213,8 @@ class Capture(TensorInterpreter):
             if dtype is None or (state is not None and dtype is not kind):
                 return None
             edges.append(literal(x, dtype) if state is None else state.payload)
-            if record and state is not None and not state.requires_grad and state.payload in self.flows:
+            if record and state is not None and (
+                    self.changed_leaf(x, state) if state.requires_grad else state.payload in self.flows):
                 return None
         return tuple(edges)
 
@@ -270,8 +272,27 @@ class Capture(TensorInterpreter):
     def without_gradient(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """A graph must say what the tape knows: `x.detach()` is the same edge as `x`."""
         self.recorded = True
-        return tuple([stop_gradient(x) if isinstance(x, Tensor) and not x.requires_grad and x.payload in self.flows
-                      else x for x in inputs])
+        return tuple([self._edge(x, self.state_of(x)) if isinstance(x, Tensor) else x for x in inputs])
+
+    def _edge(self, x: Tensor, state: TensorState) -> Tensor:
+        if not state.requires_grad:
+            return stop_gradient(x) if state.payload in self.flows else x
+        seen = self.changed_leaf(x, state)
+        if seen is None:
+            return x
+        self.as_leaves.add((seen.start, state.payload))
+        self.carry(seen.start, saved_as(x, TensorState(seen.start, True)))
+        (elements,) = self.emit(stop_gradient, (state.payload,), {})    # type: ignore[arg-type]
+        (given,) = self.emit(as_leaf, (elements, seen.start), {})
+        return saved_as(x, TensorState(given, True))
+
+    def changed_leaf(self, x: Tensor, state: TensorState) -> Seen | None:
+        """A leaf from outside whose elements are others by now: its gradient is not that of what they were computed of.
+        """
+        if state.node is not None:
+            return None
+        seen = self.seen.get(id(x.leaf if type(x) is Saved else x))
+        return None if seen is None or state.payload is seen.start else seen
 
     def opens(self, op: Op) -> bool:
         """Composites stay whole in the graph; `expand` opens them."""

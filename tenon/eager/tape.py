@@ -166,6 +166,23 @@ def _above(pending: list[TapeNode]) -> list[TapeNode]:
 _number = attrgetter("number")
 
 
+class _Ended:
+    """The rule of what was computed from leaves alone that are gone: nobody sees their gradients."""
+
+    name = "ended"
+    takes_none = True
+
+    def vjp(self, g: Any, y: Any) -> list[Any]:
+        """Of no inputs."""
+        return []
+
+
+def ended(payload: Payload) -> TapeNode:
+    """Where a tensor comes from that was computed from such leaves."""
+    return TapeNode(_ENDED, (), NO_ATTRS, (payload,))
+
+
+_ENDED: Any = _Ended()
 RELEASED = TapeNode(call, (), {}, ())        # where a tensor comes from whose tape is gone
 RELEASED.release()
 

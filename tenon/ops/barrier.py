@@ -44,3 +44,10 @@ stop_gradient = define(
     moves="same",
     doc="The input unchanged; no gradient flows through.  What `x.detach()` and `tn.no_grad()` leave in a graph.",
     examples=["stop_gradient(f32[2, 3]) -> f32[2, 3]"])
+
+as_leaf = define(
+    "as_leaf", public=False, type=lambda x, leaf: x, ref=lambda x, leaf: x, expand=lambda x, leaf: x,
+    vjp=lambda g, y, x, leaf: (None, g),
+    moves="same",
+    doc="The first input unchanged; its gradient is that of the second, a parameter that was assigned these elements.",
+    examples=["as_leaf(f32[2, 3], f32[2, 3]) -> f32[2, 3]"])
