@@ -282,7 +282,7 @@ class Capture(TensorInterpreter):
             return x
         self.as_leaves.add((seen.start, state.payload))
         self.carry(seen.start, saved_as(x, TensorState(seen.start, True)))
-        (elements,) = self.emit(stop_gradient, (state.payload,), {})    # type: ignore[arg-type]
+        (elements,) = self.emit(stop_gradient, (state.payload,), {})
         (given,) = self.emit(as_leaf, (elements, seen.start), {})
         return saved_as(x, TensorState(given, True))
 
