@@ -236,6 +236,12 @@ class Data(Tensor):
         super()._rebind(new.detach())
         _set_data(self.owner, self)
 
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        is_view = all(x is None or x is Ellipsis or (isinstance(x, (int, slice)) and not isinstance(x, bool))
+                      for x in (key if isinstance(key, tuple) else (key,)))
+        return DataPart(self.owner, found, key) if is_view else found
+
     def __copy__(self) -> Tensor:
         """The elements, which belong to nobody else."""
         return self.detach()
@@ -243,6 +249,23 @@ class Data(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         found = memo[id(self)] = self.detach().clone()
         return found
+
+
+class DataPart(Data):
+    """What `x.data[key]` is: a slice of the elements of `x`; changed in place, it changes those of `x`."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, owner: Tensor, part: Tensor, key: Any):
+        Tensor.__init__(self, part.payload)
+        self.owner, self.key = owner, key
+
+    def _rebind(self, new: Tensor) -> None:
+        Tensor._rebind(self, new.detach())
+        Data(self.owner)[self.key] = self
+
+    def __getitem__(self, key: Any) -> Any:
+        return Tensor.__getitem__(self, key)
 
 
 def _set_data(self: Tensor, value: Any) -> None:

@@ -239,6 +239,27 @@ def test_words_for_what_tenon_has_one_way_of() -> None:
         tn.optim.OneCycleLR(tn.optim.SGD(net.parameters(), lr=0.1), max_lr=1.0)
 
 
+def test_slices_of_data_write_through() -> None:
+    net = nn.Embedding(4, 3)
+    wanted = net.weight.detach().numpy().copy()
+
+    def change(scale: float) -> None:
+        net.weight.data[1].fill_(0)
+        first, last = net.weight.data[0], net.weight.data[2:, :2]
+        first.mul_(scale)
+        last.add_(1)
+        net.weight.data[3] -= 0.5
+    for changed in (change, tn.jit(change)):
+        changed(2.0)
+        wanted[1], wanted[0] = 0, wanted[0] * 2
+        wanted[2:, :2] += 1
+        wanted[3] -= 0.5
+        np.testing.assert_allclose(net.weight.detach().numpy(), wanted, rtol=1e-6)
+    assert net.weight.requires_grad
+    with pytest.raises(ArgumentError, match="nobody holds"):
+        net.weight.data[[0, 1]].zero_()         # of indices: a copy in PyTorch, too
+
+
 def test_an_assignment_that_nobody_would_see_is_refused() -> None:
     x, held = tn.zeros(2, 3), [tn.zeros(2)]
     with pytest.raises(ArgumentError, match=r"a copy that nobody holds") as caught:
