@@ -6,11 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon.ops.arithmetic import abs_
+from tenon.ops.creation import full
+from tenon.ops.decompositions import eigvalsh
 from tenon.ops.diagonal import diagonal, tril
 from tenon.ops.reduction import all_, sum_
 
-__all__ = ["Constraint", "greater_than", "independent", "interval", "lower_cholesky", "nonnegative", "positive", "real",
-           "real_matrix", "real_vector", "simplex", "unit_interval"]
+__all__ = ["Constraint", "boolean", "dependent", "greater_than", "greater_than_eq", "half_open_interval",
+           "independent", "integer_interval", "interval", "less_than", "lower_cholesky", "lower_triangular",
+           "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite", "positive_integer",
+           "positive_semidefinite", "real", "real_matrix", "real_vector", "simplex", "square", "symmetric",
+           "unit_interval"]
 
 
 class Constraint:
@@ -44,6 +49,36 @@ def greater_than(lower_bound: Any) -> Constraint:
     return Constraint(f"greater_than({lower_bound})", lambda x: x > lower_bound)
 
 
+def greater_than_eq(lower_bound: Any) -> Constraint:
+    """One number, and those above."""
+    return Constraint(f"greater_than_eq({lower_bound})", lambda x: x >= lower_bound)
+
+
+def less_than(upper_bound: Any) -> Constraint:
+    """Numbers below one."""
+    return Constraint(f"less_than({upper_bound})", lambda x: x < upper_bound)
+
+
+def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    """Numbers from one up to, and not including, another."""
+    return Constraint(f"half_open_interval({lower_bound}, {upper_bound})",
+                      lambda x: (x >= lower_bound) & (x < upper_bound))
+
+
+def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
+    """Whole numbers from one to another."""
+    return Constraint(f"integer_interval({lower_bound}, {upper_bound})",
+                      lambda x: (x % 1 == 0) & (x >= lower_bound) & (x <= upper_bound))
+
+
+def _is_symmetric(x: Any) -> Any:
+    return all_(abs_(x - x.mT) <= 1e-6, axis=(-2, -1))
+
+
+def _has_eigenvalues(holds: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: _is_symmetric(x) & all_(holds(eigvalsh(x)), axis=-1)
+
+
 def _is_simplex(x: Any) -> Any:
     return all_(x >= 0, axis=-1) & (abs_(sum_(x, axis=-1) - 1) < 1e-6)
 
@@ -59,3 +94,13 @@ unit_interval = Constraint("unit_interval", lambda x: (x >= 0) & (x <= 1))
 real_vector, real_matrix = independent(real, 1), independent(real, 2)
 simplex = Constraint("simplex", _is_simplex, 1)
 lower_cholesky = Constraint("lower_cholesky", _is_lower_cholesky, 2)
+boolean = Constraint("boolean", lambda x: (x == 0) | (x == 1))
+nonnegative_integer = Constraint("nonnegative_integer", lambda x: (x % 1 == 0) & (x >= 0))
+positive_integer = Constraint("positive_integer", lambda x: (x % 1 == 0) & (x >= 1))
+one_hot = Constraint("one_hot", lambda x: all_((x == 0) | (x == 1), axis=-1) & (sum_(x, axis=-1) == 1), 1)
+lower_triangular = Constraint("lower_triangular", lambda x: all_(tril(x) == x, axis=(-2, -1)), 2)
+square = Constraint("square", lambda x: full(x.shape[:-2], x.shape[-2] == x.shape[-1]), 2)
+symmetric = Constraint("symmetric", _is_symmetric, 2)
+positive_definite = Constraint("positive_definite", _has_eigenvalues(lambda values: values > 0), 2)
+positive_semidefinite = Constraint("positive_semidefinite", _has_eigenvalues(lambda values: values >= 0), 2)
+dependent = Constraint("dependent", lambda x: x == x)       # of what other parameters say

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import wraps
+from inspect import signature
 from typing import Any
 
 from tenon.errors import ArgumentError, ShapeError
@@ -16,6 +18,23 @@ class Distribution:
     arg_names: tuple[str, ...] = ()         # parameters with the axes of the batch, which the repr shows
     batch_shape: tuple[Any, ...] = ()
     event_shape: tuple[Any, ...] = ()
+
+    def __init__(self, batch_shape: Any = (), event_shape: Any = (), validate_args: Any = None):
+        self.batch_shape, self.event_shape = as_shape(batch_shape), as_shape(event_shape)
+
+    def __init_subclass__(cls) -> None:
+        """`validate_args=`, PyTorch's, means nothing: what is known is checked, and costs nothing in a graph."""
+        super().__init_subclass__()
+        made = cls.__dict__.get("__init__")
+        if made is not None and "validate_args" not in signature(made).parameters:
+            @wraps(made)
+            def without(self: Any, *args: Any, validate_args: Any = None, **named: Any) -> None:
+                made(self, *args, **named)
+            cls.__init__ = without      # type: ignore[method-assign]
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Nothing: parameters that are known are checked."""
 
     def sample(self, sample_shape: Any = ()) -> Any:
         """Draws of shape `sample_shape + batch_shape + event_shape`, through which no gradient goes."""

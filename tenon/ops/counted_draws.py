@@ -1,4 +1,4 @@
-"""Draws that are made by accepting and refusing, and so by NumPy: gamma, Poisson and binomial distributions.
+"""Draws that are made by accepting and refusing, and so by NumPy: gamma, Poisson, binomial and von Mises distributions.
 
 A draw is made from the state of a generator by NumPy's own Philox: its key is the seed, its counter the number of the
 draw; eager and compiled code ask for it alike, and get the same numbers.
@@ -75,6 +75,11 @@ def _binomial_ref(state: Any, count: Any, p: Any, shape: Any) -> Any:
     return np.where(counted & fine, drawn, np.nan).astype(p.dtype)
 
 
+def _von_mises_ref(state: Any, concentration: Any, shape: Any) -> Any:
+    k, fine = _safe(concentration, 0.0)
+    return np.where(fine, _source(state).vonmises(0.0, k, shape), np.nan).astype(concentration.dtype)
+
+
 random_gamma: Op = define(
     "random_gamma", public=False, promote=_numbers, canonical=_canonical, ref=_gamma_ref, domain=(0.5, 4.0),
     type=lambda state, concentration, *, shape: _rule("random_gamma")(state, shape, concentration),
@@ -94,3 +99,9 @@ random_binomial: Op = define(
     vjp=lambda g, y, state, count, p, **_: (None, None, None),
     doc="How many of `count` trials succeed, each with probability p.",
     examples=["random_binomial(u64[2], f32[5], f32[3, 1], shape=(3, 5)) -> f32[3, 5]"])
+random_von_mises: Op = define(
+    "random_von_mises", public=False, promote=_numbers, canonical=_canonical, ref=_von_mises_ref, domain=(0.5, 4.0),
+    type=lambda state, concentration, *, shape: _rule("random_von_mises")(state, shape, concentration),
+    vjp=lambda g, y, state, concentration, **_: (None, None),
+    doc="Angles around 0 of von Mises' distributions of these concentrations.",
+    examples=["random_von_mises(u64[2], f32[5], shape=(3, 5)) -> f32[3, 5]"])

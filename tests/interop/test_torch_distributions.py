@@ -46,9 +46,20 @@ KINDS: dict[str, tuple[dict[str, Any], Any]] = {
     "MultivariateNormal factor": ({"loc": [0.5, -1.0], "scale_tril": [[2.0, 0.0], [0.5, 1.0]]}, [[0.25, 1.0]]),
     "MultivariateNormal precision": ({"loc": [0.5, -1.0], "precision_matrix": [[2.0, 0.5], [0.5, 1.0]]}, [[0.25, 1.0]]),
 }
+KINDS |= {
+    "InverseGamma": ({"concentration": [0.5, 3.0], "rate": [2.0, 3.0]}, [0.25, 3.0]),
+    "Kumaraswamy": ({"concentration1": [0.5, 3.0], "concentration0": [2.0, 0.75]}, [0.25, 0.875]),
+    "FisherSnedecor": ({"df1": [1.5, 6.0], "df2": [3.0, 5.0]}, [0.25, 3.0]),
+    "Multinomial": ({"probs": [[0.25, 0.5, 0.25], [3.0, 2.0, 1.0]]}, [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]),
+    "ContinuousBernoulli": ({"probs": [0.25, 0.875, 0.5]}, [0.25, 0.875, 0.75]),
+    "LogisticNormal": ({"loc": [[0.5, -1.0]], "scale": [[0.5, 2.0]]}, [[0.25, 0.5, 0.25]]),
+    "LowRankMultivariateNormal": ({"loc": [[0.5, -1.0, 0.0]], "cov_factor": [[[2.0, 0.5], [0.5, 1.0], [0.0, 1.0]]],
+                                   "cov_diag": [[0.5, 1.0, 2.0]]}, [[0.25, 1.0, 0.5]]),
+}
 SECOND = {"Uniform": {"low": [-2.0, 1.0], "high": [3.0, 5.0]}, "Binomial": {"total_count": [5.0, 5.0], "probs": [0.5, 0.5]}}
 WITHOUT_KL = {"StudentT", "Cauchy", "Chi2", "Weibull", "Pareto", "HalfCauchy", "NegativeBinomial", "RelaxedBernoulli",
-              "RelaxedOneHotCategorical", "OneHotCategoricalStraightThrough"}
+              "RelaxedOneHotCategorical", "OneHotCategoricalStraightThrough", "InverseGamma", "Kumaraswamy", "FisherSnedecor",
+              "Multinomial", "ContinuousBernoulli", "LogisticNormal", "LowRankMultivariateNormal"}
 
 
 def made(library: Any, name: str, parameters: dict[str, Any], array: Any) -> tuple[Any, dict[str, Any]]:
@@ -288,3 +299,49 @@ def test_mixtures(events: int) -> None:
     np.testing.assert_allclose((drawn > 0).double().mean().item(), 0.75, atol=0.03)
     with pytest.raises(ValueError, match=r"2 classes of a batch .* do not choose"):
         d.MixtureSameFamily(d.Categorical(tn.tensor([0.25, 0.75])), d.Normal(tn.zeros(3), 1.0))
+
+
+def test_von_mises() -> None:
+    """PyTorch's Bessel functions have seven digits."""
+    loc, concentration, value = [0.5, -1.0], [0.5, 20.0], [0.25, -2.0]
+    ours = tn.distributions.VonMises(tn.tensor(np.array(loc)), tn.tensor(np.array(concentration)), validate_args=False)
+    theirs = torch.distributions.VonMises(torch.tensor(loc, dtype=torch.float64), torch.tensor(concentration, dtype=torch.float64))
+    np.testing.assert_allclose(ours.log_prob(tn.tensor(np.array(value))).numpy(), theirs.log_prob(torch.tensor(value, dtype=torch.float64)).numpy(), rtol=1e-6)
+    np.testing.assert_allclose(ours.variance.numpy(), theirs.variance.numpy(), rtol=1e-5)
+    tn.manual_seed(0)
+    drawn = ours.sample((4000,)).numpy()
+    assert drawn.shape == (4000, 2) and abs(drawn).max() <= np.pi
+    np.testing.assert_allclose(1 - abs(np.exp(1j * drawn).mean(0)), ours.variance.numpy(), atol=0.03)
+    np.testing.assert_allclose(np.angle(np.exp(1j * drawn).mean(0)), loc, atol=0.1)
+
+
+def test_the_entropy_of_several_draws() -> None:
+    probs = np.array([[0.25, 0.5, 0.25], [3.0, 2.0, 1.0]])
+    for count in (1, 4):
+        ours, theirs = tn.distributions.Multinomial(count, probs=tn.tensor(probs)), torch.distributions.Multinomial(count, probs=torch.tensor(probs))
+        np.testing.assert_allclose(ours.entropy().numpy(), theirs.entropy().numpy(), rtol=1e-6)       # float32 there
+        value = np.array([[count, 0, 0], [0, count, 0]], float)
+        np.testing.assert_allclose(ours.log_prob(tn.tensor(value)).numpy(), theirs.log_prob(torch.tensor(value)).numpy(), rtol=1e-9)
+        assert ours.sample((7,)).sum(-1).tolist() == [[count] * 2] * 7
+
+
+def test_a_distribution_of_ones_own() -> None:
+    class Point(tn.distributions.Distribution):
+        def __init__(self, at: Any, validate_args: Any = None):
+            self.at = at
+            super().__init__(at.shape, validate_args=validate_args)
+
+        def sample(self, sample_shape: Any = ()) -> Any:
+            return self.at.expand((*sample_shape, *self.batch_shape))
+    assert Point(tn.ones(2), validate_args=False).sample((3,)).shape == (3, 2)
+    assert tn.distributions.Normal(0.0, 1.0, validate_args=False).batch_shape == ()
+
+
+@pytest.mark.parametrize(("name", "values"), [
+    ("boolean", [0.0, 1.0, 0.5]), ("nonnegative_integer", [0.0, 2.0, -1.0, 0.5]), ("positive_integer", [0.0, 2.0]),
+    ("one_hot", [[0.0, 1.0], [1.0, 1.0]]), ("lower_triangular", [[1.0, 0.0], [2.0, 3.0]]), ("square", [[1.0, 0.0], [2.0, 3.0]]),
+    ("symmetric", [[1.0, 2.0], [2.0, 3.0]]), ("positive_definite", [[2.0, 1.0], [1.0, 3.0]]),
+    ("positive_definite", [[1.0, 2.0], [2.0, 3.0]]), ("positive_semidefinite", [[1.0, 1.0], [1.0, 1.0]])])
+def test_sets(name: str, values: Any) -> None:
+    found = getattr(tn.distributions.constraints, name).check(tn.tensor(values))
+    assert found.tolist() == getattr(torch.distributions.constraints, name).check(torch.tensor(values)).tolist()
