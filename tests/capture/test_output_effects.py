@@ -275,6 +275,7 @@ def test_messages_are_logged_where_the_program_logs_them():
             LOG.log(logging.ERROR, f"max {x.max():.2f}")
             if x.sum() > 0:
                 LOG.error("positive: %s", x)
+                LOG.error("%(name)s of %(shape)s", {"name": x.sum().item(), "shape": tuple(x.shape)})
             LOG.debug("not shown %s", x)
             return x
         return f

@@ -86,10 +86,15 @@ def _log(function: Callable[..., Any], level: int | None, root: bool = False) ->
         frame = _here()
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
         number = args[start - 1] if level is None else level
-        message, *values = [option_of(capture, x) for x in args[start:]]
-        extra = keywords.get("extra")
-        shown_beside = extra and {k: option_of(capture, x) for k, x in extra.items()}
+        message, *given = args[start:]
+        named = len(given) == 1 and type(given[0]) is dict      # values for `%(name)s`
+        values = [_options(capture, given[0])] if named else [option_of(capture, x) for x in given]
+        message, shown_beside = option_of(capture, message), _options(capture, keywords.get("extra"))
         say(capture, logged, (None if root else args[0], *place), (number, message, values, shown_beside))
+
+
+def _options(capture: Any, table: Any) -> Any:
+    return table and {k: option_of(capture, x) for k, x in table.items()}
 
 
 def _is_plain(logger: Any) -> bool:
