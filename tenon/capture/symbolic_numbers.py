@@ -163,11 +163,15 @@ class SymNumber:
         raise Unmoved([self.numbers.places[k] for k in self.roots])
 
     def __repr__(self) -> str:
+        self._convert("repr()")
         return repr(known(self))
 
-    __str__ = __repr__
+    def __str__(self) -> str:
+        self._convert("str()")
+        return str(known(self))
 
     def __format__(self, spec: str) -> str:
+        self._convert("format()")
         return format(known(self), spec)
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *args: Any, **keywords: Any) -> Any:
@@ -224,18 +228,6 @@ class SymObject(SymNumber):
 
     def __fspath__(self) -> str:
         return str(os.fspath(known(self)))
-
-    def __repr__(self) -> str:
-        self._convert("repr()")
-        return repr(known(self))
-
-    def __str__(self) -> str:
-        self._convert("str()")
-        return str(known(self))
-
-    def __format__(self, spec: str) -> str:
-        self._convert("format()")
-        return format(known(self), spec)
 
 
 class SymScalar(SymObject):

@@ -750,3 +750,22 @@ def test_a_parameter_of_a_distribution():
                      lambda x, a: kl_divergence(Normal(x, a), Normal(0, 2 * a)), lambda x, a: Uniform(0, a).mean):
         assert never_by_part(check(function, numbers))
     check(lambda x, a: Normal(x, a).log_prob(x), [1.0, 0.5, -1.0, 2.0, 0.0, -3.0, 0.25])
+
+
+# ---------------------------------------------------------------- in text
+
+def test_a_counter_in_text():
+    class Layer(nn.Linear):
+        calls = 0
+
+        def __call__(self, x):
+            Layer.calls += 1
+            return super().__call__(x)
+
+        def extra(self):
+            return f"calls={self.calls}", str(self.calls), repr(self.calls + 1), format(self.calls, "03d")
+    layer = Layer(3, 2)
+    jitted = tn.jit(lambda x: (layer(x), layer.extra()))
+    for k in range(1, 20):
+        assert jitted(tn.asarray(X))[1] == (f"calls={k}", str(k), str(k + 1), f"{k:03d}")
+    assert captures(jitted) <= 3 and never_by_part(jitted)
