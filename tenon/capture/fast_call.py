@@ -70,7 +70,8 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     further = () if prologue is None else prologue(leaves)
     if further is None:
         return None
-    if captured.further is not None and captured.further.copied and not is_plain(structure):
+    if captured.further is not None and captured.further.copied and any(
+            child.has_changeable for part in structure.children for child in part.children):
         return None                     # containers from places and among the arguments may be the same
     own, leaves = len(leaves), (*leaves, *further)
     distinct = len(set(map(id, leaves)))

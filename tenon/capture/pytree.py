@@ -77,6 +77,12 @@ class Structure:
         """Whether its parts can become others."""
         return self.kind not in BOUND and not issubclass(self.kind, tuple)
 
+    @property
+    def has_changeable(self) -> bool:
+        """Whether it, or a container in it, can."""
+        return self.kind is not None and (self.kind is SeenContainer or self.is_changeable or any(
+            child.has_changeable for child in self.children))
+
     def build(self, leaves: Iterable[Any], change: Change | None = None) -> Any:
         """The nest of this structure with these leaves; `change` may change what is in a container."""
         return _build(self, iter(leaves), [], change)

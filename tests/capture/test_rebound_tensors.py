@@ -248,6 +248,24 @@ def test_a_container_that_is_another_one_at_each_call(program):
     assert sum(len(record.captures) for record in made[0].records.values()) <= 3
 
 
+def test_such_a_container_beside_a_tuple_of_arguments_takes_the_short_way(monkeypatch):
+    class Schedule:
+        def __init__(self):
+            self.rates = [1.0]
+
+        def next(self):
+            self.rates = [self.rates[0] * 0.5]
+            return self.rates[0]
+    schedule, seen = Schedule(), []
+    jitted = tn.jit(lambda batch: batch[0] * schedule.next() + batch[1])
+    inner = jitted._find_and_run
+    for k in range(12):
+        if k == 8:
+            monkeypatch.setattr(jitted, "_find_and_run", lambda *given: seen.append(1) or inner(*given))
+        assert jitted((tn.ones(2), tn.ones(2))).tolist() == [0.5 ** (k + 1) + 1] * 2
+    assert not seen
+
+
 def test_two_ways_to_one_container_stay_two_ways_to_one():
     holder = State([tn.zeros(2), 1.0], 0)
 
