@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.errors import ArgumentError
+from tenon.autograd import set_detect_anomaly
 from tenon.jit import jit
 from tenon.nn.module import Module
 from tenon.ops.counted_draws import random_binomial
@@ -192,6 +192,4 @@ def are_deterministic_algorithms_enabled() -> Any:
 
 def set_anomaly_enabled(mode: Any, check_nan: Any = True) -> None:
     """`tn.autograd.set_detect_anomaly`."""
-    if mode:
-        raise ArgumentError("set_anomaly_enabled: NaN is looked for within a block",
-                            hint="with tn.debug.check(step): step(x)")
+    set_detect_anomaly(mode, check_nan)

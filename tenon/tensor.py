@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from copy import deepcopy
 from functools import cache
@@ -23,7 +23,7 @@ from tenon.buffer_ownership import adopted
 from tenon.devices import HOST, among, check_device, placing
 from tenon.dims import length_of, size_of
 from tenon.dlpack import imported
-from tenon.eager.grad_mode import differentiating, is_grad_enabled
+from tenon.eager.grad_mode import differentiating, is_grad_enabled, refusing_nan
 from tenon.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from tenon.graph.op import interpreter
 from tenon.ops import shape as shape_ops
@@ -305,6 +305,8 @@ class Tensor(TensorViews):
             with nullcontext() if capture is None else capture.differentiating(tape):
                 plainly = None if self.node is None or create_graph else self.node.gradients(tape, self, seed)
                 gradients = plainly or backward(tape, {self.slot: seed}, _carries_gradient)
+                if refusing_nan.get() and capture is None:
+                    _refuse_nan(gradients.values())
                 absent = {} if capture is None else capture.absent(tape, self.slot)
                 for leaf, total in gradients.items():
                     if isinstance(leaf, Tensor) and leaf.requires_grad:
@@ -384,6 +386,13 @@ def _references_of_a_temporary() -> int:
 
 
 NOBODYS = _references_of_a_temporary()
+
+
+def _refuse_nan(gradients: Iterable[Any]) -> None:
+    wrong = next((g for g in gradients if g.dtype.is_differentiable and np.isnan(g.detach().numpy()).any()), None)
+    if wrong is not None:
+        raise GradientError(f"backward(): a gradient {wrong.type} has NaN among its elements",
+                            hint="with tn.debug.check(step): step(x) names the operator that gave it")
 
 
 def _payload_of(data: Any, requires_grad: Any, sizes: tuple[int, ...]) -> Payload:

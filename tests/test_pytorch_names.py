@@ -68,10 +68,8 @@ def test_what_scripts_say_before_they_begin() -> None:
     tn.backends.cudnn.benchmark = tn.backends.cuda.matmul.allow_tf32 = True
     assert not (tn.backends.mps.is_available() or tn.cuda.is_initialized() or tn.xpu.is_available())
     tn.set_float32_matmul_precision("high"), tn.use_deterministic_algorithms(True), tn.set_default_device("cpu")
-    tn.autograd.set_detect_anomaly(False)
-    for refused in (lambda: tn.autograd.set_detect_anomaly(True), lambda: tn.set_default_device("cuda")):
-        with pytest.raises(ArgumentError, match="hint: "):
-            refused()
+    with pytest.raises(ArgumentError, match="hint: "):
+        tn.set_default_device("cuda")
     x = tn.ones(2, 3, 4).to(device, non_blocking=True, memory_format=tn.channels_last).to(tn.float64, True).contiguous(memory_format=tn.channels_last)
     assert x.stride() == (12, 4, 1) and x.stride(-2) == 4 and x.is_signed() and not tn.tensor(0).is_nonzero()
     assert x.to("cpu", copy=True) is not x and x.to("cpu") is x
@@ -363,3 +361,29 @@ def test_calls_that_only_pytorch_means() -> None:
     for call in (lambda: tn.autocast("cuda", tn.float16), lambda: tn.autocast(device_type="cpu", dtype=tn.float16)):
         with call():
             assert (tn.eye(2) @ tn.eye(2)).dtype is tn.float16
+
+
+def test_gradients_that_are_no_numbers_are_found_where_it_is_asked_for() -> None:
+    def step(scale: float) -> None:
+        x = tn.tensor([0.0, 1.0], requires_grad=True)
+        (x.sqrt() * scale).sum().backward()
+    step(0.0)
+    with tn.autograd.detect_anomaly():
+        step(1.0)
+        with pytest.raises(GradientError, match="NaN among its elements"):
+            step(0.0)
+    tn.autograd.set_detect_anomaly(True)
+    try:
+        with pytest.raises(GradientError, match="NaN among its elements"):
+            step(0.0)
+    finally:
+        tn.autograd.set_detect_anomaly(False)
+    step(0.0)
+
+
+def test_a_tensor_is_the_factor_of_a_step() -> None:
+    x, rate = tn.ones(2), tn.tensor(0.5, dtype=tn.float64)
+    for f in (lambda x, rate: x.addcdiv(x, x, value=rate), lambda x, rate: x.addcmul(x, x, value=rate)):
+        assert f(x, rate).tolist() == tn.jit(f)(x, rate).tolist() == [1.5, 1.5]
+    x.addcdiv_(x, x * 2, value=-rate)
+    assert x.dtype is tn.float32 and x.tolist() == [0.75, 0.75]

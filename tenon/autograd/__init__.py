@@ -6,14 +6,14 @@ from tenon.autograd import functional_derivatives as functional
 from tenon.autograd.functional_derivatives import gradcheck as gradcheck
 from tenon.eager.grad_mode import enable_grad as enable_grad
 from tenon.eager.grad_mode import no_grad as no_grad
-from tenon.errors import ArgumentError
+from tenon.eager.grad_mode import refusing_nan
 from tenon.tensor import Tensor, tensor
 from tenon.transforms.autograd import Function as Function
 from tenon.transforms.autograd import FunctionContext as FunctionContext
 from tenon.transforms.autograd import grad as grad
 
-__all__ = ["Function", "FunctionContext", "Variable", "backward", "enable_grad", "functional", "grad", "gradcheck",
-           "no_grad", "set_detect_anomaly"]
+__all__ = ["Function", "FunctionContext", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad",
+           "gradcheck", "no_grad", "set_detect_anomaly"]
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
@@ -25,11 +25,31 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
         x.backward(gradient, retain_graph or k + 1 < len(found), create_graph)
 
 
-def set_detect_anomaly(mode: bool, check_nan: bool = True) -> None:
-    """Nothing where it is off; raises ArgumentError otherwise."""
-    if mode:
-        raise ArgumentError("set_detect_anomaly: NaN is looked for within a block",
-                            hint="with tn.debug.check(step): step(x)")
+class set_detect_anomaly:
+    """Let `backward` raise GradientError for NaN from now on, or not; as a context, until its end.
+
+    Eager code alone looks for it; `tn.debug.check` looks into compiled steps, and names the operator.
+
+    >>> with tn.autograd.set_detect_anomaly(True):
+    ...     (tn.zeros(1, requires_grad=True).sqrt() * 0).sum().backward()
+    Traceback (most recent call last):
+    tenon.errors.GradientError: backward(): a gradient f32[1] has NaN among its elements
+    ...
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True):
+        self._token = refusing_nan.set(bool(mode and check_nan))
+
+    def __enter__(self) -> None:
+        """It is set already."""
+
+    def __exit__(self, *_: object) -> None:
+        refusing_nan.reset(self._token)
+
+
+def detect_anomaly(check_nan: bool = True) -> set_detect_anomaly:
+    """`set_detect_anomaly(True)`, for a `with`."""
+    return set_detect_anomaly(True, check_nan)
 
 
 def Variable(data: Any, requires_grad: bool = False) -> Tensor:

@@ -11,6 +11,7 @@ from tenon.context_values import during
 from tenon.types import DType
 
 recording_variable: ContextVar[bool] = ContextVar("recording", default=True)
+refusing_nan: ContextVar[bool] = ContextVar("refusing_nan", default=False)      # whether `backward` looks for it
 
 
 def recording_is(flag: bool) -> AbstractContextManager[Any]:

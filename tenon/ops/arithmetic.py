@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError
+from tenon.graph.build import PYTHON_SCALARS
 from tenon.graph.ir import Literal
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating, numeric, same
@@ -263,17 +264,29 @@ def lerp(x: Any, y: Any, weight: Any) -> Any:
     return where(abs_(weight) < 0.5, near, y - (y - x) * (1 - weight))
 
 
-@composite(promote=same, examples=["addcmul(f32[2, 3], f32[2, 3], f32[3], value=0.5) -> f32[2, 3]"])
-def addcmul(x: Any, a: Any, b: Any, *, value: float = 1) -> Any:
+@composite(public=False, promote=same, examples=["addcmul(f32[2, 3], f32[2, 3], f32[3], value=0.5) -> f32[2, 3]"])
+def addcmul_(x: Any, a: Any, b: Any, *, value: float = 1) -> Any:
     """x + value * a * b."""
     return x + (a * b if value == 1 else value * a * b)
 
 
-@composite(promote=floating, examples=["addcdiv(f32[2, 3], f32[2, 3], f32[3], value=0.5) -> f32[2, 3]"],
-           domain=(0.5, 2.0))
-def addcdiv(x: Any, a: Any, b: Any, *, value: float = 1) -> Any:
+@composite(public=False, promote=floating, domain=(0.5, 2.0),
+           examples=["addcdiv(f32[2, 3], f32[2, 3], f32[3], value=0.5) -> f32[2, 3]"])
+def addcdiv_(x: Any, a: Any, b: Any, *, value: float = 1) -> Any:
     """x + value * a / b."""
     return x + (a / b if value == 1 else value * a / b)
+
+
+@function
+def addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    """x + value * a * b; a tensor `value` is multiplied like the others."""
+    return addcmul_(x, a, b, value=value) if isinstance(value, PYTHON_SCALARS) else lift(x) + value * lift(a) * b
+
+
+@function
+def addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+    """x + value * a / b; a tensor `value` is multiplied like the others."""
+    return addcdiv_(x, a, b, value=value) if isinstance(value, PYTHON_SCALARS) else lift(x) + value * lift(a) / b
 
 
 @composite(promote=same, examples=["heaviside(f32[2, 3], f32(0.5)) -> f32[2, 3]"])

@@ -77,11 +77,11 @@ class Optimizer:
             self.add_param_group(group)
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Also optimise these parameters, with options of their own."""
-        name, options = type(self).__name__, {**self.defaults, **group}
+        """Also optimise these parameters, with options of their own; a group of another optimizer keeps its own too."""
+        name, options = type(self).__name__, {**self.defaults, **{k: x for k, x in group.items() if k != "step"}}
         params = [options["params"]] if isinstance(options["params"], Tensor) else list(options["params"])
         unknown = [key for key in options if key not in (*self.defaults, "params", "name")]
-        if unknown:
+        if unknown and not isinstance(group, ParameterGroup):
             raise ArgumentError(f"{name}: no option {unknown[0]!r}", hint=f"its options are {', '.join(self.defaults)}")
         for p in params:
             if not isinstance(p, Tensor):

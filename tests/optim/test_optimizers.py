@@ -373,3 +373,22 @@ def test_hooks_are_called_before_and_after_a_step() -> None:
         opt.step()
         before.remove()
     assert seen == [(True, 1.0), ((), 0.0), ((), -1.0)]
+
+
+def test_groups_of_another_optimizer_are_taken_over_with_their_options():
+    class Around(optim.Optimizer):
+        def __init__(self, params, **options):
+            super().__init__(params, {"rho": 0.05, **options})
+            self.base = optim.SGD(self.param_groups, **options)
+            self.param_groups = self.base.param_groups
+
+        def step(self):
+            self.base.step()
+    p = nn.Parameter([1.0])
+    opt = Around([p], lr=0.5, momentum=0.9)
+    for _ in range(2):
+        opt.zero_grad()
+        (p * 2).sum().backward()
+        opt.step()
+    assert opt.param_groups[0]["rho"] == 0.05 and opt.param_groups[0]["lr"] == 0.5
+    assert abs(p.item() - (1 - 0.5 * 2 - 0.5 * (0.9 * 2 + 2))) < 1e-6
