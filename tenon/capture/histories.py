@@ -142,7 +142,9 @@ def _is_prolonged(place: GuardPlace, expected: Any) -> bool:
         return False
     if type(now) is not type(expected) or not isinstance(now, PROLONGED):
         return False
-    return bool(now != expected) if isinstance(now, (str, bytes)) else len(now) != len(expected)
+    if isinstance(now, (str, bytes)):       # one that is replaced, such as the name of a state, may come back
+        return len(now) > len(expected) and now.startswith(expected)
+    return len(now) != len(expected)
 
 
 def _last_name(path: str) -> str:

@@ -273,3 +273,19 @@ def test_a_list_that_names_made_up_may_read():
     assert vars(box) == vars(eager)
     (record,) = jitted.records.values()
     assert not record.captures and "log is longer" in record.eager.what
+
+
+def test_a_text_that_is_replaced_is_no_history():
+    class Machine:
+        def __init__(self):
+            self.state, self.after = "idle", {("idle", "go"): "run", ("run", "go"): "fast", ("fast", "stop"): "idle"}
+
+        def fire(self, event):
+            self.state = self.after.get((self.state, event), self.state)
+            return {"idle": 0.0, "run": 1.0, "fast": 2.0}[self.state]
+    eager, machine = Machine(), Machine()
+    jitted, x = tn.jit(lambda x, event: x * machine.fire(event)), tn.tensor([1.0, 2.0])
+    for event in ["go", "go", "stop"] * 5:
+        assert jitted(x, event).tolist() == (x * eager.fire(event)).tolist() and machine.state == eager.state
+    assert all(r.eager is None for r in jitted.records.values())
+    assert sum(len(r.captures) for r in jitted.records.values()) <= 4
