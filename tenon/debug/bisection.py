@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.by_part import Run
 from tenon.capture.captured import Captured
+from tenon.capture.jitted import Jitted
 from tenon.errors import CaptureError, CompilerDefect, Location, TenonError
 from tenon.graph.compare import difference
 from tenon.graph.interpret import bind_sizes, interpret, running
@@ -26,7 +28,7 @@ from tenon.graph.ir import CONSTANTS, Graph, Node, Value
 from tenon.graph.sample_inputs import SampleInputs
 from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.validate import MOVING, write_reproducer
-from tenon.jit import Jitted, Run, jit
+from tenon.jit import jit
 from tenon.ops.call import fused
 from tenon.pipeline import CPU, ON_CONSTANTS, OPTIMIZE, native_program, passes_for, run_passes
 from tenon.program.steps import HostStep, KernelStep, LookStep

@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.by_part import Run
 from tenon.capture.captured import Captured
+from tenon.capture.jitted import Jitted
 from tenon.debug.bad_numbers import Around, BadNumber, bad_number
 from tenon.debug.looked_at import jitted_of, looked_at, programs_of, runs_on_devices
 from tenon.debug.module_paths import module_path
@@ -27,7 +29,6 @@ from tenon.debug.value_names import Names
 from tenon.errors import ArgumentError
 from tenon.graph.interpret import interpret, running, witnessed
 from tenon.graph.ir import Node, Value
-from tenon.jit import Jitted, Run
 from tenon.ops.call import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep, Storage
 from tenon.records import dataclass, field

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.jitted import Jitted
 from tenon.debug.pictures import spans_by_row
 from tenon.eager.on_device import at_hand
 from tenon.eager.on_mesh import parts_of
 from tenon.errors import ArgumentError
-from tenon.jit import Jitted
 from tenon.placement.device_timeline import DevicesTimeline, chrome_trace, gantt
 from tenon.placement.measure_devices import measured_timeline
 from tenon.placement.placed_program import PlacedProgram

@@ -15,9 +15,9 @@ from types import FrameType
 from typing import Any
 
 from tenon.capture.captured import Captured, holder_of
+from tenon.capture.jitted import Jitted
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import PACKAGE
-from tenon.jit import Jitted
 from tenon.tensor import Tensor
 
 Line = tuple[str, int]

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon.autodiff import pullback
+from tenon.capture.jitted import Jitted
 from tenon.debug.console import plain_table, table
 from tenon.debug.symbolic import Expression, number, pulled, simplified
 from tenon.eager.grad_mode import no_grad
@@ -21,7 +22,6 @@ from tenon.eager.tape import TapeNode
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Literal
 from tenon.graph.op import Op
-from tenon.jit import Jitted
 from tenon.ops.creation import ones_like
 from tenon.records import dataclass
 from tenon.tensor import Tensor, asarray

@@ -13,13 +13,14 @@ from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import late_program
 from tenon.capture.effects import Effect
 from tenon.capture.guards import is_atom
+from tenon.capture.jitted import Jitted
 from tenon.capture.pytree import unfold
 from tenon.capture.trace import Argument, GradientOf
 from tenon.debug.notebook import MONOSPACE, block, table_html
 from tenon.debug.source_lines import GRAPH, PYTHON, STOP, Line, source_lines
 from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError, CaptureError
-from tenon.jit import Jitted, jit
+from tenon.jit import jit
 from tenon.records import dataclass
 
 SHOWN = 12      # of a long list

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from tenon.capture.by_part import Around, Run
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import late_program
+from tenon.capture.jitted import Jitted
 from tenon.eager.dispatch import program_of
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.on_mesh import parts_of
 from tenon.errors import ArgumentError, TenonError
-from tenon.jit import Around, Jitted, Run
 from tenon.program.backend_interface import Executable
 from tenon.runtime.looking import Halted, Looked, Looker
 from tenon.runtime.multi_device import MultiDevice

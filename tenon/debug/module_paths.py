@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.captured import Captured
+from tenon.capture.jitted import Jitted
 from tenon.debug.bad_numbers import BadNumber
 from tenon.debug.interpreted_values import leading_to
 from tenon.debug.origins import Origin, captured_with_origins
 from tenon.graph.interpret import interpret, witnessed
 from tenon.graph.ir import Node
 from tenon.graph.partition import all_nodes
-from tenon.jit import Jitted
 from tenon.tensor_state import in_memory
 
 Array = np.ndarray[Any, Any]

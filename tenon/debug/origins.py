@@ -16,12 +16,12 @@ from tenon import autodiff
 from tenon.capture import capture_run
 from tenon.capture.capture_run import Attempt
 from tenon.capture.captured import Captured
+from tenon.capture.jitted import Jitted
 from tenon.capture.pytree import unfold
 from tenon.dims import PinnedSize
 from tenon.errors import PACKAGE, Location
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph
-from tenon.jit import Jitted
 from tenon.nn.module import Module
 from tenon.observe import Event, subscribe
 from tenon.optim.optimizer import Optimizer

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tenon.capture.constant_weights import late_program
+from tenon.capture.jitted import Jitted
 from tenon.debug.chrome_trace import steps_trace, write_trace
 from tenon.debug.cost_tables import KEYS, Cost, Part, annotated, costs, table_text, tree_of
 from tenon.debug.eager_lines import eager_lines
@@ -25,7 +26,6 @@ from tenon.debug.twin import Twin, twin_of
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Node
 from tenon.graph.op import OPS
-from tenon.jit import Jitted
 from tenon.records import dataclass, field
 
 SHOWN = 40              # rows of the table

@@ -14,6 +14,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
+from tenon.capture.jitted import Jitted
 from tenon.debug.chrome_trace import Trace, trace
 from tenon.debug.console import plain_table
 from tenon.debug.cost_tables import ms
@@ -21,7 +22,6 @@ from tenon.debug.profiler import Profile, profile
 from tenon.debug.stages import blaming
 from tenon.errors import TenonError
 from tenon.graph.op import at_once
-from tenon.jit import Jitted
 from tenon.records import dataclass
 
 MAX_TIMED_FUNCTIONS = 3  # functions whose steps are timed

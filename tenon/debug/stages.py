@@ -11,12 +11,13 @@ from traceback import walk_tb
 from typing import Any
 
 from tenon.capture.constant_weights import late_program
+from tenon.capture.jitted import Jitted
 from tenon.dataflow.from_graph import to_dataflow
 from tenon.dims import SymbolicDim
 from tenon.errors import PACKAGE, ArgumentError, Location, TenonError, location_of
 from tenon.graph.text import parse_graph, parse_type, print_graph
 from tenon.graph.verify import verify
-from tenon.jit import Jitted, jit
+from tenon.jit import jit
 from tenon.loops.parse_loops import is_loop_text
 from tenon.loops.run_on_loop_text import run_on_loop_text
 from tenon.ops.creation import zeros

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.autodiff import open_composites
+from tenon.capture.jitted import Jitted
 from tenon.capture.result_leaves import FromGraph, FromOutside, OneOf, ResultNest
 from tenon.capture.trace import Argument, Held, Source
 from tenon.errors import ArgumentError, GradientError
 from tenon.graph.build import trace
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS, Op
-from tenon.jit import Jitted, jit
+from tenon.jit import jit
 from tenon.locks import cached_property
 from tenon.ops.branches import cond
 from tenon.records import dataclass

@@ -10,12 +10,12 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants
+from tenon.capture.jitted import Jitted
 from tenon.debug.origins import ModuleNames, captured_with_origins, number_of, numbered
 from tenon.graph.interpret import bind_sizes
 from tenon.graph.ir import Graph
 from tenon.graph.partition import all_nodes
 from tenon.graph.size_stages import is_sized_by_data
-from tenon.jit import Jitted
 from tenon.pipeline import Step, compile
 from tenon.program.backend_interface import Executable
 from tenon.records import dataclass

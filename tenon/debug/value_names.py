@@ -18,11 +18,11 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.convert.reachable import contents
+from tenon.capture.jitted import Jitted
 from tenon.capture.trace import Held
 from tenon.errors import Location
 from tenon.graph.ir import Value
 from tenon.graph.partition import all_nodes
-from tenon.jit import Jitted
 from tenon.nn.module import Module
 from tenon.optim.optimizer import Optimizer
 from tenon.records import dataclass

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.by_part import Run
 from tenon.capture.captured import Captured
 from tenon.debug.looked_at import jitted_of, looked_at
 from tenon.debug.summary import summary_of
 from tenon.debug.value_names import Named, Names, span_of
 from tenon.debug.watched_values import Array, Watched, WatchedCall, at_line, fits
 from tenon.graph.ir import Value
-from tenon.jit import Run
 from tenon.ops.call import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep
 from tenon.runtime.frame import Frame

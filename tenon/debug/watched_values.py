@@ -18,6 +18,7 @@ import numpy as np
 
 from tenon.autodiff import inner_gradients
 from tenon.capture.captured import Captured
+from tenon.capture.jitted import Jitted
 from tenon.debug.interpreted_values import agreeing, leading_to, values_of
 from tenon.debug.summary import Summary, summary_of
 from tenon.debug.value_names import Named, Names, span_of
@@ -25,7 +26,6 @@ from tenon.errors import ArgumentError, Location
 from tenon.graph.interpret import interpret, witnessed
 from tenon.graph.ir import Node, Value
 from tenon.graph.partition import all_nodes
-from tenon.jit import Jitted
 from tenon.records import dataclass, field
 from tenon.tensor import Tensor
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.capture.jitted import Jitted
 from tenon.eager.on_mesh import parts_of
 from tenon.errors import ArgumentError
-from tenon.jit import Jitted
 from tenon.runtime.spmd_program import SpmdProgram
 from tenon.sharding.sharding_plan import ShardingPlan
 

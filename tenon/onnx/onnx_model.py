@@ -12,10 +12,10 @@ import numpy as np
 
 import tenon as tn
 from tenon.capture.code_monitor import unwatched
+from tenon.capture.jitted import Jitted
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Graph
 from tenon.graph.op import current
-from tenon.jit import Jitted
 from tenon.onnx import operators  # noqa: F401    enters them in the table
 from tenon.onnx.evaluate_plan import evaluate, fold, is_supported, within
 from tenon.onnx.function_bodies import element_type

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tenon.capture.jitted import Jitted
 from tenon.capture.trace import Held
 from tenon.errors import ArgumentError
 from tenon.graph.build import copy, rebuild
 from tenon.graph.ir import Graph, Input, Node
 from tenon.graph.partition import split
-from tenon.jit import Jitted
 from tenon.loops.whole_operators import is_attention
 from tenon.ops.barrier import barrier
 from tenon.pipeline import OPTIMIZE, passes_for, run_passes

@@ -10,12 +10,12 @@ import json
 from collections.abc import Callable
 
 from tenon.capture.captured import Captured
+from tenon.capture.jitted import Jitted
 from tenon.capture.trace import Argument, Held
 from tenon.distributed.shard import split_in_place
 from tenon.distributed.world import gather_texts, rank
 from tenon.errors import ArgumentError, TenonError
 from tenon.graph.ir import DIVIDED
-from tenon.jit import Jitted
 from tenon.ops.sharding_annotation import with_sharding
 from tenon.planning.calibrate import calibrate
 from tenon.planning.cluster import Cluster

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.capture.captured import Captured
+from tenon.capture.jitted import Jitted
 from tenon.config import usable_cores
 from tenon.devices import device_count
 from tenon.distributed.world import size
 from tenon.errors import ArgumentError
-from tenon.jit import Jitted
 from tenon.planning.calibrate import calibrate
 from tenon.planning.divided_step import by_first, divide
 from tenon.planning.make_plan import mesh_of, plan_step

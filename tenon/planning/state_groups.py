@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenon.capture.captured import Captured
+from tenon.capture.jitted import Jitted
 from tenon.capture.trace import Held
 from tenon.debug.value_names import Names
 from tenon.graph.ir import Graph, Value
-from tenon.jit import Jitted
 from tenon.locks import cached_property
 from tenon.records import dataclass
 

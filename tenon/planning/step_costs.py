@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tenon.capture.captured import Captured
+from tenon.capture.jitted import Jitted
 from tenon.graph.ir import UPDATES, Graph, Node, Value
-from tenon.jit import Jitted
 from tenon.planning.cluster import Cluster
 from tenon.planning.device_graph import optimized
 from tenon.planning.device_group import groups_of

@@ -20,6 +20,7 @@ from tenon.capture.capture_cache import argument_names
 from tenon.capture.capture_run import Attempt
 from tenon.capture.captured import Captured
 from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.jitted import Jitted
 from tenon.capture.pytree import flatten
 from tenon.capture.result_leaves import FromGraph, FromOutside, OneOf, ResultNest, SharedLeaf
 from tenon.capture.settle import Stopped, fits, in_words
@@ -29,7 +30,6 @@ from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError, CaptureError, TenonError
 from tenon.graph.ir import Graph
 from tenon.graph.text import print_graph
-from tenon.jit import Jitted
 from tenon.nn.module import Module
 from tenon.records import dataclass, replace
 from tenon.serialization.input_types import Sample, arguments_of, sample_of

@@ -15,9 +15,9 @@ from types import MethodType
 from typing import Any
 
 from tenon import tensor_file
+from tenon.capture.jitted import Jitted
 from tenon.config import VERSION
 from tenon.errors import ArgumentError
-from tenon.jit import Jitted
 from tenon.nn.module import Module
 from tenon.serialization.export import export
 from tenon.serialization.loaded_model import LoadedFunction, LoadedModel

@@ -18,6 +18,7 @@ from tenon.capture.captured import Captured, Inputs
 from tenon.capture.conditional_gradients import use
 from tenon.capture.fast_call import MISS, make_fast_call
 from tenon.capture.guards import Guards
+from tenon.capture.jitted import SHORTEN_AT
 from tenon.capture.pytree import unfold
 from tenon.capture.replay import run
 from tenon.capture.result_leaves import FromGraph
@@ -31,7 +32,6 @@ from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, UPDATES, Graph, Value
 from tenon.graph.op import at_once, interpreter
 from tenon.graph.verify import sized, verify_sizes
-from tenon.jit import SHORTEN_AT
 from tenon.migration_hints import MODULE
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import zeros

@@ -3,7 +3,7 @@
 import pytest
 
 import tenon as tn
-from tenon.jit import Jitted
+from tenon.capture.jitted import Jitted
 
 
 @pytest.fixture

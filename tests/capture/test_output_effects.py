@@ -11,9 +11,9 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
+from tenon.capture.jitted import Jitted
 from tenon.errors import CaptureError
 from tenon.graph.text import print_graph
-from tenon.jit import Jitted
 from tenon.pipeline import optimize
 
 LOG = logging.getLogger("tests.output_effects")

@@ -10,7 +10,7 @@ from capture.both import same
 from tenon import nn
 from tenon.cpython import object_layout
 
-jit_module = sys.modules["tenon.jit"]
+jit_module = sys.modules["tenon.capture.jitted"]
 pytestmark = pytest.mark.skipif(not object_layout.READABLE, reason="this Python's objects cannot be read natively")
 
 

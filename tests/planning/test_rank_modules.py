@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon.capture.jitted import Jitted
 from tenon.capture.trace import Held
 from tenon.dims import evaluate
 from tenon.graph.ir import Graph
-from tenon.jit import Jitted
 from tenon.models.gpt2 import MLP, Block, GPT2Config
 from tenon.ops.communicator import speaking
 from tenon.planning.cluster import load_cluster

@@ -12,10 +12,11 @@ import pytest
 
 import tenon as tn
 from tenon import nn
+from tenon.capture.capture_lookup import MOST_RECORDS
+from tenon.capture.capturing import MOST_CAPTURES
 from tenon.eager.native_fast_path import give_python
 from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 from tenon.graph.promotion import floating
-from tenon.jit import MOST_CAPTURES, MOST_RECORDS
 from tenon.llvm import machine_code
 
 

@@ -17,7 +17,7 @@ from tenon import nn, optim
 from tenon.capture.fast_call import _slots, make_ready
 from tenon.cpython import object_layout
 
-jit_module = sys.modules["tenon.jit"]
+jit_module = sys.modules["tenon.capture.jitted"]
 pytestmark = pytest.mark.skipif(not object_layout.READABLE, reason="this Python's objects cannot be read natively")
 
 

@@ -64,7 +64,7 @@ def callee(function: Any) -> Any:
         return _constructor(function)
     inner = getattr(kind, "__call__", None)     # noqa: B004
     if isinstance(inner, types.FunctionType):
-        jitted = vars(function).get("function") if kind.__module__ == "tenon.jit" else None
+        jitted = vars(function).get("function") if kind.__module__ == "tenon.capture.jitted" else None
         if jitted is not None:
             return callee(jitted)
         new = converted(inner)

@@ -10,6 +10,7 @@ from typing import Any
 from tenon.capture.capture_cache import Reason
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import late_program
+from tenon.capture.jitted import Jitted
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.config import VERSION, config
 from tenon.debug.explain import Explanation, explain
@@ -25,7 +26,7 @@ from tenon.errors import ArgumentError
 from tenon.gc_control import collected_at_the_end
 from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import Graph
-from tenon.jit import Jitted, jit
+from tenon.jit import jit
 from tenon.pipeline import Step
 from tenon.runtime.program import Program
 

@@ -1,0 +1,319 @@
+"""A function -> calls of its compiled graphs: by a short way, by the long way, or by part.
+
+A function that does what a graph cannot repeat runs by part, and `tn.explain` says why.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterator, Sequence, Set
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenon.autocast import autocasting
+from tenon.capture.background import InTheBackground
+from tenon.capture.by_part import Around, Instead, Run
+from tenon.capture.capture_cache import CaptureRecord, Family, Reason
+from tenon.capture.captured import Captured
+from tenon.capture.capturing import Capturing
+from tenon.capture.code_monitor import stack_where
+from tenon.capture.counted_loops import CountedLoops
+from tenon.capture.fast_call import MISS, make_fast_call, make_ready
+from tenon.capture.opened_objects import classes_to_open
+from tenon.capture.pytree import BOUND, Structure, unfold
+from tenon.capture.replay import run
+from tenon.capture.settle import Stopped
+from tenon.capture.short_ways import Ways, added, plain_values, without
+from tenon.config import usable_cores
+from tenon.devices import device_count
+from tenon.eager.grad_mode import modes, recording
+from tenon.errors import ArgumentError, CaptureError, CompilerDefect
+from tenon.gc_control import LARGE_PROGRAM_STEPS, give_back_soon
+from tenon.graph.ir import PROCESS, Graph
+from tenon.graph.op import at_once, current
+from tenon.locks import Lock
+from tenon.sharding.mesh import Mesh
+from tenon.tensor import asarray
+
+if TYPE_CHECKING:
+    from tenon.capture.split.breaks import FunctionPart
+    from tenon.pipelining.pipelined import Pipeline
+
+MOST_FAILURES = 16      # of a capture that has never succeeded
+MOST_FAILURES_COUNTED = 2       # of one with a loop counted by a number, which it might know
+WEIGHED_AT = 2          # calls of a piece by the long way, after which it may be left to Python
+SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
+
+
+class Jitted(Capturing):
+    """A function that runs as compiled graphs."""
+
+    def __init__(self, function: Callable[..., Any], fullgraph: bool = False, memory_budget: int | None = None,
+                 constants: bool = True, autotune: bool = False, background: bool = False,
+                 pipeline: Pipeline | None = None, place: Sequence[str] | str | None = None, mesh: Mesh | None = None):
+        functools.update_wrapper(self, function)
+        name = getattr(function, "__name__", type(function).__name__)
+        self.__name__: str = name if name.isidentifier() else "function"
+        self.function, self.memory_budget = function, memory_budget
+        self.pipeline, self.mesh = pipeline, mesh if pipeline is None else pipeline.mesh_for(mesh)
+        self.fullgraph = fullgraph or self.mesh is not None     # what runs by part is on one device
+        self.constants, self.autotune, self.background = constants, autotune, background
+        self.place = _devices_to_place_on(place)
+        self.converting = False         # whether its control flow depends on tensors
+        self.records: dict[Any, CaptureRecord] = {}
+        self.families: dict[Any, Family] = {}
+        self.opened: Set[type] = BOUND          # classes of arguments that are made anew for each call
+        self._lock = Lock()
+        self._as_it_is = 0              # how many of the next calls are made without a look at their arguments
+        self._plainly: Callable[..., Any] = function    # what runs these
+        self.part: FunctionPart | None = None   # what runs it in pieces
+        self._bound_as: Callable[..., Any] = _itself    # what makes what runs it of that, where it is a bound method
+        self.loops = CountedLoops()
+        self._growing: Reason | None = None     # why calls whose arguments are nested otherwise run in pieces too
+        self.division: Any = None       # of arguments and state over the mesh, where a plan found one
+        self._is_whole = False          # whether it cannot be split
+        self.is_piece = False           # whether it is a piece of another, or called by one, which nobody sees
+        self._short_ways: Ways = ()
+        self._around: tuple[Around, ...] = ()       # what debugging tools put around runs of captures
+        self._recompiles = 0
+        self._instead: Instead | None = None        # what makes calls in their place
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<tenon.jit {self.function!r}>"
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if current() is not None:
+            if not at_once():       # within a capture, or a batch: a part of that
+                return self.function(*args, **keywords)
+            return self._find_and_run(args, keywords)       # in the block of a device
+        if self._as_it_is:
+            self._as_it_is -= 1
+            return self._plainly(*args, **keywords)
+        for (recorded, narrow), call in self._short_ways:
+            if recorded is recording() and narrow is autocasting():
+                result = call(args, keywords)
+                if result is not MISS:
+                    return result
+        return self._find_and_run(args, keywords)
+
+    def _find_and_run(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A call by the long way, which may make a short one for those that follow."""
+        if self._instead is not None:
+            return self._instead(self.function, args, keywords)
+        try:
+            leaves, structure, containers = unfold((args, keywords), classes=self.opened)
+        except ArgumentError as error:      # a list that contains itself
+            return self._by_part(self._refused(Reason(f"among the arguments, {error}")), args, keywords)
+        if self.is_piece and (left := self._left_to_numpy(leaves, structure)) is not None:
+            return left(*args, **keywords)
+        given = leaves
+        leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
+        record = self._record(leaves, structure)
+        if record.family.are_made_anew and (more := classes_to_open(leaves, self.opened)):
+            self.opened |= more
+            return self._find_and_run(args, keywords)
+        if record.eager is not None:
+            return self._by_part(record, args, keywords)
+        captured, arguments = self._find(record, leaves, containers)
+        if captured is None and record.raises:
+            return self._while_it_raises(record, args, keywords)
+        try:
+            if captured is None:
+                with self._lock:
+                    captured, arguments = self._find(record, leaves, containers)
+                    if captured is None:
+                        captured, arguments = self._capture(record, leaves, structure, containers)
+            if captured is not None:
+                if self.background and not is_made(captured, arguments):
+                    return self.function(*args, **keywords)
+                if captured.calls == 0:
+                    make_ready()
+                captured.calls += 1
+                shorter = captured.calls in SHORTEN_AT and not self._around and self.mesh is None
+                if shorter:     # before the run: all is as the capture needs it
+                    self._shorten(captured, structure, given)
+                    if self.part is not None and (captured.calls > WEIGHED_AT or captured.differentiable) and (
+                            captured.short is None or captured.differentiable):
+                        self.part.weigh(captured.graph, captured.differentiable)
+                result = self._run(captured, arguments, containers)
+                captured.succeeded = True
+                return result
+        except Stopped as stopped:
+            if self.mesh is not None:       # to run it once more, on one device, is no way out
+                raise stopped.error from None
+            reason = stopped
+        else:
+            return self._by_part(record, args, keywords)
+        if captured is None and self.fullgraph and isinstance(reason.error, CaptureError):
+            raise reason.error
+        if captured is not None and not reason.broken:
+            self._count_failure(record, captured)
+        record.raises = captured is None and not self.fullgraph
+        result = self.function(*args, **keywords)       # which raises the error again, or deals with it
+        record.raises = False
+        if captured is None or reason.broken:
+            words = "capturing it" if captured is None else "compiling its graph"
+            bug = not isinstance(reason.error, CaptureError)
+            stack = stack_where(reason.error) if captured is None else None
+            self._refuse(record, Reason(f"{words} raised {type(reason.error).__name__}: {reason.error}",
+                                        stack=stack or None, bug=bug))
+        return result
+
+    def _while_it_raises(self, record: CaptureRecord, args: Any, keywords: Any) -> Any:
+        """A call after one that raised an error where it was to be captured: it is likely to raise one too, and is
+        made as it is."""
+        result = self.function(*args, **keywords)
+        record.raises = False
+        return result
+
+    def _run(self, captured: Captured, arguments: Sequence[Any], containers: Sequence[Any]) -> Any:
+        made: Run = run
+        for around in self._around:
+            made = partial(around, made)
+        return made(captured, arguments, containers)
+
+    @contextmanager
+    def with_calls(self, instead: Instead) -> Iterator[None]:
+        """Let `instead(function, args, keywords)` make all calls in this block, of all threads."""
+        with self._lock:
+            ways, self._short_ways, self._as_it_is = self._short_ways, (), 0
+            before, self._instead = self._instead, instead
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._short_ways, self._instead = ways, before
+
+    @contextmanager
+    def with_around(self, around: Around) -> Iterator[None]:
+        """Let `around(run, captured, arguments, containers)` make the runs of captures in this block, of all threads;
+        those of the function's pieces, where it is split, too.
+
+        Such calls go the long way; short ways are there again afterwards.
+        """
+        ways = {x: x._look_at(around) for x in self.with_pieces()}
+        try:
+            yield
+        finally:
+            for x in {**ways, **dict.fromkeys(self.with_pieces(), ())}:      # those that were made meanwhile, too
+                x._look_away(around, ways.get(x, ()))
+
+    def with_pieces(self) -> list[Jitted]:
+        """The function, the pieces that it is split into, and the functions that these call."""
+        found = {self: None}
+        pending = [self]
+        while pending:
+            part = pending.pop().part
+            inner = [] if part is None else [*part.split.compiled.values(), *part.callees]
+            pending += [x for x in inner if x not in found]
+            found |= dict.fromkeys(inner)
+        return list(found)
+
+    def _look_at(self, around: Around) -> Ways:
+        with self._lock:
+            ways, self._short_ways, self._around = self._short_ways, (), (*self._around, around)
+        return ways
+
+    def _look_away(self, around: Around, ways: Ways) -> None:
+        with self._lock:
+            self._around = tuple(x for x in self._around if x is not around)
+            self._short_ways = ways
+
+    def _count_failure(self, record: CaptureRecord, captured: Captured) -> None:
+        """A graph that has never held the way of a call only costs time, and is left."""
+        captured.failures += 1
+        if captured.counted and captured.failures >= MOST_FAILURES_COUNTED:
+            self.loops.written_out |= captured.counted
+            self._short_ways = without(self._short_ways, [captured.short])
+            record.captures = [x for x in record.captures if x is not captured]
+            return
+        if captured.failures >= MOST_FAILURES and not captured.succeeded and not self.fullgraph:
+            self._short_ways = without(self._short_ways, [captured.short])
+            self._refuse(record, Reason(
+                f"its first {MOST_FAILURES} calls raised an error, or took a way that the graph does not hold"))
+
+    def _shorten(self, captured: Captured, structure: Structure, leaves: Sequence[Any]) -> None:
+        """Make a short way for calls like this one, in the place of the one that this capture had."""
+        try:
+            call = make_fast_call(captured, structure, leaves)
+        except CompilerDefect:
+            raise
+        except Exception:       # what is wrong with the program, running it says
+            return
+        if call is not None:
+            ways, captured.short = without(self._short_ways, [captured.short]), call
+            self._short_ways = added(ways, modes(), call, plain_values(captured, structure, leaves),
+                                      last=captured.sized)
+            if len(captured.graph.nodes) >= LARGE_PROGRAM_STEPS:
+                give_back_soon()    # the short way is machine code too
+
+    def capture(self, *args: Any, **keywords: Any) -> Captured:
+        """The capture that a call with these arguments would use; nothing of the program is run.
+
+        Raises CaptureError when such a call would run by part.
+        """
+        record, captured = self.look(*args, **keywords)
+        if captured is None:
+            raise CaptureError(f"{self.__name__}: {record.eager or record.full}")
+        return captured
+
+    def look(self, *args: Any, **keywords: Any) -> tuple[CaptureRecord, Captured | None]:
+        """What a call with these arguments would use: what is known of such calls, and a capture if there can be one.
+
+        Nothing of the program is run, or compiled.
+        """
+        try:
+            leaves, structure, containers = unfold((args, keywords), classes=self.opened)
+        except ArgumentError as error:
+            return self._refused(Reason(f"among the arguments, {error}")), None
+        record = self._record(leaves, structure)
+        if record.eager is not None:
+            return record, None
+        try:
+            found, _ = self._find(record, leaves, containers)
+            return record, found or self._capture(record, leaves, structure, containers)[0]
+        except Stopped as stopped:
+            if isinstance(stopped.error, Exception):
+                raise stopped.error from None
+            raise CaptureError(f"{self.__name__} raises {type(stopped.error).__name__}: {stopped.error}") from None
+
+    def graph(self, *args: Any, **keywords: Any) -> Graph:
+        """The captured graph of a call with these arguments, before any pass."""
+        return self.capture(*args, **keywords).graph
+
+
+def _devices_to_place_on(place: Sequence[str] | str | None) -> tuple[str, ...] | None:
+    """The names of the devices; "auto" means all logical devices, and one a core where there is only one."""
+    if place is None:
+        return None
+    if place == "processes":
+        world = import_module("tenon.distributed.world")        # by name: it stands above
+        return tuple(f"{PROCESS}{k}" for k in range(world.size()))
+    count = device_count() if device_count() > 1 else usable_cores()
+    names = tuple(f"cpu:{k}" if k else "cpu" for k in range(count)) if place == "auto" else place
+    if isinstance(names, str) or not names or not all(isinstance(x, str) and x for x in names) or \
+            len(set(names)) < len(names):
+        raise ArgumentError(f"jit: place is \"auto\", \"processes\" or the names of devices, each once, not {place!r}")
+    return tuple(names)
+
+
+def _itself(driver: Callable[..., Any]) -> Callable[..., Any]:
+    return driver
+
+
+def is_made(captured: Captured, arguments: Sequence[Any]) -> bool:
+    """Whether the code of a capture is there, or it is up to the call to make it; another thread is asked to, once."""
+    if captured.making is None:
+        captured.making = InTheBackground(captured, arguments)
+    return bool(captured.making.done)
+
+
+Jitted.own = frozenset(vars(Jitted(lambda: None))) - {"function"}
