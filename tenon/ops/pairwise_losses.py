@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.promotion import Kinds, floating
-from tenon.ops.activations import logsigmoid, softplus
+from tenon.ops.activations import logsigmoid, relu, softplus
 from tenon.ops.arithmetic import abs_, sign
-from tenon.ops.comparison import equal, greater, less, maximum, minimum, where
+from tenon.ops.barrier import stop_gradient
+from tenon.ops.comparison import clip, equal, greater, less, maximum, minimum, where
 from tenon.ops.creation import iota
 from tenon.ops.define import composite, layer_function
 from tenon.ops.exponential import exp, log, xlogy
@@ -17,6 +19,8 @@ from tenon.ops.indexing import take, take_along_axis
 from tenon.ops.losses import no_negatives, reduced, with_axis
 from tenon.ops.reduction import norm
 from tenon.ops.scan import cummin_op
+from tenon.ops.shape import broadcast_to, sum_to
+from tenon.types import float16
 
 TARGET = ((-2.0, 2.0), (0.1, 0.9), (0.5, 2.0), (0.5, 2.0))      # test data: scores, then probabilities, then weights
 PROBABILITIES = ((0.1, 0.9), (0.1, 0.9), (0.5, 2.0))
@@ -100,7 +104,7 @@ def gaussian_nll_loss(x: Any, target: Any, variance: Any, *, full: bool = False,
     """Minus the log likelihood of the target under normal distributions with mean x and these variances."""
     if variance.ndim == x.ndim - 1:
         variance = with_axis(variance, variance.ndim)
-    variance = maximum(variance, eps)
+    variance = where(less(variance, eps), variance - stop_gradient(variance) + eps, variance)     # as PyTorch's slope
     difference = x - target
     loss = (log(variance) + difference * difference / variance) * 0.5
     return reduced("gaussian_nll_loss", loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
@@ -108,13 +112,35 @@ def gaussian_nll_loss(x: Any, target: Any, variance: Any, *, full: bool = False,
 
 # ---------------------------------------------------------------- probabilities
 
-@composite(autocast="wide", promote=floating, domain=PROBABILITIES, method=False, examples=[
+LEAST_LOGARITHM = -100.0
+LEAST_VARIANCE = 1e-12      # of a probability, p * (1 - p), that a slope is divided by, as PyTorch has it
+
+
+def _bernoulli_losses(x: Any, target: Any) -> Any:
+    return -(target * maximum(log(x), LEAST_LOGARITHM) + (1 - target) * maximum(log(1 - x), LEAST_LOGARITHM))
+
+
+def _bernoulli_vjp(g: Any, y: Any, x: Any, target: Any, weight: Any = None, *, reduction: str) -> tuple[Any, ...]:
+    """The slope is finite where a probability is 0 or 1, whose logarithm has none: a sigmoid of 40 in float32."""
+    each = {"mean": lambda: g / product(x.shape), "sum": lambda: g, "none": lambda: g}[reduction]()
+    weighed = each if weight is None else each * weight
+    least = LEAST_VARIANCE if x.dtype is not float16 else 2.0 ** -24
+
+    def to_target() -> Any:
+        return weighed * (maximum(log(1 - x), LEAST_LOGARITHM) - maximum(log(x), LEAST_LOGARITHM))
+
+    def to_weight() -> Any:
+        return sum_to(broadcast_to(each * _bernoulli_losses(x, target), shape=x.shape), weight.shape)
+    return (weighed * (x - target) / maximum(x * (1 - x), least), to_target, None if weight is None else to_weight)
+
+
+@composite(autocast="wide", promote=floating, domain=PROBABILITIES, method=False, vjp=_bernoulli_vjp, examples=[
     "binary_cross_entropy(f32[2, 3], f32[2, 3], f32[3], reduction='mean') -> f32",
     "binary_cross_entropy(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]"])
 def binary_cross_entropy(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     """Minus the log likelihood of `target` under probabilities x, whose logarithms are taken to be at least -100."""
     _same_shape("binary_cross_entropy", x, target)
-    loss = -(target * maximum(log(x), -100.0) + (1 - target) * maximum(log(1 - x), -100.0))
+    loss = _bernoulli_losses(x, target)
     return reduced("binary_cross_entropy", loss if weight is None else loss * weight, reduction)
 
 
@@ -180,7 +206,7 @@ def soft_margin_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
            method=False, examples=["hinge_embedding_loss(f32[2, 3], f32[2, 3], margin=1.0, reduction='mean') -> f32"])
 def hinge_embedding_loss(x: Any, target: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """x where the target is 1, max(0, margin - x) where it is -1."""
-    loss = where(equal(target, 1), 0, maximum(margin - x, 0)) + where(equal(target, -1), 0, x)
+    loss = where(equal(target, 1), 0, clip(margin - x, 0)) + where(equal(target, -1), 0, x)
     return reduced("hinge_embedding_loss", loss, reduction)
 
 
@@ -188,7 +214,7 @@ def hinge_embedding_loss(x: Any, target: Any, *, margin: float = 1.0, reduction:
            method=False, examples=["margin_ranking_loss(f32[4], f32[4], f32[4], margin=0.5, reduction='mean') -> f32"])
 def margin_ranking_loss(x: Any, y: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
     """max(0, -target * (x - y) + margin): x should be larger where the target is 1, smaller where it is -1."""
-    return reduced("margin_ranking_loss", maximum(-target * (x - y) + margin, 0), reduction)
+    return reduced("margin_ranking_loss", clip(-target * (x - y) + margin, 0), reduction)
 
 
 @composite(autocast="wide", promote=floating, examples=[
@@ -200,7 +226,7 @@ def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: fl
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = minimum(far, pairwise_distance(positive, negative, p, eps))
-    return reduced("triplet_margin_loss", maximum(near - far + margin, 0), reduction)
+    return reduced("triplet_margin_loss", clip(near - far + margin, 0), reduction)
 
 
 @composite(autocast="wide", promote=floating, method=False, examples=[
@@ -210,7 +236,7 @@ def cosine_embedding_loss(x: Any, y: Any, target: Any, *, margin: float = 0.0, r
     tiny = 1e-12
     squares = ((x * x).sum(axis=-1) + tiny) * ((y * y).sum(axis=-1) + tiny)
     cosine = (x * y).sum(axis=-1) * squares ** -0.5
-    loss = where(equal(target, 1), 1 - cosine, 0) + where(equal(target, -1), maximum(cosine - margin, 0), 0)
+    loss = where(equal(target, 1), 1 - cosine, 0) + where(equal(target, -1), clip(cosine - margin, 0), 0)
     return reduced("cosine_embedding_loss", loss, reduction)
 
 
@@ -230,7 +256,7 @@ def multi_margin_loss(x: Any, target: Any, weight: Any = None, *, p: int = 1, ma
         raise ArgumentError(f"multi_margin_loss: p must be 1 or 2, got {p}")
     classes = x.shape[-1]
     column = with_axis(no_negatives(target, classes), target.ndim)
-    gap = maximum(margin - take_along_axis(x, column, axis=-1) + x, 0)
+    gap = relu(margin - take_along_axis(x, column, axis=-1) + x)
     gap = gap * gap if p == 2 else gap
     gap = gap if weight is None else gap * take(weight, column, axis=0)
     others = where(equal(iota(classes, x.ndim - 1, x.ndim), column), 0, gap)
@@ -265,7 +291,7 @@ def multilabel_margin_loss(x: Any, target: Any, *, reduction: str = "mean") -> A
     over = equal(cummin_op(sign(target), axis=last - 1)[0], -1)
     listed = where(over, 0, target)
     hit = where(with_axis(over, last), False, equal(with_axis(listed, last), iota(x.shape[-1], last, last + 1)))
-    gap = maximum(1 - with_axis(take_along_axis(x, listed, axis=-1), last) + with_axis(x, last - 1), 0)
+    gap = relu(1 - with_axis(take_along_axis(x, listed, axis=-1), last) + with_axis(x, last - 1))
     apart = where(with_axis(over, last), 0, where(hit.any(axis=last - 1, keepdims=True), 0, gap))
     return reduced("multilabel_margin_loss", apart.sum(axis=(-2, -1)) / x.shape[-1], reduction)
 
@@ -283,4 +309,4 @@ def triplet_margin_with_distance_loss(anchor: Any, positive: Any, negative: Any,
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = minimum(far, distance(positive, negative))
-    return reduced("triplet_margin_with_distance_loss", maximum(near - far + margin, 0), reduction)
+    return reduced("triplet_margin_with_distance_loss", clip(near - far + margin, 0), reduction)

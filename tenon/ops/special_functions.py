@@ -16,7 +16,7 @@ from tenon.graph.promotion import floating
 from tenon.ops import special_reference as reference
 from tenon.ops.arithmetic import abs_, sign
 from tenon.ops.bit_exact_math import CENTRAL, DOUBLE, FAR, MIDDLE, SPLIT
-from tenon.ops.comparison import clip, equal, isinf, isnan, logical_and, where
+from tenon.ops.comparison import clip, equal, isinf, isnan, less_equal, logical_and, where
 from tenon.ops.complex_parts import complex_
 from tenon.ops.define import check_kind, composite, define, function, unary
 from tenon.ops.exponential import call, exp, exp2, log, log1p, sqrt
@@ -101,8 +101,15 @@ erfcx = unary("erfcx", _erfcx_ref, None, lambda g, y, x: (g * (2 * x * y - SLOPE
 i0e: Op = unary("i0e", _scaled(reference.i0), None, lambda g, y, x: (g * (i1e(x) - sign(x) * y),), "i0(x) * exp(-|x|).",
             kinds="f")
 i1e: Op = unary("i1e", _scaled(reference.i1), None,
-            lambda g, y, x: (g * where(equal(x, 0), 0.5, i0e(x) - y * (sign(x) + 1 / where(equal(x, 0), 1, x))),),
-            "i1(x) * exp(-|x|).", kinds="f")
+            lambda g, y, x: (g * _i1e_slope(y, x),), "i1(x) * exp(-|x|).", kinds="f")
+
+
+def _i1e_slope(y: Any, x: Any) -> Any:
+    near = less_equal(abs_(x), TOO_SMALL_TO_DIVIDE)
+    return where(near, 0.5, i0e(x) - y * (sign(x) + 1 / where(near, 1, x)))
+
+
+TOO_SMALL_TO_DIVIDE = 1e-30     # 1 / x overflows in float32 below 3e-39
 
 
 @composite(promote=floating, examples=["ndtr(f32[2, 3]) -> f32[2, 3]"])
