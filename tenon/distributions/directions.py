@@ -20,7 +20,7 @@ class VonMises(Distribution):
     """Angles from -pi to pi around `loc`, the closer the larger `concentration` is.
 
     >>> tn.distributions.VonMises(0.0, 1.0).log_prob(tn.tensor(0.0))
-    tensor(-1.0739)
+    tensor(-1.0738)
     """
 
     arg_names = ("loc", "concentration")

@@ -75,7 +75,7 @@ class ContinuousBernoulli(BernoulliTrials):
     Near p = 1/2, between the `lims`, where formulas cancel, they are replaced by series.
 
     >>> tn.distributions.ContinuousBernoulli(probs=0.5).mean
-    tensor(0.5000)
+    tensor(0.5)
     """
 
     has_rsample = True
