@@ -102,6 +102,5 @@ random_binomial: Op = define(
 random_von_mises: Op = define(
     "random_von_mises", public=False, promote=_numbers, canonical=_canonical, ref=_von_mises_ref, domain=(0.5, 4.0),
     type=lambda state, concentration, *, shape: _rule("random_von_mises")(state, shape, concentration),
-    vjp=lambda g, y, state, concentration, **_: (None, None),
     doc="Angles around 0 of von Mises' distributions of these concentrations.",
     examples=["random_von_mises(u64[2], f32[5], shape=(3, 5)) -> f32[3, 5]"])
