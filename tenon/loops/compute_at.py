@@ -77,7 +77,10 @@ class ComputeAt:
         if x in home.known:
             return home.known[x]
         if isinstance(x, Reduce):
-            self._reduce(x, home)
+            if (kept := self.kept.get(x)) is not None and is_available(self.filled.get(kept.buffer), home):
+                home.known[x] = self._named_now(Load(kept.buffer, kept.index, None), home)
+            else:
+                self._reduce(x, home)
             return home.known[x]
         value, fills = self._value(x, home)
         if self.uses[x] > 1 or home is not scope or fills:
@@ -155,6 +158,10 @@ class ComputeAt:
             if scope is inner[-1] and rows != totals:
                 around.body += [update(r.local, r.kind, row.local) for r, row in zip(totals, rows, strict=True)]
         home.known.update((y, self._rounded(total.local, y, home)) for y, total in zip(group, totals, strict=True))
+        for y in group:
+            if (kept := self.kept.get(y)) is not None and fills_row(home, kept.index) and home.outer is not None:
+                home.body.append(Store(kept.buffer, kept.index, home.known[y]))
+                self.filled[kept.buffer] = home.outer
 
     def _rounded(self, total: Local, x: Reduce, home: LoopScope) -> Local:
         """The total as a value of x's dtype."""
