@@ -50,11 +50,13 @@ OF_F64, LEAST_OF_F64 = 2.0 ** -53, 1e-300
 
 @dataclass(frozen=True)
 class Expected:
-    """What one result may be: `value` where it is `decided`, off by `allowed`."""
+    """What one result may be: `value` where it is `decided`, off by `allowed`; or no finite number, where a part of it
+    may overflow in another order: (a + b) + c where b + c is too large."""
 
     value: np.ndarray
     allowed: np.ndarray
     decided: np.ndarray
+    overflows: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,8 @@ def judged(value: np.ndarray, native: np.ndarray, near: Sequence[np.ndarray], fa
         unit, least = UNIT.get(dtype.short, OF_F64), LEAST.get(dtype.short, LEAST_OF_F64)
         allowed = TIMES * (spread + unit * np.where(finite, size, 0) + least)
         jumps = loud > LOUD * 32 * (spread + unit * size + least)
-        near_overflow = np.max(np.where(finite, size, 0), initial=0) > NEAR * LARGEST.get(dtype.short, np.inf)
-        jumps |= near_overflow      # of a part of it, in another order: (a + b) + c where b + c is too large
-    return Expected(value, allowed, same & ~(jumps & finite))
+        overflows = bool(np.max(np.where(finite, size, 0), initial=0) > NEAR * LARGEST.get(dtype.short, np.inf))
+    return Expected(value, allowed, same & ~(jumps & finite), overflows)
 
 
 def wide_run(graph: Graph, arrays: Sequence[np.ndarray], seed: int, loudness: float, apart: bool) -> list[np.ndarray]:

@@ -91,8 +91,7 @@ REFUSED = {"median", "nanmedian", "sinc", "quantile", "vmap", "jvp", "unique", "
            "pixel_unshuffle",       # which leaves the shape of no elements as it is (2.13)
            "digamma",               # whose gradient is right to 1e-11
            "bessel_j0", "bessel_j1",    # which have no gradient, and are right to 4e-7
-           "kthvalue",              # which of equal elements it names is left open
-           "var_mean", "std_mean"}  # by Welford's way, in which the mean of what is infinite is NaN
+           "kthvalue"}              # which of equal elements it names is left open
 
 
 def namespace() -> Namespace:
@@ -107,6 +106,10 @@ def namespace() -> Namespace:
     def reduction(function: Callable[..., Any], *more: Any, **fixed: Any) -> Callable[..., Any]:
         return lambda x, axis=None, keepdims=False: function(x, *more, dim=axes(x, axis), keepdim=keepdims, **fixed)
 
+    def both(*functions: Callable[..., Any]) -> Callable[..., Any]:
+        # torch.var_mean has the mean by Welford's way, in which that of what is infinite is NaN
+        return lambda *args, **named: tuple(f(*args, **named) for f in functions)
+
     def along(function: Callable[..., Any], pick: Callable[[Any], Any] = lambda y: y) -> Callable[..., Any]:
         return lambda x, axis=-1, **named: pick(function(x, axis, **named))
 
@@ -117,6 +120,8 @@ def namespace() -> Namespace:
         "sum": reduction(torch.sum), "mean": reduction(torch.mean), "max": reduction(torch.amax), "min": reduction(torch.amin),
         "amax": reduction(torch.amax), "amin": reduction(torch.amin), "logsumexp": reduction(torch.logsumexp),
         "nansum": reduction(torch.nansum), "nanmean": reduction(torch.nanmean),
+        "std_mean": both(reduction(torch.std, correction=0), reduction(torch.mean)),
+        "var_mean": both(reduction(torch.var, correction=0), reduction(torch.mean)),
         "std": reduction(torch.std, correction=0), "var": reduction(torch.var, correction=0),
         "count_nonzero": lambda x, axis=None: torch.count_nonzero(x, dim=axes(x, axis)),
         "argmax": lambda x, axis=None, keepdims=False: torch.argmax(x, axis, keepdims),
