@@ -102,7 +102,7 @@ from tenon.ops.products import outer as _ger
 from tenon.autocast import get_autocast_dtype as get_autocast_dtype
 from tenon.pytorch_functions import get_default_device as get_default_device
 from tenon.pytorch_names import get_default_dtype as get_default_dtype
-from tenon.pytorch_functions import get_device as get_device
+from tenon.pytorch_methods import get_device as get_device
 from tenon.pytorch_functions import get_float32_matmul_precision as get_float32_matmul_precision
 from tenon.runtime.thread_pool import get_num_threads as get_num_threads
 from tenon.pytorch_names import get_rng_state as get_rng_state
@@ -112,8 +112,8 @@ from tenon.transforms.jacobians import hessian as hessian
 from tenon.pytorch_functions import histogram as histogram
 from tenon.transforms.jacobians import hvp as hvp
 from tenon.pytorch_functions import i0_ as i0_
-from tenon.pytorch_functions import igamma as igamma
-from tenon.pytorch_functions import igammac as igammac
+from tenon.pytorch_methods import igamma as igamma
+from tenon.pytorch_methods import igammac as igammac
 from tenon.array_api import iinfo as iinfo
 from tenon.pytorch_functions import index_put_ as index_put_
 from tenon.array_api import inf as inf

@@ -11,14 +11,22 @@ from tenon.autograd import set_detect_anomaly
 from tenon.jit import jit
 from tenon.nn.module import Module
 from tenon.ops.counted_draws import random_binomial
-from tenon.ops.incomplete_gamma import gammainc, gammaincc
 from tenon.ops.products import multi_dot
 from tenon.ops.products import outer as ger
 from tenon.ops.scan import trapezoid as trapz
 from tenon.ops.solving import matrix_norm, pinv
 from tenon.pytorch_in_place import FUNCTIONS, METHODS_IN_PLACE
-from tenon.pytorch_methods import adjoint, is_nonzero, is_same_size, is_signed, msort, narrow_copy
-from tenon.pytorch_methods import get_device as get_device_of
+from tenon.pytorch_methods import (
+    adjoint,
+    get_device,
+    igamma,
+    igammac,
+    is_nonzero,
+    is_same_size,
+    is_signed,
+    msort,
+    narrow_copy,
+)
 from tenon.random import Generator, default_generator
 from tenon.tensor import Tensor, asarray, tensor
 from tenon.types import as_dtype, broadcast_shapes, promote_types
@@ -100,27 +108,12 @@ def fill(input: Any, value: Any) -> Any:
     return METHODS_IN_PLACE["fill_"](input.clone(), value)
 
 
-def get_device(input: Any) -> Any:
-    """-1, as for PyTorch's tensors that are on no GPU."""
-    return get_device_of(input)
-
-
 def is_conj(input: Any) -> Any:
     """False: conjugates are computed at once."""
     return False
 
 
 is_neg = is_inference = is_distributed = is_conj
-
-
-def igamma(input: Any, other: Any) -> Any:
-    """The lower incomplete gamma function, as `tn.special.gammainc`."""
-    return gammainc(input, other)
-
-
-def igammac(input: Any, other: Any) -> Any:
-    """The upper incomplete gamma function, as `tn.special.gammaincc`."""
-    return gammaincc(input, other)
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:

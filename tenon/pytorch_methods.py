@@ -16,6 +16,7 @@ from tenon.errors import ArgumentError
 from tenon.ops.comparison import maximum, minimum
 from tenon.ops.comparison import where as select
 from tenon.ops.creation import empty, full, ones, zeros
+from tenon.ops.getitem import selects_box
 from tenon.ops.incomplete_gamma import gammainc, gammaincc
 from tenon.ops.index_helpers import sliding_window
 from tenon.ops.indexing import take_along_axis
@@ -85,14 +86,14 @@ def bernoulli(self: Any, p: float | None = None, *, generator: Any = None) -> An
     return drawn_bernoulli(full(self.shape, float(p), dtype=self.dtype), generator=generator)
 
 
-def igamma(self: Any, other: Any) -> Any:
-    """The lower incomplete gamma function of these elements, as `tn.special.gammainc`."""
-    return gammainc(self, other)
+def igamma(input: Any, other: Any) -> Any:
+    """The lower incomplete gamma function, as `tn.special.gammainc`."""
+    return gammainc(input, other)
 
 
-def igammac(self: Any, other: Any) -> Any:
-    """The upper incomplete gamma function of these elements, as `tn.special.gammaincc`."""
-    return gammaincc(self, other)
+def igammac(input: Any, other: Any) -> Any:
+    """The upper incomplete gamma function, as `tn.special.gammaincc`."""
+    return gammaincc(input, other)
 
 
 def polygamma(self: Any, n: int) -> Any:
@@ -238,9 +239,11 @@ class Data(Tensor):
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
-        is_view = all(x is None or x is Ellipsis or (isinstance(x, (int, slice)) and not isinstance(x, bool))
-                      for x in (key if isinstance(key, tuple) else (key,)))
-        return DataPart(self.owner, found, key) if is_view else found
+        return DataPart(self, found, key) if selects_box(self, key) else found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        Tensor._rebind(self, self.owner.detach())       # which may have changed since
+        super().__setitem__(key, value)
 
     def __copy__(self) -> Tensor:
         """The elements, which belong to nobody else."""
@@ -251,21 +254,20 @@ class Data(Tensor):
         return found
 
 
-class DataPart(Data):
+class DataPart(Tensor):
     """What `x.data[key]` is: a slice of the elements of `x`; changed in place, it changes those of `x`."""
 
-    __slots__ = ("key",)
+    __slots__ = ("key", "whole")
 
-    def __init__(self, owner: Tensor, part: Tensor, key: Any):
-        Tensor.__init__(self, part.payload)
-        self.owner, self.key = owner, key
+    def __init__(self, whole: Data, part: Tensor, key: Any):
+        super().__init__(part.payload)
+        self.whole, self.key = whole, key
 
     def _rebind(self, new: Tensor) -> None:
-        Tensor._rebind(self, new.detach())
-        Data(self.owner)[self.key] = self
+        super()._rebind(new.detach())
+        self.whole[self.key] = self
 
-    def __getitem__(self, key: Any) -> Any:
-        return Tensor.__getitem__(self, key)
+    __copy__, __deepcopy__ = Data.__copy__, Data.__deepcopy__
 
 
 def _set_data(self: Tensor, value: Any) -> None:

@@ -254,6 +254,11 @@ def test_slices_of_data_write_through() -> None:
         wanted[3] -= 0.5
         np.testing.assert_allclose(net.weight.detach().numpy(), wanted, rtol=1e-6)
     assert net.weight.requires_grad
+    whole, first, second = net.weight.data, net.weight.data[0], net.weight.data[1]      # held side by side
+    first.fill_(1)
+    second.fill_(2)
+    whole[2] = 3.0
+    assert net.weight[:3].tolist() == [[1] * 3, [2] * 3, [3] * 3]
     with pytest.raises(ArgumentError, match="nobody holds"):
         net.weight.data[[0, 1]].zero_()         # of indices: a copy in PyTorch, too
 

@@ -40,6 +40,11 @@ class Selection:
         return same_sizes(tuple(self.size), tuple(x.shape)) and all(d == 1 for d in self.step)
 
 
+def selects_box(x: Any, key: Any) -> bool:
+    """Whether x[key] lies at regular places, and is a view in NumPy and PyTorch: no index array, no mask."""
+    return _mask_of(key) is None and not _read(x, key).arrays
+
+
 @function
 def getitem(x: Any, key: Any) -> Any:
     """x[key], for keys as in NumPy.
