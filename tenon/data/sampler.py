@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
+from importlib import import_module
 from typing import Any
 
 from tenon.errors import ArgumentError
@@ -105,6 +106,7 @@ class BatchSampler(Sampler):
 
 class DistributedSampler(Sampler):
     """The share of one of several processes: every `num_replicas`-th index from `rank` on, of a new random order.
+    They are those of `tenon launch` unless told.
 
     All shares have the same length: some indices are there twice, or `drop_last` leaves the last ones out.  The order
     is that of the epoch, which `set_epoch` says, the same in all processes.
@@ -113,10 +115,12 @@ class DistributedSampler(Sampler):
     def __init__(self, dataset: Sized, num_replicas: int | None = None, rank: int | None = None, shuffle: bool = True,
                  seed: int = 0, drop_last: bool = False):
         self.dataset, self.shuffle, self.seed, self.epoch, self.drop_last = dataset, shuffle, seed, 0, drop_last
-        self.num_replicas = 1 if num_replicas is None else num_replicas
-        self.rank = 0 if rank is None else rank
+        if num_replicas is None or rank is None:
+            world = import_module("tenon.distributed.world")        # loaded where there may be processes
+        self.num_replicas = world.size() if num_replicas is None else num_replicas
+        self.rank = world.rank() if rank is None else rank
         if not 0 <= self.rank < self.num_replicas:
-            raise ArgumentError(f"DistributedSampler: rank {rank} is not one of {self.num_replicas}")
+            raise ArgumentError(f"DistributedSampler: rank {self.rank} is not one of {self.num_replicas}")
         short = len(dataset) % self.num_replicas
         self.num_samples = len(dataset) // self.num_replicas + (1 if short and not drop_last else 0)
         self.total_size = self.num_samples * self.num_replicas

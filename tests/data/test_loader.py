@@ -156,3 +156,14 @@ def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch: pytest
     with pytest.raises(TenonError, match="scikit-learn, which is not installed") as caught:
         data.digits()
     assert caught.value.hint == "pip install tenon-graph[data]"
+
+
+def test_a_distributed_sampler_shares_out_every_index() -> None:
+    shares = [list(tn.data.DistributedSampler(range(7), 3, rank, shuffle=False)) for rank in range(3)]
+    assert shares == [[0, 3, 6], [1, 4, 0], [2, 5, 1]]
+    dropped = [list(tn.data.DistributedSampler(range(7), 3, rank, drop_last=True, seed=5)) for rank in range(3)]
+    assert len({index for share in dropped for index in share}) == 6
+    alone = tn.data.DistributedSampler(range(3))
+    assert alone.num_replicas == 1 and sorted(alone) == [0, 1, 2]
+    with pytest.raises(ArgumentError, match="rank 3 is not one of 3"):
+        tn.data.DistributedSampler(range(7), 3, 3)

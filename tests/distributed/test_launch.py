@@ -51,10 +51,12 @@ def alive(number: str) -> bool:
 
 
 def test_lines_are_marked_by_rank_and_arguments_reach_the_script(tmp_path: Path) -> None:
-    found = ran(tmp_path, HEAD + "print('sum', speaker.all_reduce(np.ones(2), ('data',)), *sys.argv[1:])", "-n", "2",
+    found = ran(tmp_path, HEAD + "from tenon.data import DistributedSampler\n"
+                "share = DistributedSampler(range(4), shuffle=False)\n"
+                "print('sum', speaker.all_reduce(np.ones(2), ('data',)), *share, *sys.argv[1:])", "-n", "2",
                 arguments=("--epochs", "3"))
     assert found.returncode == 0, found.stderr
-    assert sorted(found.stdout.splitlines()) == [f"[{k}] sum [2. 2.] --epochs 3" for k in range(2)]
+    assert sorted(found.stdout.splitlines()) == [f"[{k}] sum [2. 2.] {k} {k + 2} --epochs 3" for k in range(2)]
 
 
 def test_an_error_ends_all_with_its_message_and_no_process_is_left(tmp_path: Path) -> None:
