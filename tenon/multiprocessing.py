@@ -6,7 +6,9 @@ Tensors go to other processes as copies: processes share no memory.
 import multiprocessing as _multiprocessing
 from collections.abc import Callable as _Callable
 from multiprocessing import *  # noqa: F403
+from multiprocessing.connection import wait as _wait
 from multiprocessing.context import SpawnProcess as _SpawnProcess
+from time import monotonic as _monotonic
 from typing import Any as _Any
 
 from tenon.errors import TenonError as _TenonError
@@ -25,15 +27,28 @@ class SpawnContext:
         self.processes = processes
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait for all; raises ProcessExitedException where one failed, and ends the others then."""
-        for process in self.processes:
-            process.join(timeout)
-            if process.exitcode:
-                for other in self.processes:
-                    other.terminate()
-                raise ProcessExitedException(f"spawn: process {self.processes.index(process)} ended with code "
-                                             f"{process.exitcode}")
-        return all(process.exitcode == 0 for process in self.processes)
+        """Wait for all; raises ProcessExitedException as soon as one failed, and ends the others then.
+
+        Returns whether all have ended, where that took no more than `timeout` seconds.
+        """
+        until = None if timeout is None else _monotonic() + timeout
+        left: dict[_Any, _SpawnProcess] = {process.sentinel: process for process in self.processes}
+        while left:
+            ended = _wait(left, None if until is None else max(0.0, until - _monotonic()))
+            if not ended:
+                return False
+            for sentinel in ended:
+                process = left.pop(sentinel)
+                process.join()
+                if process.exitcode:
+                    self._failed(process)
+        return True
+
+    def _failed(self, process: _SpawnProcess) -> None:
+        for other in self.processes:
+            other.terminate()
+        raise ProcessExitedException(f"spawn: process {self.processes.index(process)} ended with code "
+                                     f"{process.exitcode}")
 
 
 def spawn(fn: _Callable[..., _Any], args: tuple[_Any, ...] = (), nprocs: int = 1, join: bool = True,

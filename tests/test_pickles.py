@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import pickle
+import time
 from typing import Any
 
 import numpy as np
@@ -74,3 +75,24 @@ def test_another_process_takes_and_gives_tensors_and_modules() -> None:
     process.join(60)
     np.testing.assert_allclose(found.numpy(), 2 * net(x).numpy())
     np.testing.assert_allclose(back(x).numpy(), net(x).numpy())
+
+
+def spawned(rank: int, results: Any, x: Any) -> None:
+    results.put((rank, (x * rank).tolist()))
+
+
+def one_fails(rank: int) -> None:
+    if rank == 1:
+        raise SystemExit(3)
+    time.sleep(600)
+
+
+def test_processes_are_spawned_with_their_numbers_and_one_that_fails_ends_the_others() -> None:
+    results = multiprocessing.get_context("spawn").SimpleQueue()
+    tn.multiprocessing.spawn(spawned, (results, tn.ones(2)), nprocs=2)
+    assert sorted(results.get() for _ in range(2)) == [(0, [0.0, 0.0]), (1, [1.0, 1.0])]
+    running = tn.multiprocessing.spawn(one_fails, nprocs=2, join=False)
+    with pytest.raises(tn.multiprocessing.ProcessExitedException, match="process 1 ended with code 3"):
+        running.join(120)
+    running.processes[0].join(60)
+    assert not running.processes[0].is_alive()
