@@ -92,6 +92,11 @@ def _averaged(loss: Any, weights: Any, reduction: str) -> Any:
     return loss.sum() / weights.sum() if reduction == "mean" else reduced("", loss, reduction)
 
 
+def _weights_of_classes(x: Any, safe: Any, counts: Any, weight: Any) -> Any:
+    """That of each target's class; 0, whatever stands there, where a target does not count."""
+    return cast(counts, dtype=x.dtype) if weight is None else where(counts, take(weight, safe, axis=0), 0)
+
+
 @composite(autocast="wide", promote=classes_first, domain=SCORES_AND_CLASSES, method=False, examples=[
     "cross_entropy(f32[4, 3], i64[4], None, ignore_index=-100, reduction='mean', label_smoothing=0.0) -> f32",
     "cross_entropy(f32[4, 3, 2], i64[4, 2], f32[3], ignore_index=1, reduction='none', label_smoothing=0.1)"
@@ -123,10 +128,8 @@ def cross_entropy(x: Any, target: Any, weight: Any = None, *, ignore_index: int 
             return reduced("cross_entropy", loss, reduction)
         return loss.mean() if axis else loss
     safe, counts = _safe(target, x.shape[axis], ignore_index)
-    weights = cast(counts, dtype=x.dtype)
-    if weight is not None:
-        weights = weights * take(weight, safe, axis=0)
-    loss = softmax_cross_entropy(x, safe, axis=axis) * weights
+    weights, loss = _weights_of_classes(x, safe, counts, weight), softmax_cross_entropy(x, safe, axis=axis)
+    loss = where(counts, loss if weight is None else loss * weights, 0)
     if label_smoothing:
         each = log_softmax(x, axis=axis)
         even = -(each if per_class is None else each * per_class).sum(axis=axis)
@@ -145,9 +148,7 @@ def nll_loss(x: Any, target: Any, weight: Any = None, *, ignore_index: int = -10
         raise DTypeError(f"nll_loss: the target must hold class indices, it is {target.type}")
     axis = _check_classes("nll_loss", x, target, weight)
     safe, counts = _safe(target, x.shape[axis], ignore_index)
-    weights = cast(counts, dtype=x.dtype)
+    weights = _weights_of_classes(x, safe, counts, weight)
     loss = -reshape_op(take_along_axis(x, with_axis(safe, axis), axis=axis), shape=safe.shape)
-    if weight is not None:
-        weights = weights * take(weight, safe, axis=0)
-        loss = loss * weights
+    loss = loss if weight is None else loss * weights
     return _averaged(where(counts, loss, 0), weights, reduction)

@@ -71,3 +71,15 @@ def test_sinc_near_zero(x):
 
 def test_scaled_bessel_functions_of_the_smallest_numbers():
     assert slopes(tn.special.i1e, [1e-42, 0.0, -1e-42]) == [[0.5, 0.5, 0.5]]
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_stands_at_an_ignored_target_does_not_count(loss, compiled):
+    scores, target = [[math.nan, 1.0], [0.0, math.inf], [0.5, 0.0]], [-1, -1, 1]
+    def value(x, y, w):
+        return loss(x, y, ignore_index=-1), loss(x, y, w, ignore_index=-1)
+    plain, weighted = (tn.jit(value) if compiled else value)(
+        tn.tensor(scores), tn.tensor(target), tn.tensor([math.inf, 2.0]))
+    expected = F.cross_entropy(tn.tensor([[0.5, 0.0]]), tn.tensor([1])) if loss is F.cross_entropy else 0.0
+    assert float(plain) == float(weighted) == pytest.approx(float(expected))
