@@ -23,12 +23,11 @@ class Adam(Optimizer):
     `weight_decay` is added to the gradient; AdamW takes it from the parameter instead.
     """
 
-    decoupled = False
-
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
-                 eps: float = 1e-8, weight_decay: float = 0.0, amsgrad: bool = False, maximize: bool = False):
+                 eps: float = 1e-8, weight_decay: float = 0.0, amsgrad: bool = False, maximize: bool = False, *,
+                 decoupled_weight_decay: bool = False):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
-                         maximize=maximize)
+                         maximize=maximize, decoupled_weight_decay=decoupled_weight_decay)
 
     def slots_for(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if options["amsgrad"] else []))
@@ -39,7 +38,7 @@ class Adam(Optimizer):
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         kept, decay = list(slots.values()), group["weight_decay"]
-        rate = group.held("lr") if decay and self.decoupled else None
+        rate = group.held("lr") if decay and group["decoupled_weight_decay"] else None
         new = _moved(p, g, kept, shared, group["betas"], group["eps"], decay, rate)
         for x, value in zip([*kept, p], new, strict=True):
             x.assign(value)
@@ -71,11 +70,9 @@ def _moved(p: Any, g: Any, kept: Sequence[Any], shared: Sequence[Any], betas: tu
 class AdamW(Adam):
     """Adam with weight decay taken from the parameter, not added to the gradient (Loshchilov and Hutter 2017)."""
 
-    decoupled = True
-
     def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False, maximize: bool = False):
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize, decoupled_weight_decay=True)
 
 
 class SparseAdam(Adam):
@@ -122,9 +119,10 @@ class NAdam(Optimizer):
     slots = ("exp_avg", "exp_avg_sq")
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: tuple[float, float] = (0.9, 0.999),
-                 eps: float = 1e-8, weight_decay: float = 0.0, momentum_decay: float = 4e-3, maximize: bool = False):
+                 eps: float = 1e-8, weight_decay: float = 0.0, momentum_decay: float = 4e-3,
+                 decoupled_weight_decay: bool = False, maximize: bool = False):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay,
-                         maximize=maximize)
+                         decoupled_weight_decay=decoupled_weight_decay, maximize=maximize)
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Also optimise these parameters, with options of their own."""
@@ -142,12 +140,11 @@ class NAdam(Optimizer):
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
-        if group["weight_decay"]:
-            g = g + p * group["weight_decay"]
+        start, g = _start_and_slope(p, g, group)
         mean.assign(running(mean, beta1, g * (1 - beta1)))
         square.assign(running(square, beta2, g * g * (1 - beta2)))
         of_g, of_mean, correction = (like(x, p) for x in shared)
-        p.assign(p - (g * of_g + mean * of_mean) / (sqrt(square / correction) + group["eps"]))
+        p.assign(start - (g * of_g + mean * of_mean) / (sqrt(square / correction) + group["eps"]))
 
 
 class RAdam(Optimizer):
@@ -173,12 +170,17 @@ class RAdam(Optimizer):
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
-        start: Any = p
-        if group["weight_decay"] and group["decoupled_weight_decay"]:
-            start = p * like(1 - group.held("lr") * group["weight_decay"], p)
-        elif group["weight_decay"]:
-            g = g + p * group["weight_decay"]
+        start, g = _start_and_slope(p, g, group)
         mean.assign(running(mean, beta1, g * (1 - beta1)))
         square.assign(running(square, beta2, g * g * (1 - beta2)))
         size, factor, scaled = shared
         p.assign(start - like(size, p) * mean * where(scaled, like(factor, p) / (sqrt(square) + group["eps"]), 1.0))
+
+
+def _start_and_slope(p: Tensor, g: Tensor, group: ParameterGroup) -> tuple[Any, Any]:
+    """Where the step starts, and its gradient: weight decay shrinks the one (AdamW's) or adds to the other."""
+    if not group["weight_decay"]:
+        return p, g
+    if group["decoupled_weight_decay"]:
+        return p * like(1 - group.held("lr") * group["weight_decay"], p), g
+    return p, g + p * group["weight_decay"]

@@ -30,6 +30,7 @@ from tenon.types import float64
 
 KINDS: dict[str, Any] = {"name": str, "initial_lr": (int, float)}
 NOT_ALWAYS = KINDS.keys()       # options that a group may have: the user's name for it, what a schedule notes
+NEWER = {"decoupled_weight_decay"}      # options that states of earlier versions do not have: they stay as they are
 
 
 class Optimizer:
@@ -281,7 +282,7 @@ class Optimizer:
                 raise ArgumentError(f"{name} has {len(slot)} parameters, the state {_count(slots[key])}")
             pairs += [(x, self._value(key, value, x)) for x, value in zip(slot, slots[key], strict=True)]
         expected = group.keys() - {"params"}
-        if options.keys() - NOT_ALWAYS != expected - NOT_ALWAYS:
+        if options.keys() - NOT_ALWAYS | (NEWER & expected) != expected - NOT_ALWAYS:
             raise ArgumentError(f"{name} has the options {sorted(expected)}, the state {sorted(map(str, options))}")
         fitting = {key: self._option(key, value, group.get(key)) for key, value in options.items()}
         self.check(fitting)

@@ -12,7 +12,8 @@ from tenon.ops.creation import full_like
 from tenon.ops.exponential import sqrt
 from tenon.optim.optimizer import Optimizer, like, running
 from tenon.optim.parameter_group import ParameterGroup
-from tenon.tensor import Tensor
+from tenon.tensor import Tensor, tensor
+from tenon.types import float64
 
 
 def decayed(p: Tensor, g: Tensor, group: ParameterGroup) -> Any:
@@ -149,11 +150,20 @@ class ASGD(Optimizer):
                  t0: float = 1e6, weight_decay: float = 0.0, maximize: bool = False):
         super().__init__(params, lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, maximize=maximize)
 
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Also optimise these parameters, with options of their own."""
+        super().add_param_group(group)
+        self.param_groups[-1].setdefault("eta", tensor(0.0, dtype=float64))
+
     def prepare(self, group: ParameterGroup) -> Any:
-        """The size of this step, and the share of the new parameter in the mean."""
-        before = group["step"].astype("float64") - 1
-        return (group.held("lr") / (1 + before * group["lambd"] * group["lr"]) ** group["alpha"],
-                1 / maximum(before - group["t0"], 1.0))
+        """The size of this step, and the share of the new parameter in the mean.
+
+        As PyTorch's, the size was settled by the step before: a new rate is felt one step later.
+        """
+        step, lr = group["step"].astype("float64"), group["lr"]
+        size = where(step > 1, group["eta"], lr)
+        group.held("eta").assign(lr / (1 + step * group["lambd"] * lr) ** group["alpha"])
+        return size, 1 / maximum(step - 1 - group["t0"], 1.0)
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         rate, share = (like(x, p) for x in shared)

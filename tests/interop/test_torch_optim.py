@@ -15,6 +15,8 @@ OPTIMIZERS = [
     ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}), ("Adam", {"lr": 0.1, "weight_decay": 0.1}),
     ("Adam", {"lr": 0.1, "amsgrad": True, "maximize": True}), ("AdamW", {"lr": 0.1, "weight_decay": 0.2}),
     ("Adamax", {"lr": 0.1, "weight_decay": 0.1}), ("NAdam", {"lr": 0.1, "weight_decay": 0.1}),
+    ("NAdam", {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("Adam", {"lr": 0.1, "weight_decay": 0.2, "decoupled_weight_decay": True}),
     ("RAdam", {"lr": 0.1, "betas": (0.9, 0.9), "weight_decay": 0.1}),
     ("RAdam", {"lr": 0.1, "betas": (0.5, 0.6), "weight_decay": 0.1, "decoupled_weight_decay": True}),
     ("RMSprop", {"lr": 0.1}), ("RMSprop", {"lr": 0.1, "momentum": 0.5, "centered": True, "weight_decay": 0.1}),
@@ -38,6 +40,21 @@ def test_optimizer(name: str, options: dict[str, Any]) -> None:
             opt.step()
         narrow = name in ("NAdam", "ASGD")      # theirs keep the product of momenta, or the step, in float32
         np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-6 if narrow else 1e-9, atol=1e-8 if narrow else 0)
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in OPTIMIZERS}))
+def test_a_rate_that_a_schedule_changes(name: str) -> None:
+    start = np.random.default_rng(0).normal(size=(3, 2))
+    p, q = nn.Parameter(start), torch.nn.Parameter(torch.tensor(start))
+    ours, theirs = getattr(optim, name)([p], lr=0.1), getattr(torch.optim, name)([q], lr=0.1)
+    schedules = (optim.lr_scheduler.ExponentialLR(ours, 0.5), torch.optim.lr_scheduler.ExponentialLR(theirs, 0.5))
+    for _ in range(4):
+        for x, opt, schedule in zip((p, q), (ours, theirs), schedules, strict=True):
+            opt.zero_grad()
+            (x * x * x + x).sum().backward()
+            opt.step()
+            schedule.step()
+    np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (2, 3, 4)])

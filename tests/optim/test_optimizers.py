@@ -392,3 +392,12 @@ def test_groups_of_another_optimizer_are_taken_over_with_their_options():
         opt.step()
     assert opt.param_groups[0]["rho"] == 0.05 and opt.param_groups[0]["lr"] == 0.5
     assert abs(p.item() - (1 - 0.5 * 2 - 0.5 * (0.9 * 2 + 2))) < 1e-6
+
+
+def test_a_state_of_before_an_option_was_there_is_taken() -> None:
+    p = nn.Parameter(np.ones(2))
+    state = optim.Adam([p], lr=0.5).state_dict()
+    del state["groups"][0]["options"]["decoupled_weight_decay"]
+    opt = optim.Adam([p], decoupled_weight_decay=True)
+    opt.load_state_dict(state)
+    assert float(opt.lr) == 0.5 and opt.param_groups[0]["decoupled_weight_decay"]
