@@ -132,8 +132,8 @@ class Attempt:
         if reach.opaque:
             raise UnsafeCall(reach.opaque[0])
         known = before.known().difference(id(x) for x in moving.made if id(x) not in moving.copies)
-        captured = conclude(capture, result, changes, self.types, reach, known, containers, assumptions, moving,
-                            watch.sightings)
+        captured = conclude(capture, result, changes, self.types, reach, known, before.tables(), containers,
+                            assumptions, moving, watch.sightings)
         captured.callers = watch.callers
         return captured
 

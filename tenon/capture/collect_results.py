@@ -17,8 +17,8 @@ from tenon.tensor import Tensor
 class CollectedResults:
     """What a function left behind, opened: what it made is found once."""
 
-    def __init__(self, known: Container[int], tree: Any):
-        self.known, self.opened = known, set[int]()
+    def __init__(self, known: Container[int], tables: Container[int], tree: Any):
+        self.known, self.tables, self.opened = known, tables, set[int]()
         self.shared: dict[int, Any] = {}
         self.nests: dict[int, SharedLeaf] = {}
         self._count(tree, Counter(), Counter(), False)
@@ -31,6 +31,8 @@ class CollectedResults:
         """Whether a container was there before."""
         if id(container) in self.known or issubclass(type(container), SymbolicDim) or id(container) in self.shared:
             return True
+        if id(container) in self.tables:
+            raise UnsafeCall("the function leaves the dictionary of an object's attributes")
         if id(container) in self.opened:
             raise UnsafeCall("the function leaves one container in two places, as the data decide")
         return False

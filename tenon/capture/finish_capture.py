@@ -52,14 +52,14 @@ SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
 
 
 def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
-             known: Container[int], arguments: Sequence[Any], assumptions: Assumptions, moving: Moving,
-             sightings: Sightings) -> Captured:
+             known: Container[int], tables: Container[int], arguments: Sequence[Any], assumptions: Assumptions,
+             moving: Moving, sightings: Sightings) -> Captured:
     """Everything the captured call leaves behind, as results of the graph and places for them.
 
     `arguments` are the containers among them.  Raises UnsafeCall when the function leaves an object that is new in
-    every call, and not among those `known` before.
+    every call, and not among those `known` before, or one of the `tables` of their attributes.
     """
-    left = CollectedResults(known, (result, *(change.value for change in changes)) if changes else result)
+    left = CollectedResults(known, tables, (result, *(change.value for change in changes)) if changes else result)
     if any(type(key) in SYMBOLIC for key in [*(change.key for change in changes), *left.structure.all_labels()]):
         raise UnsafeCall("a number or text that changes is a key")
     leaves = _Leaves(capture, moving, left, known, arguments)

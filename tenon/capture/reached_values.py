@@ -167,6 +167,11 @@ class ReachedValues:
         """The identities of all that was found."""
         return self._visited | self.tensors
 
+    def tables(self) -> set[int]:
+        """The identities of the dictionaries that hold attributes of what was found, and are none of the program's."""
+        found = [getattr(x, "__dict__", None) for x in self.holders.values()]
+        return {id(table) for table in found if type(table) is dict} - self._visited
+
     def add(self, value: Any, path: str) -> None:
         """Follow a value of any kind."""
         raise NotImplementedError

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.decimal_rounding import MAX_DIGITS, rounded
 from tenon.capture.symbolic_numbers import SymNumber, value_of
 from tenon.dims import SymbolicDim
 from tenon.errors import PACKAGE, user_location
@@ -77,8 +78,10 @@ class RuntimeNumber(Tensor):
         return self.__index__() if capture is None else capture.as_size(self)
 
     def __round__(self, digits: int | None = None) -> Any:
+        if digits is not None and self.weak is float and 0 <= digits <= MAX_DIGITS:
+            return RuntimeNumber(rounded(strong(self), digits))
         if digits is not None:
-            return RuntimeNumber(strong(self).round(decimals=digits))
+            return self if self.weak is int and digits >= 0 else round(self._concrete("round()").item(), digits)
         return number_of(strong(self).round(), int)
 
     def __floor__(self) -> RuntimeNumber:

@@ -36,6 +36,21 @@ def test_floats_beyond_64_bits_made_into_integers():
     check(lambda x: round(float(x.sum())) * 2, inputs=floats)
 
 
+@pytest.mark.parametrize("digits", [0, 1, 2, 5, 10])
+def test_a_number_of_the_graph_is_rounded_to_the_decimal_nearest_to_it(digits):
+    """Not to that nearest to its product with a power of ten: 0.015 lies below the middle of 0.01 and 0.02."""
+    halves = [(2 * k + 1) / 2 / 10**digits for k in (*range(-9, 60), 10**min(digits + 1, 8), -12345)]
+    jitted = tn.jit(lambda x: round(float(x), digits), fullgraph=True)
+    for x in [*halves, 0.0, -0.0, -1e-9, 2.675, 1e300, -1e17, float("inf"), 123456789012345.67]:
+        assert repr(jitted(tn.tensor(x, dtype=tn.float64))) == repr(round(x, digits))
+
+
+def test_a_number_of_the_graph_rounded_to_tens_and_an_integer_to_decimals():
+    values = [tn.tensor(x) for x in (1234, 15, -25)]
+    check_on(lambda n: (round(int(n), 2), n * 2), values)
+    check_on(lambda n: (round(int(n), -1), round(float(n), -1), n * 2), values)
+
+
 def test_the_kind_of_a_number_is_not_lost():
     def of_two_kinds(x):
         v = 1 if x.sum() > 0 else True

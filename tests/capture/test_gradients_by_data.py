@@ -64,7 +64,18 @@ def first_of_three(w, v, x):
     return ((x * w) if k == 0 else (x * v) if k == 1 else x * w * v).sum()
 
 
-@pytest.mark.parametrize("loss", [in_arms, in_one_arm, beside_each_other, in_a_loop, in_an_arm_within_an_arm,
+def beside_a_number(w, v, x):
+    return (x * v).sum() + (w[0] if x.sum() > 0 else 0)
+
+
+def a_leaf_beside_a_number(w, v, x):
+    scale = x.sum() * 0 + v.sum()
+    for one in (w.sum(), 1):
+        scale = scale * (one if x.sum() > 0 else 2.0)
+    return scale
+
+
+@pytest.mark.parametrize("loss", [in_arms, beside_a_number, a_leaf_beside_a_number, in_one_arm, beside_each_other, in_a_loop, in_an_arm_within_an_arm,
                                   in_an_arm_within_a_loop, in_an_arm_within_a_loop_by_data, first_of_three])
 def test_backward_leaves_none_where_eager_code_does(loss):
     seen = []
@@ -87,6 +98,20 @@ def test_backward_leaves_none_where_eager_code_does(loss):
         assert [x is None for x in want] == [x is None for x in got]
         for a, b in zip(want, got, strict=True):
             np.testing.assert_allclose(a or 0, b or 0, rtol=1e-5)
+
+
+def test_a_parameter_that_a_number_stands_for_has_no_gradient():
+    seen = []
+    for jit in (lambda f: f, lambda f: tn.jit(f, fullgraph=True)):
+        w, b = (tn.tensor(0.5, requires_grad=True) for _ in range(2))
+
+        @jit
+        def step(x, w=w, b=b):
+            b.grad = None
+            ((w * x).sum() + (b if x[0] > 0 else 0)).backward()
+            return b.grad is None
+        seen.append([(step(vector(k, 2.0)), b.grad is None) for k in (1.0, -1.0, 1.0, -1.0)])
+    assert seen[0] == seen[1]
 
 
 def test_backward_twice_before_a_step():
@@ -145,7 +170,18 @@ def test_a_result_that_is_cut_off_gives_no_gradient():
         assert grads(w, v) == [None, [1.0, 1.0]]
 
 
-@pytest.mark.parametrize("loss", [in_arms, in_one_arm, in_a_loop])
+def beside_a_number(w, v, x):
+    return (x * v).sum() + (w[0] if x.sum() > 0 else 0)
+
+
+def a_leaf_beside_a_number(w, v, x):
+    scale = x.sum() * 0 + v.sum()
+    for one in (w.sum(), 1):
+        scale = scale * (one if x.sum() > 0 else 2.0)
+    return scale
+
+
+@pytest.mark.parametrize("loss", [in_arms, beside_a_number, a_leaf_beside_a_number, in_one_arm, in_a_loop])
 def test_backward_around_the_call_leaves_none_too(loss):
     seen = []
     for jit in (lambda f: f, tn.jit):

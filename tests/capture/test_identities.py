@@ -92,3 +92,21 @@ def test_a_method_for_an_operator_that_a_class_gets_later():
     assert f(tn.ones(1)).item() == f(tn.ones(1)).item() == f(tn.ones(1)).item() == 2
     Plain.__bool__ = lambda self: False
     assert f(tn.ones(1)).item() == 1
+
+
+def test_the_dictionary_of_an_objects_attributes_is_left_as_it_is():
+    class Counter:
+        pass
+    found = []
+    for jit in (lambda f: f, tn.jit):
+        counter, kept = Counter(), {}
+
+        @jit
+        def count(x, counter=counter, kept=kept):
+            counter.n = getattr(counter, "n", 0) + x
+            kept["all"] = counter.__dict__
+            return vars(counter)
+        for k in range(4):
+            table = count(x_of(k))
+            found.append((table is vars(counter), kept["all"] is table, table["n"].tolist()))
+    assert found[:4] == found[4:]

@@ -14,6 +14,7 @@ from tenon.capture.convert.capture_branches import decide
 from tenon.capture.convert.data_sizes import DataSizes
 from tenon.capture.convert.dynamic_indexing import truth as undecided_truth
 from tenon.capture.convert.optional_elements import is_undecided
+from tenon.capture.convert.phi_merge import one_of
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.convert.tensor_list import FirstRows, refusal_of_rows
@@ -395,7 +396,7 @@ class ConvertingCapture(OfCapture, Capture):
     def _selected(options: Any) -> Tensor:
         found: Tensor = options[-1][1]
         for p, x in reversed(options[:-1]):
-            found = where(strong(p), x, found)
+            found = one_of(strong(p), x, found)
         return found
 
     def each(self, choice: UnionValue, use: Callable[[Any], Any]) -> Any:

@@ -288,6 +288,18 @@ def one_order(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
     return [*found, *first[done:]]
 
 
+def one_of(condition: Tensor, then: Tensor, other: Tensor) -> Tensor:
+    """One of two tensors of one type; as in eager code, a gradient reaches the one that is taken alone."""
+    if not then.requires_grad and not other.requires_grad:
+        return where(condition, then, other)
+    arms = []
+    for k, name in enumerate(("then", "otherwise")):
+        params = Value(then.type), Value(other.type)
+        arms.append(Graph(name, params, (), (params[k],)))
+    found: Tensor = cond(condition, strong(then), strong(other), true=arms[0], false=arms[1])
+    return found
+
+
 def _is_cheap(graph: Graph) -> bool:
     """Whether doing it always costs less than a branch: a few operations on scalars that carry no gradient."""
     scalar = all(x.shape == () and not x.dtype.is_differentiable for x in graph.results)
