@@ -69,6 +69,9 @@ class RuntimeNumber(Tensor):
     def __int__(self) -> int:
         return int(self._concrete("int()").item())
 
+    def __complex__(self) -> complex:
+        return complex(self._concrete("complex()").item())
+
     def __index__(self) -> int:
         return int(self._concrete("an index").item())
 
