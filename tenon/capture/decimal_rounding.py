@@ -1,4 +1,4 @@
-"""A float that the graph computes, rounded to decimals: the decimal that is nearest to it, as Python's `round` finds it.
+"""A float that the graph computes, rounded to decimals: to the one nearest to it, as Python's `round` does it.
 
     round(0.015, 2) == 0.01         # the float lies below 0.015, though 0.015 * 100 is 1.5
 
