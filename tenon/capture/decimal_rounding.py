@@ -24,7 +24,8 @@ def rounded(x: Tensor, digits: int) -> Tensor:
     error = _error(x, scale, scaled)
     nearest = where(halfway & greater(error, 0.0), scaled.ceil(),
                     where(halfway & less(error, 0.0), scaled.floor(), scaled.round()))
-    return where(less(scaled.abs(), ALL_INTEGERS), nearest / scale, x)
+    found: Tensor = where(less(scaled.abs(), ALL_INTEGERS), nearest / scale, x)
+    return found
 
 
 def _error(x: Tensor, scale: float, product: Tensor) -> Tensor:

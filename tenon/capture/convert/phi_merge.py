@@ -290,13 +290,15 @@ def one_order(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
 
 def one_of(condition: Tensor, then: Tensor, other: Tensor) -> Tensor:
     """One of two tensors of one type; as in eager code, a gradient reaches the one that is taken alone."""
+    found: Tensor
     if not then.requires_grad and not other.requires_grad:
-        return where(condition, then, other)
+        found = where(condition, then, other)
+        return found
     arms = []
     for k, name in enumerate(("then", "otherwise")):
         params = Value(then.type), Value(other.type)
         arms.append(Graph(name, params, (), (params[k],)))
-    found: Tensor = cond(condition, strong(then), strong(other), true=arms[0], false=arms[1])
+    found = cond(condition, strong(then), strong(other), true=arms[0], false=arms[1])
     return found
 
 
