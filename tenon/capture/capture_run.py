@@ -25,7 +25,6 @@ from tenon.capture.effects import Effect, Snapshot, stored_items
 from tenon.capture.finish_capture import conclude
 from tenon.capture.guard_discovery import Reach
 from tenon.capture.guard_places import LENGTH, GuardPlace, Key
-from tenon.capture.guards import DATES, PATHS, SCALARS
 from tenon.capture.leaving import is_of_the_program
 from tenon.capture.moving import Moving
 from tenon.capture.pytree import Structure, unfold
@@ -113,11 +112,8 @@ class Attempt:
         with assuming(assumptions), capturing(capture):
             self._add_arguments(capture, moving)
             result, changes = self._observe(capture, watch, snapshot, before, args, keywords)
-        codes = [code for code in watch.codes if not code.co_filename.startswith(PACKAGE)]
-        if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in codes):
-            raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
-        if moving.found:
-            self._refuse_types(codes, {x.kind for _, x in moving.found})
+        if assumptions.sizes or moving.found:
+            self._refuse_types(watch.as_written, bool(assumptions.sizes))
         moving.settle()
         reach = self._reached(watch.codes, changes, moving.names, watch.library)
         for _, value in moving.fixed:
@@ -149,14 +145,14 @@ class Attempt:
                                  for axis, dim in enumerate(type.shape) if told_by(dim) == name)
         return dim, moving.size(tensor, axis, evaluate(dim, sizes))
 
-    def _refuse_types(self, codes: Iterable[CodeType], kinds: set[type]) -> None:
-        """What asks a value for its type is given that of a stand-in, which Tenon's own code knows."""
-        words = {"int", "float", *(kind.__name__ for kind in kinds)}
-        qualified = not kinds.isdisjoint((*DATES, *PATHS, *SCALARS))        # such as datetime.date
-        for code in codes:
-            names = names_of(code).global_names
-            if "type" in names and (qualified or not names.isdisjoint(words)):
-                raise UnsafeCall("a value that changes may have been asked for its type", convertible=True)
+    def _refuse_types(self, codes: Iterable[CodeType], sized: bool) -> None:
+        """What asks a value for its type is given that of a stand-in, unless it is rewritten."""
+        if not any("type" in names_of(code).global_names for code in codes if not code.co_filename.startswith(PACKAGE)):
+            return
+        what = "a value that changes may have been asked for its type"
+        if self.converting and sized:
+            raise UndecidedSize(what)
+        raise UnsafeCall(what, convertible=True)
 
     @property
     def _root(self) -> Any:

@@ -156,6 +156,7 @@ class CodeWatch:
     """The code that ran."""
 
     codes: set[types.CodeType] = field(default_factory=set)
+    as_written: set[types.CodeType] = field(default_factory=set)    # those of them that ran as they are, not rewritten
     iterators: Sequence[Any] = ()       # from outside, which must not be moved
     undecided: Callable[[], bool] = lambda: False       # whether the data decide what containers hold
     cached: frozenset[types.CodeType] = frozenset()     # of functions whose results a cache keeps
@@ -241,6 +242,8 @@ class CodeWatch:
                 known = self._known[id(code)] = code, follows(code)
                 if known[1]:
                     self.codes.update(STANDS_FOR.get(code) or (code,))
+                    if code not in STANDS_FOR:
+                        self.as_written.add(code)
                     if not code.co_filename.startswith(PACKAGE):
                         self._note_callers(frame)
             if not known[1] and code not in self.library and not code.co_filename.startswith(OWN) \

@@ -345,7 +345,9 @@ def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
                 for x in (left, right)]
         return RuntimeNumber(compute(*pair), kinds=_kinds(name, left, right))
 
-    def forward(self: RuntimeNumber, other: Any) -> Any:
+    def forward(self: RuntimeNumber, other: Any, *modulus: Any) -> Any:
+        if modulus:
+            return pow(self._concrete("pow() of three numbers").item(), other, *modulus)
         if (number := _operand(other)) is not None:
             return plain(self, number)
         _refuse_to_repeat(other)

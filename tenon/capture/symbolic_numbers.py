@@ -492,8 +492,8 @@ def _install(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
         numbers = (left if type(left) is SymNumber else right).numbers
         return (numbers.ask if asks else numbers.compute)(of, left, right)
 
-    def forward(self: SymNumber, other: Any) -> Any:
-        return on(self, other, other)
+    def forward(self: SymNumber, other: Any, *modulus: Any) -> Any:
+        return pow(known(self), known(other), *map(known, modulus)) if modulus else on(self, other, other)
 
     def backward(self: SymNumber, other: Any) -> Any:
         return on(other, self, other)

@@ -769,3 +769,33 @@ def test_a_counter_in_text():
     for k in range(1, 20):
         assert jitted(tn.asarray(X))[1] == (f"calls={k}", str(k), str(k + 1), f"{k:03d}")
     assert captures(jitted) <= 3 and never_by_part(jitted)
+
+
+KINDS_BY_TYPE = {int: "whole", float: "real"}
+
+
+class Box:
+    pass
+
+
+@pytest.mark.parametrize("ask", [
+    lambda a: type(a).__name__, lambda a: KINDS_BY_TYPE.get(type(a)), lambda a: type(a) in KINDS_BY_TYPE,
+    lambda a: [type(a)], lambda a: str(type(a + 1)), lambda a: type(a) is type(1.5), lambda a: list(map(type, [a])),
+    lambda a: hasattr(type(a), "hex"), lambda a: type(a).__mro__[0], lambda a: type(Box()).__name__])
+@pytest.mark.parametrize("values", [(0.5, 1.5, 2.5, 3.5), (1, 2, 3, 4)])
+def test_the_type_of_a_number_that_changes_is_pythons(ask, values):
+    jitted = tn.jit(lambda x, a: (ask(a), x * a), fullgraph=True)
+    for a in values:
+        found, scaled = jitted(tn.ones(1), a)
+        assert found == ask(a)
+        assert scaled.tolist() == [a]
+    assert sum(len(record.captures) for record in jitted.records.values()) == 2
+
+
+@pytest.mark.parametrize("ask", [lambda n: type(n).__name__, lambda n: KINDS_BY_TYPE.get(type(n)),
+                                 lambda n: str(type(n * 2)), lambda n: type(n / 2).__name__])
+def test_the_type_of_a_size_that_changes_is_pythons(ask):
+    jitted = tn.jit(lambda x: (ask(x.shape[0]), x * 2), fullgraph=True)
+    for n in range(2, 6):
+        assert jitted(tn.ones(n))[0] == ask(n)
+    assert sum(len(record.captures) for record in jitted.records.values()) == 2

@@ -55,6 +55,17 @@ def test_what_else_is_read_stays(function):
     assert on_pieces(body) == (body, {})
 
 
+def test_where_a_piece_begins_may_be_a_symbol():
+    """Which is a size of the kernel: a batch of a fixed size, at any place."""
+    f = tn.jit(lambda x, k: x[k * 4:(k + 1) * 4] * 2, fullgraph=True)
+    x = floats(40, 3)
+    for k in range(8):
+        np.testing.assert_array_equal(f(tn.asarray(x), k).numpy(), x[k * 4:(k + 1) * 4] * 2)
+    captured = [c for record in f.records.values() for c in record.captures]
+    assert len(captured) <= 3
+    assert [c.failures for c in captured] == [0] * len(captured)
+
+
 def kernels(function, *arrays):
     """How many different ones the program of a function has, once it has agreed with the reference."""
     graph = trace(function, *(TensorType(as_dtype(a.dtype), a.shape) for a in arrays))

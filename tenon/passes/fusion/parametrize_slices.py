@@ -48,7 +48,8 @@ def _cut(body: Graph, x: Value, users: Sequence[Node]) -> Node | None:
     if len(users) != 1 or users[0].op is not slice_op or x in body.results:
         return None
     out = users[0].output
-    numbers = all(isinstance(n, int) and n > 0 for n in (*x.shape, *out.shape))
+    numbers = all(isinstance(n, int) and n > 0 for n in (*x.shape, *out.shape)) and \
+        all(isinstance(n, int) for n in users[0].attrs["start"])
     if not numbers or any(n != 1 for n in users[0].attrs["step"]) or x.type == out.type:
         return None
     axis, *others = [k for k, (n, m) in enumerate(zip(x.shape, out.shape, strict=True)) if n != m]
