@@ -124,18 +124,15 @@ class Rprop(Optimizer):
                  step_sizes: tuple[float, float] = (1e-6, 50.0), maximize: bool = False):
         super().__init__(params, lr=lr, etas=etas, step_sizes=step_sizes, maximize=maximize)
 
-    def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Also optimise these parameters, with options of their own."""
-        super().add_param_group(group)
-        new = self.param_groups[-1]
-        with no_grad():
-            for size in new.slots["step_size"]:
-                size.assign(full_like(size, float(new["lr"])))
+    def prepare(self, group: ParameterGroup) -> Any:
+        """The size of the first step, and whether this is it: a schedule may have changed the rate by now."""
+        return group["lr"], group["step"] == 1
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
         (less, more), (least, most), size = group["etas"], group["step_sizes"], slots["step_size"]
-        same = g * slots["prev"]
-        size.assign(clip(where(same > 0, size * more, where(same < 0, size * less, size)), least, most))
+        rate, first = shared
+        same, before = g * slots["prev"], where(first, like(rate, p), size)
+        size.assign(clip(where(same > 0, before * more, where(same < 0, before * less, before)), least, most))
         g = where(same < 0, 0, g)
         p.assign(p - sign(g) * size)
         slots["prev"].assign(g)

@@ -47,7 +47,8 @@ def test_a_rate_that_a_schedule_changes(name: str) -> None:
     start = np.random.default_rng(0).normal(size=(3, 2))
     p, q = nn.Parameter(start), torch.nn.Parameter(torch.tensor(start))
     ours, theirs = getattr(optim, name)([p], lr=0.1), getattr(torch.optim, name)([q], lr=0.1)
-    schedules = (optim.lr_scheduler.ExponentialLR(ours, 0.5), torch.optim.lr_scheduler.ExponentialLR(theirs, 0.5))
+    schedules = [x.LinearLR(opt, 0.5, total_iters=3) for x, opt in
+                 ((optim.lr_scheduler, ours), (torch.optim.lr_scheduler, theirs))]
     for _ in range(4):
         for x, opt, schedule in zip((p, q), (ours, theirs), schedules, strict=True):
             opt.zero_grad()
