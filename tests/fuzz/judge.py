@@ -253,8 +253,7 @@ def farthest(found: Sequence[np.ndarray], allowed: Sequence[Expected]) -> str:
                 same = (wide == want.value) | (np.isnan(wide) & np.isnan(want.value))
                 bad = ~(same | (np.abs(wide - want.value) <= want.allowed))
             bad &= want.decided
-            if want.overflows:
-                bad &= np.isfinite(wide)
+            bad &= ~want.overflows | np.isfinite(wide)
         if bad.any():
             at = tuple(int(i) for i in np.argwhere(bad)[0])
             return (f"result {k}{list(at)} of {list(x.shape)} is {x[at]}, should be {want.value[at]} "

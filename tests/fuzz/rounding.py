@@ -50,13 +50,13 @@ OF_F64, LEAST_OF_F64 = 2.0 ** -53, 1e-300
 
 @dataclass(frozen=True)
 class Expected:
-    """What one result may be: `value` where it is `decided`, off by `allowed`; or no finite number, where a part of it
-    may overflow in another order: (a + b) + c where b + c is too large."""
+    """What one result may be: `value` where it is `decided`, off by `allowed`; or no finite number where it `overflows`:
+    where a part may in another order ((a + b) + c where b + c is too large), or a divisor may be rounded to 0."""
 
     value: np.ndarray
     allowed: np.ndarray
     decided: np.ndarray
-    overflows: bool = False
+    overflows: Any = np.False_
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,8 @@ def judged(value: np.ndarray, native: np.ndarray, near: Sequence[np.ndarray], fa
         unit, least = UNIT.get(dtype.short, OF_F64), LEAST.get(dtype.short, LEAST_OF_F64)
         allowed = TIMES * (spread + unit * np.where(finite, size, 0) + least)
         jumps = loud > LOUD * 32 * (spread + unit * size + least)
-        overflows = bool(np.max(np.where(finite, size, 0), initial=0) > NEAR * LARGEST.get(dtype.short, np.inf))
+        too_large = np.max(np.where(finite, size, 0), initial=0) > NEAR * LARGEST.get(dtype.short, np.inf)
+        overflows = too_large | ((spread > size) & (size * unit > 1))
     return Expected(value, allowed, same & ~(jumps & finite), overflows)
 
 
@@ -167,7 +168,7 @@ def _moved(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any], types: Seque
     given, wide_attrs = [widened(a) for a in arrays], {name: wide_attribute(x) for name, x in attrs.items()}
     if op.ref is not None and (op.expand is None or any(isinstance(x, Graph) for x in attrs.values())):
         found: Any = exact_op(op, given, wide_attrs, [wide_type(t) for t in types], kernel)
-        return tuple(move(np.asarray(x), t.dtype, noise, least=least_of(op, np.asarray(x)))
+        return tuple(move(np.asarray(x), t.dtype, noise, least=least_of(op, np.asarray(x)), times=added(op, given, attrs))
                      for x, t in zip(found, types, strict=True))
     wide_attrs = {name: wide_graph(x) if isinstance(x, Graph) else x for name, x in wide_attrs.items()}
     token = _noise.set(Noise(noise.rng, noise.loudness, noise.apart, noise.keeps_ties,
@@ -187,14 +188,22 @@ def least_of(op: Op, x: np.ndarray) -> Any:
     return ABSOLUTE.get(op.name, 0.0)
 
 
-def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least: Any = 0.0) -> np.ndarray:
-    """`x` off by a random part of half a unit of the last place, where the type does not hold it exactly.
+def added(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> float:
+    """Roundings of numbers that are added to one place in turn, as many as numbers (Higham 2002), beyond `TIMES`."""
+    if op.name != "put" or attrs["reduce"] != "add" or not arrays[1].size:
+        return 1.0
+    return max(1.0, np.unique(arrays[1], return_counts=True)[1].max() / TIMES)
+
+
+def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least: Any = 0.0,
+         times: float = 1.0) -> np.ndarray:
+    """`x` off by a random part of so many halves of a unit of the last place, where the type does not hold it exactly.
 
     Numbers smaller than `least` are moved as if they were as large.
     """
     if dtype.kind not in "fc" or as_dtype(x.dtype).kind not in "fc" or not noise.loudness:
         return x
-    unit, small = max(unit_of(dtype), noise.unit) * noise.loudness, least if np.ndim(least) == 0 else 0.0
+    unit, small = max(unit_of(dtype), noise.unit) * noise.loudness * times, least if np.ndim(least) == 0 else 0.0
     least = np.maximum(LEAST.get(dtype.short, LEAST_OF_F64), least * unit)
     with np.errstate(all="ignore"):
         off = _steps(x, unit, noise) if noise.apart else x * unit * _random(x, noise)
