@@ -15,6 +15,7 @@ from tenon.errors import ArgumentError
 from tenon.onnx import rules  # noqa: F401    enters the rules in the table
 from tenon.onnx.graph_writer import Writer, value_info
 from tenon.onnx.onnx_package import onnx
+from tenon.passes.drop_dead import drop_dead
 from tenon.serialization.export import export as exported
 from tenon.serialization.saved_function import Variant
 from tenon.serialization.state_names import names_of
@@ -81,7 +82,7 @@ def _model(variant: Variant, arguments: tuple[str, ...], names: Mapping[int, lis
             declared.append(value_info(given[-1], value.dtype, value.shape))
         else:
             given.append(_weight(writer, source, names))
-    results = writer.write(variant.graph, given)
+    results = writer.write(drop_dead(variant.graph), given)       # what nobody reads needs no words
     outputs = []
     for k, leaf in enumerate(variant.output.leaves):
         own = f"output_{k}" if len(variant.output.leaves) > 1 else "output"

@@ -16,6 +16,7 @@ from typing import Any
 from tenon.autocast import narrowing
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.conditional_gradients import use
+from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.fast_call import MISS, make_fast_call
 from tenon.capture.guards import Guards
 from tenon.capture.jitted import SHORTEN_AT
@@ -26,17 +27,20 @@ from tenon.capture.settle import Fill, RunResults, Stopped, fits
 from tenon.capture.short_ways import Ways, added, without
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.context_values import during
+from tenon.dims import Dim, SymbolicDim
 from tenon.eager.grad_mode import is_grad_enabled, no_grad, recording
 from tenon.errors import ArgumentError, ShapeError, TenonError
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, UPDATES, Graph, Value
 from tenon.graph.op import at_once, interpreter
+from tenon.graph.size_stages import substituted
 from tenon.graph.verify import sized, verify_sizes
 from tenon.migration_hints import MODULE
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import zeros
 from tenon.records import dataclass, field, replace
 from tenon.serialization.arguments import leaves_of, signature
+from tenon.serialization.open_sizes import open_sizes
 from tenon.serialization.saved_function import Function, Model, Variant
 from tenon.tensor import Tensor
 from tenon.tensor_state import last_change, recorder
@@ -81,8 +85,8 @@ for _name in MODULE.keys() & vars(Module).keys():
     setattr(LoadedModel, _name, vars(Module)[_name])
 
 
-class LoadedFunction:
-    """One function of a file."""
+class LoadedFunction(OfCapture):
+    """One function of a file.  What it remembers of calls is no state of the user's, where it is part of a capture."""
 
     def __init__(self, function: Function):
         self.function, self.__name__ = function, function.name
@@ -141,11 +145,13 @@ class Runnable:
     verified: set[tuple[int, ...]] = field(default_factory=set)     # the sizes for which the graph is right
     checked: object = None                  # the last change of a tensor when the state was of the right types
 
-    def sizes(self, leaves: Sequence[Any]) -> dict[str, int] | None:
-        """The sizes of the symbols in a call; None where the variant is for other ones."""
+    def sizes(self, leaves: Sequence[Any]) -> Mapping[str, Any] | None:
+        """The sizes of the symbols in a call, symbols in an open capture; None where the variant is for other ones."""
         sizes: dict[str, int] = {}
-        pairs = [(type, tuple(map(int, x.shape))) for type, x in
-                 zip(self.variant.types, (x for x in leaves if isinstance(x, Tensor)), strict=True)]
+        tensors = [x for x in leaves if isinstance(x, Tensor)]
+        if not at_once() and any(isinstance(n, SymbolicDim) for x in tensors for n in x.type.shape):
+            return open_sizes(self.variant.types, [x.type.shape for x in tensors], self.variant.assumptions)
+        pairs = [(type, tuple(map(int, x.shape))) for type, x in zip(self.variant.types, tensors, strict=True)]
         for _ in range(2):          # all symbols are known in the second turn
             if not all(fits(type, shape, sizes) for type, shape in pairs):
                 return None
@@ -175,11 +181,15 @@ class Runnable:
             self.verified.add(key)
         if self.checked is not last_change():
             now = last_change()
-            for k, x in self.variant.held.items():
-                if x.type != self.variant.graph.params[k].type:
-                    raise ArgumentError(f"{self.variant.graph.name}: a tensor of its state became {x.type}, and it "
-                                        f"was saved with {self.variant.graph.params[k].type}")
+            self.check_state()
             self.checked = now
+
+    def check_state(self) -> None:
+        """Raise an error unless the state is of the types that the graph was made for."""
+        for k, x in self.variant.held.items():
+            if x.type != self.variant.graph.params[k].type:
+                raise ArgumentError(f"{self.variant.graph.name}: a tensor of its state became {x.type}, and it "
+                                    f"was saved with {self.variant.graph.params[k].type}")
 
     def ready(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Captured:
         """What runs a call."""
@@ -203,18 +213,21 @@ class Runnable:
         found = self.captures.get(wanted)
         return found or self.captures.setdefault(wanted, _captured(self.variant, wanted, self.options))
 
-    def applied(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
-        """The same by operator calls, which the innermost interpreter understands."""
-        self.check(sizes)
-        variant = self.variant
+    def applied(self, leaves: Sequence[Any], sizes: Mapping[str, Dim]) -> Any:
+        """The same by operator calls, which the innermost interpreter understands.
+
+        Nothing is remembered: within a capture that would be an effect of the function.
+        """
+        variant, graph = self.variant, _with_sizes(self.variant.graph, sizes)
+        self.check_state()
         if variant.failed is not None:
             raise ArgumentError(f"{variant.graph.name} fails for some data, so it is no part of another graph",
                                 hint="call it outside of the jitted function")
         with during(narrowing, None):
             inputs = [_holder(source, leaves) for source in variant.sources]
-            results = apply_graph(_with_numbers(variant.graph, tuple(sizes.items())), inputs)
+            results = apply_graph(graph, inputs)
         results = [x if k in variant.carrying else x.detach() for k, x in enumerate(results)]
-        fill = FillApplied(self.capture(), leaves, Applied(results), ())
+        fill = FillApplied(variant, leaves, Applied(results), ())
         for source, k, carries in variant.assigned:
             if carries:
                 _holder(source, leaves)._rebind(results[k])
@@ -250,6 +263,16 @@ def _holder(source: Source, leaves: Sequence[Any]) -> Any:
     if isinstance(source, Argument):
         return leaves[source.position]
     return source.holder if isinstance(source, Held) else _holder(source.source, leaves).grad
+
+
+def _with_sizes(graph: Graph, sizes: Mapping[str, Dim]) -> Graph:
+    """The graph for these sizes; raises an error unless they are right for it."""
+    numbers = {name: size for name, size in sizes.items() if isinstance(size, int)}
+    if len(numbers) < len(sizes):
+        return substituted(graph, sizes)
+    if numbers:
+        verify_sizes(graph, numbers)
+    return _with_numbers(graph, tuple(numbers.items()))
 
 
 @once_a_graph

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.pytree import Structure
 from tenon.capture.result_leaves import FromOutside, OneOf, ResultNest, SharedLeaf
 from tenon.capture.trace import GradientOf, Held, Source
@@ -78,8 +79,8 @@ def leaves_in(nest: ResultNest) -> Iterator[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Function:
-    """What a file knows of one function."""
+class Function(OfCapture):
+    """What a file knows of one function; no state of the user's, where a call of it is captured."""
 
     name: str
     arguments: tuple[str, ...]                      # the names of the leaves of its arguments

@@ -22,6 +22,7 @@ from tenon.capture.trace import Argument, Held, Source
 from tenon.dims import PinnedSize, symbol
 from tenon.errors import ArgumentError
 from tenon.nn.module import Parameter
+from tenon.passes.drop_dead import drop_dead
 from tenon.serialization.loaded_model import LoadedModel
 from tenon.serialization.saved_function import Function, Model, Variant
 from tenon.serialization.structures import nameless
@@ -144,7 +145,7 @@ def _translated(program: Any, inputs: Sequence[fx.Node], results: Sequence[fx.No
               and not (rule_for(node.target) is None and is_assertion(node))]
     try:
         with assuming(assumptions):
-            return translate(name, inputs, called, results, numbers, known, in_order=True)
+            return drop_dead(translate(name, inputs, called, results, numbers, known, in_order=True))
     except Refused as error:
         hint = "module.eval() before" if torch.Tag.nondeterministic_seeded in getattr(
             error.node.target, "tags", ()) else 'torch.compile(module, backend="tenon") runs it by PyTorch'

@@ -95,6 +95,45 @@ def test_what_is_saved_needs_no_pytorch(tmp_path: Path) -> None:
     np.testing.assert_allclose([float(x) for x in done.stdout.split()], model(x).detach().numpy().ravel(), atol=1e-5)
 
 
+def run_by_onnxruntime(written: Any, *data: Any) -> Any:
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(written.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {given.name: x for given, x in zip(session.get_inputs(), data, strict=True)})[0]
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_model_leaves_as_an_onnx_file(tmp_path: Path, loaded: bool) -> None:
+    pytest.importorskip("onnx")
+    model, x = resnet().eval(), torch.randn(4, 3, 16, 16)
+    net = from_module(model, (x,), dynamic_shapes={"input": {0: BATCH}})
+    if loaded:
+        tn.save(tmp_path / "net.safetensors", net)
+        net = tn.load(tmp_path / "net.safetensors")
+    fixed = tn.onnx.export(net, [x.numpy()])
+    open_batch = tn.onnx.export(lambda x: tn.softmax(net(x), axis=-1), ["f32[N, 3, 16, 16]"])
+    np.testing.assert_allclose(run_by_onnxruntime(fixed, x.numpy()), model(x).detach().numpy(), atol=1e-5)
+    for n in (2, 5):
+        x = torch.randn(n, 3, 16, 16)
+        wanted = torch.softmax(model(x), -1).detach().numpy()
+        np.testing.assert_allclose(run_by_onnxruntime(open_batch, x.numpy()), wanted, atol=1e-5)
+
+
+def test_a_model_is_part_of_a_saved_function(tmp_path: Path) -> None:
+    model, x = nn.Linear(3, 2), torch.randn(4, 3)
+    net = from_module(model, (x,))
+    optimizer = tn.optim.SGD(net.parameters(), lr=0.1)
+
+    def step(x: Any) -> Any:
+        loss = net(x).sum()
+        loss.backward()
+        optimizer.step(), optimizer.zero_grad()
+        return loss
+    tn.save(tmp_path / "step.safetensors", step, [x.numpy()])
+    again, jitted = tn.load(tmp_path / "step.safetensors"), tn.jit(step)
+    for _ in range(3):
+        np.testing.assert_allclose(again(x.numpy()).numpy(), jitted(x.numpy()).numpy(), rtol=1e-6)
+
+
 def test_nests_and_python_values_among_arguments_and_results() -> None:
     def f(x: torch.Tensor, pair: Any, *, scale: float) -> Any:
         return {"sum": x + pair[0], "rest": (pair[1]["y"] * scale, x)}
