@@ -167,7 +167,7 @@ class Settlement:
             raise Stopped(off_the_graph(captured))
         if captured.output_effects is not None and captured.output_effects.raises():
             raise Stopped(CaptureError("a warning is an error, in the middle of the call"))
-        self.fill = Fill(captured, self.leaves, results, self.containers)
+        self.fill = Fill(captured.types, self.leaves, results, self.containers)
         states = self._states(results)
         if not captured.effects and not (captured.gradients or captured.flags):
             return starmap(SET_STATE, states) if states else None
@@ -229,8 +229,9 @@ class Fill:
     """Leaves of a nest -> what they stand for after a run.  An object, since a nested function that calls itself would
     keep the results until Python looks for cycles."""
 
-    def __init__(self, captured: Captured, leaves: Sequence[Any], results: RunResults, containers: Sequence[Any]):
-        self.captured, self.leaves, self.results, self.containers = captured, leaves, results, containers
+    def __init__(self, types: Sequence[TensorType], leaves: Sequence[Any], results: RunResults,
+                 containers: Sequence[Any]):
+        self.types, self.leaves, self.results, self.containers = types, leaves, results, containers
         self.made: dict[int, Any] = {}
         self.gradients: dict[int, Any] = {}     # that tensors from outside will have, by the identities of these
 
@@ -255,7 +256,7 @@ class Fill:
             return rows[0] if leaf.form is None else ListRows(
                 [element(leaf.form, iter(row)) for row in zip(*rows, strict=True)])
         if isinstance(leaf, FromSize):
-            sizes = sizes_of(self.captured.types, self.leaves)
+            sizes = sizes_of(self.types, self.leaves)
             return evaluate(leaf.size, sizes) if leaf.axes is None else size_of(
                 tuple([evaluate(n, sizes) for n in leaf.axes]))
         if isinstance(leaf, FromArguments):

@@ -227,7 +227,7 @@ class Runnable:
             inputs = [_holder(source, leaves) for source in variant.sources]
             results = apply_graph(graph, inputs)
         results = [x if k in variant.carrying else x.detach() for k, x in enumerate(results)]
-        fill = FillApplied(variant, leaves, Applied(results), ())
+        fill = FillApplied(variant.types, leaves, Applied(results), ())
         for source, k, carries in variant.assigned:
             if carries:
                 _holder(source, leaves)._rebind(results[k])
