@@ -23,7 +23,7 @@ from tenon.planning.work import KernelWork, MessageWork, WorkRules
 from tenon.sharding.axis_layout import as_spec
 from tenon.sharding.meeting_layouts import Layouts
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import Known
+from tenon.sharding.node_search import Known
 from tenon.sharding.sharding import Spec
 from tenon.sharding.sharding_plan import ShardingPlan
 from tenon.sharding.spmd_partition import local_graph

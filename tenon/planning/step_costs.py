@@ -19,7 +19,8 @@ from tenon.planning.work import WorkRules, is_free
 from tenon.program.kernel import count
 from tenon.records import dataclass
 from tenon.sharding.mesh import Mesh
-from tenon.sharding.propagate import Known, propagate
+from tenon.sharding.node_search import Known
+from tenon.sharding.propagate import propagate
 from tenon.sharding.sharding import Sharding
 from tenon.sharding.sharding_plan import ShardingPlan
 from tenon.sharding.spmd_partition import local_graph
