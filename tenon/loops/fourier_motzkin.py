@@ -21,10 +21,12 @@ MOST_ROUNDED = 2            # atoms of a numerator that are replaced by their bo
 
 
 class Elimination:
-    """One search for a proof, or an interval."""
+    """One search for a proof, or an interval; `rounding` tries more, and may need more steps than there are."""
 
-    def __init__(self, facts: Sequence[Affine], order: Sequence[Expr] = (), given: Sequence[Dim] = ()):
+    def __init__(self, facts: Sequence[Affine], order: Sequence[Expr] = (), given: Sequence[Dim] = (),
+                 rounding: bool = True):
         self.sizes: list[Dim] = []
+        self.rounding = rounding
         self.place = {x: k + 1 for k, x in enumerate(order)}
         self.steps = 0
         self.split: list[Expr] = []         # atoms that are written as n * (x // n) + x % n
@@ -208,6 +210,8 @@ class Elimination:
 
     def _rounded(self, atom: Expr, fact: Affine, depth: int = MOST_ROUNDED) -> Iterator[Affine]:
         """The atom's bounds by what bounds its numerator, which are whole numbers: x <= 2 * y + 1 says x // 2 <= y."""
+        if not self.rounding:
+            return
         tight = tightened(fact, 1, self.holds)[0]
         if is_same(tight.terms.get(atom, 0), -1):
             yield tight

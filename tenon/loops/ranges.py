@@ -71,12 +71,15 @@ class Ranges:
 
     def is_within(self, x: Expr, size: Dim) -> bool:
         """Whether 0 <= x < size for certain."""
-        low, high = self.interval(x)
+        form = affine(self.written_out(x))
+        return any(self._is_within(form, size, rounding) for rounding in (False, True))     # fewer steps first
+
+    def _is_within(self, form: Affine, size: Dim, rounding: bool) -> bool:
+        low, high = self._search(rounding).interval(form)
         if isinstance(size, int) and isinstance(low, int) and isinstance(high, int) and low >= 0 and high < size:
             return True             # found in fewer steps, where there are many conditions
-        form = affine(self.written_out(x))
         below = form.scaled(-1) + Affine({}, size - 1)
-        return self._search().is_natural(form) and self._search().is_natural(below)
+        return self._search(rounding).is_natural(form) and self._search(rounding).is_natural(below)
 
-    def _search(self) -> Elimination:
-        return Elimination(self.facts, self.order, self.given)
+    def _search(self, rounding: bool = True) -> Elimination:
+        return Elimination(self.facts, self.order, self.given, rounding)

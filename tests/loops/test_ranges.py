@@ -130,6 +130,18 @@ def test_what_kernels_are_made_of_is_proved(position, count, known):
     assert known.is_within(position, count)
 
 
+def test_many_conditions_do_not_use_up_the_steps():
+    """Of a gradient of a pooling, the windows 3 wide and 2 apart: masks in both directions, row and column split."""
+    plane = Index("plane", 32)
+    y, x, y_in, x_in, ky, kx = (Index(name, n) for name, n in zip(("y", "x", "y_in", "x_in", "ky", "kx"), (4, 4, 2, 2, 2, 2)))
+    known, at = loops(*((index, index.extent) for index in (plane, y, x, y_in, x_in, ky, kx))), []
+    for place, inner, tap in ((y, y_in, ky), (x, x_in, kx)):
+        at.append((inner + 1) // 2 + place - tap)
+        known = known.where((at[-1] >= 0) & (at[-1] < 4) & (tap * 2 + (inner + 1) % 2 < 3))
+    row, column = at
+    assert known.is_within(plane // 8 * 128 + plane % 8 * 16 + row * 4 + column, 512)
+
+
 def test_a_bound_that_is_too_small_by_one_is_not_proved():
     known = loops((i, 7), (j, B), (k, 3))
     assert known.is_within(i * size(B) + j, 7 * B)
