@@ -28,6 +28,7 @@ from tenon.capture.guard_places import LENGTH, GuardPlace, Key
 from tenon.capture.leaving import is_of_the_program
 from tenon.capture.moving import Moving
 from tenon.capture.pytree import Structure, unfold
+from tenon.capture.runtime_numbers import in_graph
 from tenon.capture.settle import Stopped, sizes_of
 from tenon.capture.signals import handled_later
 from tenon.capture.symbolic_numbers import SymNumber
@@ -107,6 +108,7 @@ class Attempt:
         if isinstance(capture, ConvertingCapture):
             data_sizes = DataSizes(self.told, assumptions.sizes, lambda x: capture.array_of(x, given))
             capture.data_sizes, assumptions.look_up = data_sizes, data_sizes.look_up
+            moving.numbers.in_graph = in_graph
             sizes.append(data_sizes.sizes)
         self._learn_numbers(moving, sizes)
         with assuming(assumptions), capturing(capture):

@@ -73,6 +73,11 @@ def asks_how_many(code: CodeType, at: int) -> bool:
     return text.startswith(COUNT)
 
 
+def goes_round(place: Place) -> bool:
+    """Whether the condition of a `while` stands here, which says how often its body runs."""
+    return linecache.getline(*place).lstrip().startswith("while ")
+
+
 def is_how_many(raised: TracebackType | None) -> bool:
     """Whether the number behind a size was asked for by such a call, or to go through the rows of a tensor."""
     outer, inner = _outer(raised)

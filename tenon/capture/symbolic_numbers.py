@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 import tenon.dims
 import tenon.tensor
 from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now, unwatched
-from tenon.capture.counted_loops import CountedLoops, asks_how_many, place_of
+from tenon.capture.counted_loops import CountedLoops, asks_how_many, goes_round, place_of
 from tenon.capture.guards import DATES, PATHS, SCALARS, is_atom, same_atom
 from tenon.capture.size_numbers import SizeNumbers
 from tenon.dims import (
@@ -319,6 +320,7 @@ class Numbers:
         self.counted: set[int] = set()                  # those that were asked for their length
         self.text_asked: Stack | None = None            # where a text had to be itself
         self.loops: CountedLoops | None = None          # which may run as often as one of these says
+        self.in_graph: Callable[[Any], Any] = known     # what the graph compares, where it is to
         self.sizes = SizeNumbers(self.read)
         self._count = 0
 
@@ -349,6 +351,17 @@ class Numbers:
         answer = self._value(function, args)
         self._note(Asked(function, args, answer))
         return answer
+
+    def counts_turns(self, frame: FrameType, *compared: Any) -> bool:
+        """Whether a comparison by the user's code says if a loop goes on, and the graph may say it."""
+        place = place_of(frame)
+        if self.loops is None or not follows(frame.f_code) or not goes_round(place) or \
+                all(self.is_settled(x) for x in compared if type(x) is SymNumber) or not self.loops.tries(place):
+            return False
+        if not self.converting:
+            raise UnsafeCall("a loop runs as often as a number says that changes", where=user_location(),
+                             convertible=True)
+        return True
 
     def _value(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """What it gives now; where it raises, other numbers may not: the capture is for these alone."""
@@ -490,6 +503,8 @@ def _install(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
             sized = issubclass(type(other), SymbolicDim)
             return of(*(as_dim(x) if sized else known(x) for x in (left, right)))
         numbers = (left if type(left) is SymNumber else right).numbers
+        if asks and numbers.counts_turns(sys._getframe(2), left, right):
+            return of(*map(numbers.in_graph, (left, right)))
         return (numbers.ask if asks else numbers.compute)(of, left, right)
 
     def forward(self: SymNumber, other: Any, *modulus: Any) -> Any:

@@ -68,6 +68,50 @@ def numbered(x, n):
     return x, last
 
 
+def counted_up(x, n):
+    i = 0
+    while i < n:
+        x = tn.tanh(x @ w) * (i + 1)
+        i += 1
+    return x, i
+
+
+def counted_down(x, n):
+    while n > 0:
+        x = x * 0.9 + n
+        n -= 1
+    return x
+
+
+def until_it_is_small(x, n):
+    turns = 0
+    while turns < n and x.sum() > 0.5:
+        x = x * 0.7
+        turns += 1
+    return x, turns
+
+
+def of_the_numbers_of_fibonacci(x, n):
+    a, b = 0, 1
+    while a < n:
+        a, b = b, a + b
+    return x * a, b
+
+
+def skipping(x, n):
+    i = 0
+    while i < n:
+        i += 1
+        if i % 2:
+            continue
+        x = x * 1.1 + i
+        if i > 10:
+            break
+    else:
+        x = -x
+    return x, i
+
+
 def captures(jitted):
     return [captured for record in jitted.records.values() for captured in record.captures]
 
@@ -82,7 +126,9 @@ def close(found, wanted):
     return type(found) is type(wanted) and found == wanted
 
 
-@pytest.mark.parametrize("function", [chained, backwards, listed, collected, left, nested, trained, numbered])
+@pytest.mark.parametrize("function", [chained, backwards, listed, collected, left, nested, trained, numbered,
+                                      counted_up, counted_down, until_it_is_small, of_the_numbers_of_fibonacci,
+                                      skipping])
 def test_a_number_that_changes(function):
     jitted, x = tn.jit(function), tn.rand(2, 4)
     for n in (2, 7, 3, 1, 0, 17, 5, 64, 7):
@@ -288,3 +334,44 @@ def test_one_that_raises_in_some_turn_is_written_out():
     for n in (1, 5, 4, 3, 6, 2, 5):
         assert close(jitted(x, n), tried(x, n))
     assert jitted.loops.written_out and len(captures(jitted)) >= 3
+
+
+def test_a_rate_that_falls_in_a_loop():
+    def descended(x, rate):
+        while rate > 1e-3:
+            x = x - rate * x
+            rate *= 0.5
+        return x, rate
+    jitted, x = tn.jit(descended), tn.rand(4)
+    for rate in (0.5, 0.3, 0.1, 1e-4, 0.8, 0.01):
+        assert close(jitted(x, rate)[0], descended(x, rate)[0]), rate
+        assert jitted(x, rate)[1] == descended(x, rate)[1]
+    assert len(captures(jitted)) <= 3, tn.explain(jitted)
+
+
+def test_a_loop_that_no_graph_holds_is_written_out():
+    def made(x, n):
+        found, i = {}, 0
+        while i < n:
+            found[f"w{i}"] = x * i
+            i += 1
+        return found
+    jitted, x = tn.jit(made), tn.rand(2)
+    for n in (2, 3, 1, 5, 3):
+        assert close(jitted(x, n), made(x, n))
+
+
+def test_a_counter_of_an_object():
+    class Walk:
+        at = 0
+
+    def walked(x, n):
+        while walk.at < n:
+            x = x + walk.at
+            walk.at += 1
+        return x
+    seen = []
+    for jit in (lambda f: f, tn.jit):
+        walk, step = Walk(), jit(walked)
+        seen.append([(step(tn.ones(2), n).tolist(), walk.at) for n in (2, 5, 5, 9, 12, 3, 20)])
+    assert seen[0] == seen[1]
