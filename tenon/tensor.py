@@ -230,7 +230,7 @@ class Tensor(TensorViews):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         new = memo[id(self)] = _new(type(self))
         state, payload = self.state, copy_elements(self.detach()).payload
-        new.own = TensorState(payload, state.requires_grad, deepcopy(state.grad, memo), state.node, state.index)
+        new.own = TensorState(payload, state.requires_grad, deepcopy(self.grad, memo), state.node, state.index)
         if hasattr(self, "__dict__"):
             new.__dict__.update(deepcopy(vars(self), memo))
         return new
@@ -258,12 +258,14 @@ class Tensor(TensorViews):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `.backward()` accumulated here, or None."""
-        return (self.own if (capture := recording_capture()) is None else capture.state_of(self)).grad
+        return self.own.grad if (capture := recording_capture()) is None else capture.gradient(self)
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is not None and value.shape != self.shape:
             raise ShapeError(f"the gradient of a tensor {self.type} was set to {value.type}")
+        if (capture := recording_capture()) is not None:
+            capture.renew_gradient(self)
         state = self.state
         self.hold(TensorState(state.payload, state.requires_grad, value, state.node, state.index))
 

@@ -238,6 +238,12 @@ class Recorder(Protocol):
     def hold(self, tensor: Tensor, state: TensorState) -> None:
         """Give a tensor another state, in the captured program."""
 
+    def gradient(self, tensor: Tensor) -> Any:
+        """The gradient of a tensor, which the captured program asks for."""
+
+    def renew_gradient(self, tensor: Tensor) -> None:
+        """The captured program is about to set the gradient of a tensor."""
+
     def constant(self, array: np.ndarray) -> Value:
         """The edge of the graph that holds this array."""
 

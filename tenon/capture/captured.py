@@ -80,8 +80,8 @@ class Captured:
     flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
     differentiable: bool
     wanted: tuple[int, ...]                     # the inputs that require a gradient
-    # tensors from outside: requires_grad, .grad is None, type, device
-    held: list[tuple[Tensor, bool, bool, TensorType, Device | None]]
+    # tensors from outside: requires_grad, .grad is None (None: either), type, device
+    held: list[tuple[Tensor, bool, bool | None, TensorType, Device | None]]
     same: list[tuple[int, Tensor]]              # arguments that are such a tensor too: the leaf, and which tensor
     inputs: Inputs                              # the sources, as a call wants them
     outside: frozenset[int]                     # identities of the other tensors that can be reached from outside

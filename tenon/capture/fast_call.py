@@ -235,6 +235,7 @@ class _Maker:
         self.answer: Call | None = None                         # the call that is one builtin, if there is one
         self.leaves, self.own = leaves, own                     # the first `own` are the call's arguments
         values = dict(captured.values)
+        self.renewed = {id(x) for x, _, without_grad, *_ in captured.held if without_grad is None}
         self.free = {k for k, x in enumerate(leaves) if k >= own or (type(x) in CHANGING and k not in values)}
         self.tensors = tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
         self.guards = GuardConditions(captured.guards)
@@ -290,13 +291,14 @@ class _Maker:
             return None
         shape = np.array(array.shape, np.int64)
         self.kept += shape, array.dtype
+        either = kind == self.native.PLAIN or (kind == self.native.TENSOR and id(holder) in self.renewed)
         if self.most is not None:
             self.sized += [(address, dim) for address, dim in zip(_addresses(shape), dims, strict=False)
                            if not isinstance(dim, int)]
         leaf = base.position if isinstance(base, Argument) else -1
         return self.native.Input(
             0 if leaf >= 0 else id(holder), max(leaf, 0), id(type(holder)), kind, flag,
-            self.native.ANY if kind == self.native.PLAIN else int(grad is not None), id(array.dtype), array.ndim,
+            self.native.ANY if either else int(grad is not None), id(array.dtype), array.ndim,
             shape.ctypes.data, CONTIGUOUS_AND_ALIGNED if place >= 0 else 0, place, 0, id(type(grad)))
 
     def identity(self, leaf: int, x: Any) -> Input:

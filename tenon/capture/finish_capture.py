@@ -84,7 +84,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     graph, sources = capture.finish(list(leaves.values))
     if assumptions.by_data:
         graph.notes = {**graph.notes, SIZES: assumptions.by_data}
-    held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None, seen.start.type,
+    held = [(seen.tensor, seen.tensor.own.requires_grad, seen.without_grad, seen.start.type,
              capture.devices.params.get(seen.start))
             for seen in capture.seen.values() if isinstance(seen.source, Held)]
     same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()

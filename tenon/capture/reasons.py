@@ -39,13 +39,13 @@ def why_not(captured: Captured, leaves: Sequence[Any], names: Sequence[str] = ()
     return next((why for held in captured.held if (why := _changed(*held))), "a tensor from outside changed its type")
 
 
-def _changed(x: Tensor, requires_grad: bool, without_grad: bool, type: TensorType, device: object) -> str | None:
+def _changed(x: Tensor, requires_grad: bool, without_grad: bool | None, type: TensorType, device: object) -> str | None:
     """What is not as it was of a tensor from outside."""
     own = x.own
     if own.requires_grad is not requires_grad:
         return f"a tensor {x.type} from outside requires " + (
             "a gradient, and did not" if own.requires_grad else "no gradient, and did")
-    if (own.grad is None) is not without_grad:
+    if without_grad is (own.grad is not None):
         return f"a tensor {x.type} from outside " + ("has no gradient, and had one" if own.grad is None else
                                                      "has a gradient, and had none")
     return f"a tensor from outside is {x.type}, and was {type}" if x.type != type else None

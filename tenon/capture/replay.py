@@ -54,7 +54,7 @@ def held_tensors_hold(captured: Captured, leaves: Sequence[Any]) -> bool:
     now = last_change()
     for x, requires_grad, without_grad, type, device in captured.held:
         own = x.own
-        if own.requires_grad is not requires_grad or (own.grad is None) is not without_grad or \
+        if own.requires_grad is not requires_grad or without_grad is (own.grad is not None) or \
                 own.payload.shape != type.shape or not _is_of(own.payload, type.dtype, device):
             return False
     places = captured.graph.notes.get(DEVICES) or (None,) * len(captured.sources)

@@ -79,11 +79,19 @@ class Seen:
     start: Value
     start_grad: Tensor | None
     state: TensorState
+    asked: bool = False         # whether the program asked for the gradient that it began with
+    renewed: bool = False       # whether it has another one in all calls, without that
 
     @property
     def assigned(self) -> bool:
         """Whether the program gave the tensor new elements."""
         return self.state.payload is not self.start
+
+    @property
+    def without_grad(self) -> bool | None:
+        """Whether it begins with no gradient; None where that makes no difference."""
+        ends_with_one = isinstance(self.state.grad, Tensor)
+        return None if self.renewed and ends_with_one and self.start_grad is None else self.tensor.own.grad is None
 
     @property
     def grad_changed(self) -> bool:
@@ -114,7 +122,7 @@ class Capture(TensorInterpreter):
     failed: Any = False         # or the bool of the graph that says that the call has to run eagerly after all
 
     def __init__(self, name: str):
-        self.builder = Builder(name)
+        self.builder = self.whole = Builder(name)
         self.sources: list[Source] = []
         self.seen: dict[int, Seen] = {}
         self._arrays: dict[int, Value] = {}
@@ -335,6 +343,26 @@ class Capture(TensorInterpreter):
         else:
             self.state_of(tensor)
             self.seen[id(tensor)].state = state
+
+    def gradient(self, tensor: Tensor) -> Any:
+        """The gradient of a tensor; the program depends on whether one from outside began with it."""
+        state = self.state_of(tensor)
+        if (seen := self.seen.get(id(tensor))) is not None and not seen.renewed:
+            seen.asked = True
+            if self.around is not None:
+                self.around.gradient(tensor)
+        return state.grad
+
+    def renew_gradient(self, tensor: Tensor) -> None:
+        """From here on it makes no difference which gradient a tensor had; under a condition it does."""
+        self.state_of(tensor)
+        seen = self.seen.get(id(tensor))
+        if seen is None or seen.asked:
+            return
+        if self.around is None and self.builder is self.whole:
+            seen.renewed = True
+        else:
+            self.gradient(tensor)
 
     def owns(self, payload: Payload) -> bool:
         """Whether a payload came into being in this capture."""

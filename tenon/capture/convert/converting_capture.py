@@ -131,7 +131,7 @@ class ConvertingCapture(OfCapture, Capture):
         state = self.state_of(leaf)
         if there is False:
             return
-        before: Any = state.grad
+        before: Any = self.gradient(leaf)
         if type(before) is UnionValue:
             now = self.each(before, lambda x: self._added(x, total, there))
         else:
