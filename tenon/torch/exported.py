@@ -59,6 +59,7 @@ def from_module(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[st
         program = torch.export.export(module, tuple(args), keywords, dynamic_shapes=dynamic_shapes)
         program = program.run_decompositions(decompositions())
     state = _state(module, program)
+    _read_once(program, state)
     names = argument_names(module.forward, flatten(((None, *args), keywords))[1])[1:]
     leaves, structure = flatten((tuple(args), keywords))
     values = {k: x for k, x in enumerate(leaves) if not isinstance(x, torch.Tensor)}
@@ -86,6 +87,15 @@ def _state(module: torch.nn.Module, program: Any) -> dict[str, Tensor]:
     return found
 
 
+def _read_once(program: Any, state: Mapping[str, Tensor]) -> None:
+    """A tensor that has two names is read by the first of them alone, as a file has it."""
+    first: dict[int, fx.Node] = {}
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    for node, spec in zip(placeholders, program.graph_signature.input_specs, strict=True):
+        if spec.target in state and (known := first.setdefault(id(state[spec.target]), node)) is not node:
+            node.replace_all_uses_with(known)
+
+
 # ---------------------------------------------------------------- the graph
 
 def _sizes(program: Any) -> Iterator[Known]:
@@ -107,12 +117,14 @@ def _variant(program: Any, state: Mapping[str, Tensor], known: Known, name: str)
     inputs: list[fx.Node] = []
     sources: list[Source] = []
     types: list[TensorType] = []
+    seen: set[int] = set()
     position = 0
     for node, spec in zip(placeholders, signature.input_specs, strict=True):
         if spec.kind is InputKind.USER_INPUT:
             position += 1
-        if not isinstance(spec.arg, TensorArgument):
+        if not isinstance(spec.arg, TensorArgument) or id(held := state.get(spec.target)) in seen:
             continue
+        seen |= set() if held is None else {id(held)}
         inputs.append(node)
         sources.append(Argument(position - 1) if spec.kind is InputKind.USER_INPUT else Held(state[spec.target]))
         types += [tensor_type(node.meta["val"], known)] if spec.kind is InputKind.USER_INPUT else []

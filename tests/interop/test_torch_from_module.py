@@ -118,6 +118,36 @@ def test_a_model_leaves_as_an_onnx_file(tmp_path: Path, loaded: bool) -> None:
         np.testing.assert_allclose(run_by_onnxruntime(open_batch, x.numpy()), wanted, atol=1e-5)
 
 
+class Twice(nn.Module):
+    """A buffer that two modules hold, and a mask that is made of others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Module(), nn.Module()
+        self.first.register_buffer("table", torch.randn(3, 4))
+        self.second.register_buffer("table", self.first.table)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        kept = ~(x > 1) & (x > -1) | (x.sum(1, keepdim=True) > 0)
+        return (x * kept) @ self.first.table + self.second.table.sum(0)
+
+
+def test_a_buffer_of_two_names_is_read_once(tmp_path: Path) -> None:
+    model, x = Twice(), torch.randn(5, 3)
+    net = from_module(model, (x,))
+    tn.save(tmp_path / "net.safetensors", net)
+    assert_close(tn.load(tmp_path / "net.safetensors")(x.numpy()), model(x))
+    assert len({id(p) for _, p in net.named_buffers()}) == len(net.first.graph.params) - 1 == 1
+
+
+@pytest.mark.parametrize("opset", [13, 21])
+def test_masks_leave_as_logic_of_bools(opset: int) -> None:
+    pytest.importorskip("onnx")
+    model, x = Twice(), torch.randn(5, 3)
+    written = tn.onnx.export(from_module(model, (x,)), [x.numpy()], opset=opset)
+    np.testing.assert_allclose(run_by_onnxruntime(written, x.numpy()), model(x).numpy(), atol=1e-5)
+
+
 def test_a_model_is_part_of_a_saved_function(tmp_path: Path) -> None:
     model, x = nn.Linear(3, 2), torch.randn(4, 3)
     net = from_module(model, (x,))

@@ -8,6 +8,7 @@ from typing import Any
 
 from tenon.graph.ir import Node
 from tenon.onnx.graph_writer import Writer, element_number, rule
+from tenon.onnx.known_values import UnsupportedError
 from tenon.types import bool_
 
 SAME = {
@@ -21,8 +22,8 @@ SAME = {
     "copy": "Identity", "stop_gradient": "Identity", "positive": "Identity", "recomputed": "Identity",
 }
 SINCE = {"greater_equal": (16, "GreaterOrEqual"), "less_equal": (16, "LessOrEqual"), "mish": (18, "Mish"),
-         "bitwise_and": (18, "BitwiseAnd"), "bitwise_or": (18, "BitwiseOr"), "bitwise_xor": (18, "BitwiseXor"),
-         "bitwise_invert": (18, "BitwiseNot"), "hardswish": (14, "HardSwish")}
+         "hardswish": (14, "HardSwish")}
+BITWISE = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor", "bitwise_invert": "Not"}     # of bools
 
 
 def _enter(name: str, op_type: str, since: int = 13) -> None:
@@ -35,6 +36,20 @@ for _name, _op_type in SAME.items():
     _enter(_name, _op_type)
 for _name, (_since, _op_type) in SINCE.items():
     _enter(_name, _op_type, _since)
+
+
+def _enter_bitwise(name: str, of_bools: str) -> None:
+    @rule(name)
+    def write(w: Writer, node: Node, x: list[str]) -> Any:
+        if node.outputs[0].dtype is bool_:
+            return w.emit(of_bools, x)
+        if w.opset < 18:
+            raise UnsupportedError(f"export: {name} needs opset 18", where=node.loc)
+        return w.emit(f"Bitwise{of_bools}", x)
+
+
+for _name, _op_type in BITWISE.items():
+    _enter_bitwise(_name, _op_type)
 
 
 def result_dtype(node: Node) -> Any:
