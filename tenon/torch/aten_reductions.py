@@ -165,6 +165,7 @@ def _maximum_of_two(rule: Rule, two: Callable[[Any, Any], Any]) -> Rule:
 REDUCTIONS: dict[str, Rule] = {
     "sum": _sum, "prod": _prod, "mean": _mean, "amax": _along(tn.max), "amin": _along(tn.min),
     "logsumexp": _along(tn.logsumexp), "any": _any(tn.any), "all": _any(tn.all), "var": _variance,
+    "_is_any_true": _any(tn.any), "_is_all_true": _any(tn.all),
     "var_mean": _variance_and_mean, "std": lambda at, x, *a, **k: tn.sqrt(_variance(at, x, *a, **k)),
     "max": _maximum_of_two(_extreme(tn.max, tn.argmax), tn.maximum),
     "min": _maximum_of_two(_extreme(tn.min, tn.argmin), tn.minimum),

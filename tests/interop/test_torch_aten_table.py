@@ -45,7 +45,8 @@ def integers(i: Any, j: Any) -> Any:
 
 def along(m: Any) -> Any:
     return [m.sum(), m.sum(0), m.sum((0, 1)), m.mean(1, True), m.amax(1), m.amin(0), m.max(1), m.min(0), m.argmax(1),
-            m.argmin(), m.argmax(), torch.any(m > 0, 1), torch.all(m > 0), m.var(1), m.std(0), torch.var_mean(m, 1),
+            m.argmin(), m.argmax(), torch.any(m > 0, 1), torch.all(m > 0),
+            torch._is_all_true(m > 0), torch._is_any_true(m > 0), m.var(1), m.std(0), torch.var_mean(m, 1),
             torch.softmax(m, 1), torch.log_softmax(m, 0), torch.logsumexp(m, 1), torch.cumsum(m, 1),
             torch.cumprod(m, 0), torch.cummax(m, 1), torch.sort(m, 1), torch.sort(m, 0, descending=True),
             torch.topk(m[:2], 3, 1), torch.argsort(m, stable=True, dim=1), torch.linalg.vector_norm(m, dim=1),

@@ -136,6 +136,9 @@ CASES: dict[str, Case] = {
     "running": (lambda: running, [some(4, 5)], [(some(4, 5),)]),
     "angles": (lambda: angles, [some(5, 3), some(3)], [(some(5, 3), some(3))]),
     "odd angles": (lambda: angles, list(ODD), [ODD]),
+    "groups of rows": (lambda: lambda x, y, ends: tn.grouped_mm(x, y, offs=ends),
+                       [some(6, 2), some(3, 2, 4), np.array([2, 2, 5], np.int32)],
+                       [(some(6, 2), some(3, 2, 4), np.array(ends, np.int32)) for ends in ([2, 2, 5], [0, 6, 6], [1, 2, 3])]),
     "nest": (lambda: lambda x: {"a": x + 1, "b": [x, x * 2]}, [some(3)], [(some(3),)]),
 }
 

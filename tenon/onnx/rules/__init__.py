@@ -1,3 +1,11 @@
 """What Tenon's operators are in ONNX: one rule each, entered in the table when this is loaded."""
 
-from tenon.onnx.rules import complex_rules, control_rules, elementwise_rules, layer_rules, reduction_rules, shape_rules
+from tenon.onnx.rules import (
+    complex_rules,
+    control_rules,
+    elementwise_rules,
+    group_rules,
+    layer_rules,
+    reduction_rules,
+    shape_rules,
+)
