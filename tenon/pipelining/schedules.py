@@ -49,7 +49,7 @@ class PipelineSchedule:
     def stages(self) -> int:
         return self.devices * self.chunks
 
-    @property
+    @cached_property
     def splits_backward(self) -> bool:
         return any(x.kind == WEIGHT_GRADIENT for x in self.actions[0])
 
@@ -62,8 +62,7 @@ class PipelineSchedule:
         whether it is done on another device.  Raises ArgumentError where there is no such order."""
         number: dict[Action, int] = {}
         found = []
-        for device, action in in_order(self):
-            needed = needs(action, self.stages, self.splits_backward)
+        for device, action, needed in in_order(self):
             found.append((device, action, tuple([(number[x], x.stage, self.device_of(x.stage) != device)
                                                  for x in needed])))
             number[action] = len(number)
@@ -193,13 +192,12 @@ def check_schedule(schedule: PipelineSchedule) -> PipelineSchedule:
         for x in row:
             if schedule.device_of(x.stage) != d:
                 raise ArgumentError(f"pipeline schedule {schedule.name}: {x} is on device {d}")
-    for _ in in_order(schedule):
-        pass
+    _ = schedule.steps
     return schedule
 
 
-def in_order(schedule: PipelineSchedule) -> Iterator[tuple[int, Action]]:
-    """(device, action) in an order in which each has what it needs; raises ArgumentError if there is none."""
+def in_order(schedule: PipelineSchedule) -> Iterator[tuple[int, Action, list[Action]]]:
+    """(device, action, what it needs) in an order in which each has that; raises ArgumentError if there is none."""
     rows, split, stages = schedule.actions, schedule.splits_backward, schedule.stages
     place = [0] * len(rows)
     done: set[Action] = set()
@@ -209,11 +207,12 @@ def in_order(schedule: PipelineSchedule) -> Iterator[tuple[int, Action]]:
         d = ready.pop()
         while place[d] < len(rows[d]):
             action = rows[d][place[d]]
-            missing = next((x for x in needs(action, stages, split) if x not in done), None)
+            needed = needs(action, stages, split)
+            missing = next((x for x in needed if x not in done), None)
             if missing is not None:
                 waiting.setdefault(missing, []).append(d)
                 break
-            yield d, action
+            yield d, action, needed
             done.add(action)
             place[d] += 1
             ready += waiting.pop(action, [])
