@@ -153,8 +153,9 @@ def _hint(expression: Any) -> int:
 
 def _translated(program: Any, inputs: Sequence[fx.Node], results: Sequence[fx.Node], name: str,
                 numbers: Mapping[fx.Node, Any], known: Known, assumptions: Assumptions) -> Any:
+    needed = _read_for(results)
     called = [node for node in program.graph.nodes if node.op == "call_function" and node not in numbers
-              and not (rule_for(node.target) is None and is_assertion(node))]
+              and node in needed and not (rule_for(node.target) is None and is_assertion(node))]
     try:
         with assuming(assumptions):
             return drop_dead(translate(name, inputs, called, results, numbers, known, in_order=True))
@@ -166,6 +167,17 @@ def _translated(program: Any, inputs: Sequence[fx.Node], results: Sequence[fx.No
     except PinnedSize as error:
         raise ArgumentError(f"from_module: the module needs a size that may change to be a number: {error}",
                             hint="leave it out of dynamic_shapes") from None
+
+
+def _read_for(results: Sequence[fx.Node]) -> set[fx.Node]:
+    """The nodes that results depend on: not what PyTorch makes sure of, nor what is computed for that alone."""
+    found: set[fx.Node] = set()
+    pending = list(results)
+    while pending:
+        if (node := pending.pop()) not in found:
+            found.add(node)
+            pending += node.all_input_nodes
+    return found
 
 
 def _nest(program: Any, results: Sequence[fx.Node], carrying: frozenset[int]) -> ResultNest:

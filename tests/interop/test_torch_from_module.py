@@ -148,6 +148,14 @@ def test_masks_leave_as_logic_of_bools(opset: int) -> None:
     np.testing.assert_allclose(run_by_onnxruntime(written, x.numpy()), model(x).numpy(), atol=1e-5)
 
 
+def test_what_is_computed_for_a_check_alone_is_left_out() -> None:
+    def checked(x: torch.Tensor) -> torch.Tensor:
+        torch._check((x > -100).sum().item() == x.numel())
+        return x * 2
+    net = from_module(Function(checked), (torch.ones(3),))
+    assert [node.op.name for node in net.first.graph.nodes] == ["multiply"]
+
+
 def test_a_model_is_part_of_a_saved_function(tmp_path: Path) -> None:
     model, x = nn.Linear(3, 2), torch.randn(4, 3)
     net = from_module(model, (x,))
