@@ -84,8 +84,9 @@ def _model(variant: Variant, arguments: tuple[str, ...], names: Mapping[int, lis
             given.append(_weight(writer, source, names))
     results = writer.write(drop_dead(variant.graph), given)       # what nobody reads needs no words
     outputs = []
-    for k, leaf in enumerate(variant.output.leaves):
-        own = f"output_{k}" if len(variant.output.leaves) > 1 else "output"
+    leaves = [leaf for leaf in variant.output.leaves if leaf is not None]       # None says that something is not there
+    for k, leaf in enumerate(leaves):
+        own = f"output_{k}" if len(leaves) > 1 else "output"
         found, type = _result(writer, leaf, results, variant, names)
         writer.nodes.append(onnx.helper.make_node("Identity", [found], [own]))
         outputs.append(value_info(own, type.dtype, type.shape))

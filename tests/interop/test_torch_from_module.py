@@ -148,6 +148,13 @@ def test_masks_leave_as_logic_of_bools(opset: int) -> None:
     np.testing.assert_allclose(run_by_onnxruntime(written, x.numpy()), model(x).numpy(), atol=1e-5)
 
 
+def test_what_a_model_does_not_return_is_no_output() -> None:
+    pytest.importorskip("onnx")
+    net = from_module(Function(lambda x: {"logits": x * 2, "cache": None}), (torch.ones(3),))
+    assert net(np.ones(3, np.float32))["cache"] is None
+    assert [x.name for x in tn.onnx.export(net, [np.ones(3, np.float32)]).graph.output] == ["output"]
+
+
 def test_what_is_computed_for_a_check_alone_is_left_out() -> None:
     def checked(x: torch.Tensor) -> torch.Tensor:
         torch._check((x > -100).sum().item() == x.numel())
