@@ -319,6 +319,7 @@ class Capturing(ByPart):
                 elif pinned.solution is None:
                     numbers |= {name for name in pinned.names if name.startswith(BY_NUMBER)}
                     (agreed if pinned.agreed else record.exact).update(places(types, pinned.names))
+                    known.clear()       # symbols are numbered anew
                 else:
                     known = {name: substitute(dim, dict([pinned.solution])) for name, dim in known.items()}
                     known |= [pinned.solution]

@@ -94,3 +94,13 @@ def test_what_is_empty_for_a_later_size_is_what_it_is_eagerly(function) -> None:
                 f(x)
         else:
             np.testing.assert_array_equal(f(x).numpy(), wanted)
+
+
+def test_a_size_that_needs_its_number_leaves_nothing_to_those_that_take_its_symbol():
+    f = tn.jit(lambda x, y: (tn.adaptive_avg_pool1d(x, 4), y))
+    f(tn.ones(1, 1, 2), tn.arange(1))
+    for columns, rest in ((8, 2), (8, 3), (12, 5)):
+        pooled, same = f(tn.arange(8.0 * columns).reshape(8, 1, columns), tn.arange(rest))
+        np.testing.assert_array_equal(pooled.numpy(), np.arange(8.0 * columns).reshape(8, 1, 4, -1).mean(3))
+        assert same.shape == (rest,)
+    assert not any(c.failures for record in f.records.values() for c in record.captures)
