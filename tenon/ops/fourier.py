@@ -39,8 +39,21 @@ from tenon.types import (
 NORMS = ("backward", "ortho", "forward")
 
 
+def _length_along(name: str, x: TensorType, axis: int) -> Any:
+    if normalize_axis(axis, x.ndim) != axis:
+        raise ShapeError(f"{name}: in a graph, axis {axis} of {x} is written {axis + x.ndim}")
+    _check_length(name, x.shape[axis], axis)
+    return x.shape[axis]
+
+
+def _check_length(name: str, n: Any, axis: int) -> None:
+    if isinstance(n, int) and n < 1:
+        raise ShapeError(f"{name}: {n} elements along axis {axis} cannot be transformed")
+
+
 def _fft_type(x: TensorType, *, axis: int, inverse: bool) -> TensorType:
     check_kind("fft", x.dtype, "c")
+    _length_along("fft", x, axis)
     return x
 
 
@@ -60,7 +73,7 @@ fft_op: Op = define(
 
 def _rfft_type(x: TensorType, *, axis: int) -> TensorType:
     check_kind("rfft", x.dtype, "f")
-    return TensorType(complex_of(x.dtype), replaced(x.shape, axis, x.shape[axis] // 2 + 1))
+    return TensorType(complex_of(x.dtype), replaced(x.shape, axis, _length_along("rfft", x, axis) // 2 + 1))
 
 
 def _rfft_vjp(g: Any, y: Any, x: Any, axis: int) -> tuple[Any]:
@@ -78,6 +91,8 @@ rfft_op = define(
 
 def _irfft_type(x: TensorType, *, n: Dim, axis: int) -> TensorType:
     check_kind("irfft", x.dtype, "c")
+    _length_along("irfft", x, axis)
+    _check_length("irfft", n, axis)
     return TensorType(real_of(x.dtype), replaced(x.shape, axis, n))
 
 
@@ -124,8 +139,7 @@ def _swapped(norm: str | None) -> str:
 
 def _length(name: str, x: Any, n: Any, axis: int, default: Any = None) -> Any:
     n = (x.shape[axis] if default is None else default) if n is None else n
-    if isinstance(n, int) and n < 1:
-        raise ShapeError(f"{name}: {n} elements along axis {axis} cannot be transformed")
+    _check_length(name, n, axis)
     return n
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tenon.errors import ShapeError
 from tenon.graph.op import Op
-from tenon.ops.define import define, function, lift
+from tenon.ops.define import check_kind, define, function, lift
 from tenon.ops.matrix_products import matmul, mT
 from tenon.ops.products import adjoint
 from tenon.types import TensorType
@@ -35,7 +35,9 @@ def _rows_ref(x: Any, weight: Any, ends: Any) -> Any:
 
 
 def _rows_type(x: TensorType, weight: TensorType, ends: TensorType) -> TensorType:
-    if (x.ndim, weight.ndim) != (2, 3) or x.shape[1] != weight.shape[1] or ends.shape != weight.shape[:1]:
+    check_kind("grouped_mm", ends.dtype, "iu")
+    if (x.ndim, weight.ndim) != (2, 3) or x.shape[1] != weight.shape[1] or ends.shape != weight.shape[:1] \
+            or x.dtype is not weight.dtype:
         raise ShapeError(f"grouped_mm: {x}, {weight} and the ends of groups {ends} do not fit")
     return x.with_shape((x.shape[0], weight.shape[2]))
 
@@ -48,7 +50,8 @@ def _outer_ref(x: Any, y: Any, ends: Any) -> Any:
 
 
 def _outer_type(x: TensorType, y: TensorType, ends: TensorType) -> TensorType:
-    if (x.ndim, y.ndim, ends.ndim) != (2, 2, 1) or x.shape[0] != y.shape[0]:
+    check_kind("grouped_mm", ends.dtype, "iu")
+    if (x.ndim, y.ndim, ends.ndim) != (2, 2, 1) or x.shape[0] != y.shape[0] or x.dtype is not y.dtype:
         raise ShapeError(f"grouped_mm: {x}, {y} and the ends of groups {ends} do not fit")
     return x.with_shape((ends.shape[0], x.shape[1], y.shape[1]))
 
@@ -58,7 +61,8 @@ grouped_rows: Op = define(
     vjp=lambda g, y, x, weight, ends: (grouped_rows(g, adjoint(weight), ends), grouped_outer(x.conj(), g, ends), None),
     doc="Each row times the matrix of its group.",
     examples=["grouped_rows(f32[5, 2], f32[3, 2, 4], i32[3]) -> f32[5, 4]",
-              "grouped_rows(f32[5, 2], f32[3, 1, 4], i32[3]) -> error"])
+              "grouped_rows(f32[5, 2], f32[3, 1, 4], i32[3]) -> error",
+              "grouped_rows(f32[5, 2], f32[3, 2, 4], f32[3]) -> error"])
 
 grouped_outer: Op = define(
     "grouped_outer", public=False, type=_outer_type, ref=_outer_ref,

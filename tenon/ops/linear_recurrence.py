@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenon.dims import product
+from tenon.errors import ShapeError
 from tenon.graph.axis_rule import beside_axis
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
@@ -25,6 +26,8 @@ from tenon.types import TensorType, normalize_axis
 
 def _type(a: TensorType, b: TensorType, *, axis: int, reverse: bool = False) -> TensorType:
     check_kind("linear_recurrence", a.dtype, "fc")
+    if a != b:
+        raise ShapeError(f"linear_recurrence: factors {a} and terms {b} are not of one type")
     return a
 
 
@@ -53,7 +56,8 @@ linear_recurrence: Op = define(
     doc="r[k] = a[k] r[k-1] + b[k] along an axis, from r = 0 on; `reverse` runs from the last element to the first.",
     examples=["linear_recurrence(f32[2, 3], f32[2, 3], axis=1) -> f32[2, 3]",
               "linear_recurrence(f32[2, 3], f32[2, 3], axis=0, reverse=True) -> f32[2, 3]",
-              "linear_recurrence(f32[2, 3], f32[2, 3], axis=2) -> error"])
+              "linear_recurrence(f32[2, 3], f32[2, 3], axis=2) -> error",
+              "linear_recurrence(f32[2, 1], f32[1, 1], axis=0) -> error"])
 
 
 def before(x: Any, axis: int, reverse: bool, first: float = 0) -> Any:

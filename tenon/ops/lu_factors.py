@@ -5,17 +5,19 @@ NumPy does not expose LAPACK's getrf.  Here a panel of columns is eliminated at 
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tenon.dims import least
+from tenon.errors import ShapeError
 from tenon.graph.axis_rule import over_batches
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange, eye
-from tenon.ops.define import define, function, lift
+from tenon.ops.define import check_kind, define, function, lift
 from tenon.ops.diagonal import diagonal, tril, triu
 from tenon.ops.indexing import take_along_axis
 from tenon.ops.joining_and_axes import concat, expand_dims
@@ -55,7 +57,7 @@ def _factored(x: Any) -> tuple[Any, Any, Any]:
     """Both factors in one matrix, the row that each column took its pivot from, and the order of the rows after it."""
     m, n = x.shape[-2:]
     lead, k = x.shape[:-2], min(m, n)
-    a = np.array(x.reshape(-1, m, n) if x.size else np.zeros((0, m, n)), np.result_type(x, np.float32))
+    a = np.array(x.reshape(prod(lead), m, n), np.result_type(x, np.float32))
     at, pivots = np.arange(len(a)), np.zeros((len(a), k), np.int32)
     order = np.tile(np.arange(m), (len(a), 1))
     for start in range(0, k if len(a) else 0, PANEL):
@@ -153,20 +155,28 @@ lu_factor_op: Op = define(
     type=_factor_type, ref=_factor_ref, promote=floating, vjp=_factor_vjp, batch="front",
     doc="L (without its ones) and U of x = P @ L @ U in one matrix, and the row, from 1, that each column's pivot "
         "comes from.",
-    examples=["lu_factor(f32[2, 3, 3]) -> f32[2, 3, 3], i32[2, 3]", "lu_factor(f32[3, 2]) -> f32[3, 2], i32[2]"])
+    examples=["lu_factor(f32[2, 3, 3]) -> f32[2, 3, 3], i32[2, 3]", "lu_factor(f32[3, 2]) -> f32[3, 2], i32[2]",
+              "lu_factor(f32[2, 3, 0]) -> f32[2, 3, 0], i32[2, 0]"])
 
 
 def _order_ref(pivots: Any, rows: int) -> Any:
-    flat = np.clip(pivots.reshape(-1, pivots.shape[-1]).astype(np.int64) - 1, 0, rows - 1)
+    flat = np.clip(pivots.reshape(prod(pivots.shape[:-1]), pivots.shape[-1]).astype(np.int64) - 1, 0, rows - 1)
     order, at = np.tile(np.arange(rows), (len(flat), 1)), np.arange(len(flat))
     for c in range(flat.shape[-1]):
         _exchange(order, at, c, flat[:, c])
     return order.reshape(*pivots.shape[:-1], rows)
 
 
+def _order_type(pivots: TensorType, *, rows: int) -> TensorType:
+    check_kind("row_order", pivots.dtype, "iu")
+    if pivots.ndim == 0 or (isinstance(pivots.shape[-1], int) and rows < pivots.shape[-1]):
+        raise ShapeError(f"row_order: {pivots} are no pivots of {rows} rows")
+    return TensorType(int64, (*pivots.shape[:-1], rows))
+
+
 row_order: Op = define(
     "row_order", public=False, ref=_order_ref, vjp=lambda g, y, pivots, rows: (None,), batch="front",
-    type=lambda pivots, *, rows: TensorType(int64, (*pivots.shape[:-1], rows)),
+    type=_order_type,
     doc="The rows of a matrix, from 0, in the order in which pivots put them.",
     examples=["row_order(i32[2, 3], rows=4) -> i64[2, 4]"])
 

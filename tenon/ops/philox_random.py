@@ -144,7 +144,9 @@ def _element_words(s: Any, i: Any, state: Any, shape: Any, stream: int, each: in
     return (word,)
 
 
-def _drawn(name: str, state: TensorType, dtype: DType, shape: Any) -> TensorType:
+def _drawn(name: str, state: TensorType, dtype: DType, shape: Any, stream: int = 0) -> TensorType:
+    if not 0 <= stream <= MASK:
+        raise ArgumentError(f"{name}: a stream is a number from 0 to {MASK}, not {stream}")
     if state != TensorType(uint64, (2,)):
         raise ShapeError(f"{name}: the state of a generator is u64[2], not {state}")
     return TensorType(dtype, shape)
@@ -153,7 +155,7 @@ def _drawn(name: str, state: TensorType, dtype: DType, shape: Any) -> TensorType
 # ---------------------------------------------------------------- bits, uniform numbers, integers
 
 def _bits_type(state: TensorType, *, shape: Shape, stream: int = 0) -> TensorType:
-    return _drawn("random_bits", state, uint32, shape)
+    return _drawn("random_bits", state, uint32, shape, stream)
 
 
 def _draw_work(inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
@@ -178,7 +180,7 @@ def _canonical(state: TensorType, shape: Any, dtype: Any, stream: int) -> Mappin
 def _uniform_type(state: TensorType, *, shape: Any, dtype: Any = "float32", stream: int = 0) -> TensorType:
     if dtype not in FRACTION_BITS:
         raise DTypeError(f"random_uniform: elements of type {as_dtype(dtype).name} are not drawn uniformly from [0, 1)")
-    return _drawn("random_uniform", state, dtype, shape)
+    return _drawn("random_uniform", state, dtype, shape, stream)
 
 
 def fractions_of_words(dtype: DType) -> Maker:
@@ -226,7 +228,7 @@ def _integers_compute(s: Any, i: Any, state: Any, low: int, count: int, shape: A
 def _integers_type(state: TensorType, *, low: int, count: Unsigned, shape: Shape, stream: int = 0) -> TensorType:
     if count < 1 or low + count > 1 << 63:
         raise ArgumentError(f"random_integers: there are no {count} integers from {low} on")
-    return _drawn("random_integers", state, int64, shape)
+    return _drawn("random_integers", state, int64, shape, stream)
 
 
 random_integers: Op = define(
@@ -264,7 +266,7 @@ def _transformed(name: str, transform: Transform, doc: str) -> Op:
     def rule(state: TensorType, *, shape: Any, dtype: Any = "float32", stream: int = 0) -> TensorType:
         if dtype not in FRACTION_BITS:
             raise DTypeError(f"{name}: elements of type {as_dtype(dtype).name} are not drawn")
-        return _drawn(name, state, dtype, shape)
+        return _drawn(name, state, dtype, shape, stream)
 
     def compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, stream: int) -> Any:
         form, drawn = FORMS.get(dtype, SINGLE), _element_words(s, i, state, shape, stream, 2 if dtype is float64 else 1)

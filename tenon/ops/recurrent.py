@@ -95,8 +95,8 @@ MOST_STEPS = 1 << 20
 
 
 def _unstack_type(x: TensorType, *, axis: int) -> tuple[TensorType, ...]:
-    if normalize_axis(axis, x.ndim) != axis or x.shape[axis] > MOST_STEPS:
-        raise ShapeError(f"steps: {x} has no axis {axis} of at most {MOST_STEPS} slices")
+    if normalize_axis(axis, x.ndim) != axis or not 0 < x.shape[axis] <= MOST_STEPS:
+        raise ShapeError(f"steps: {x} has no axis {axis} of 1 to {MOST_STEPS} slices")
     return (x.with_shape((*x.shape[:axis], *x.shape[axis + 1:])),) * int(x.shape[axis])
 
 

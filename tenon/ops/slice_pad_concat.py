@@ -65,10 +65,14 @@ def _slice_batch(op: Op, a: Arguments, start: Any, stop: Any, step: Any) -> Any:
     return op(a.inputs[0], start=(0, *start), stop=(a.size, *stop), step=(1, *step))
 
 
+def _range(start: int, stop: int, step: int) -> slice:
+    """The positions as NumPy counts them, to which -1 is the last."""
+    return slice(start, stop if stop >= 0 else None, step) if (stop - start) * step > 0 else slice(0)
+
+
 slice_op = define(
     "slice", public=False, handles=True, type=_slice_type, canonical=_slice_attrs, vjp=_slice_vjp,
-    ref=lambda x, start, stop, step: x[tuple(slice(a, b if b >= 0 else None, c)
-                                             for a, b, c in zip(start, stop, step, strict=True))],
+    ref=lambda x, start, stop, step: x[tuple(map(_range, start, stop, step))],
     compute=lambda s, i, x, start, stop, step: x(tuple(k * c + a for k, a, c in zip(i, start, step, strict=True))),
     batch=_slice_batch,
     reads_part=True,

@@ -30,6 +30,8 @@ SLOPE = 2 / math.sqrt(math.pi)
 
 def _polygamma_type(x: TensorType, *, n: int) -> TensorType:
     check_kind("polygamma", x.dtype, "f")
+    if n < 0:
+        raise ArgumentError(f"polygamma: n={n} counts derivatives, from 0 on")
     return x
 
 
