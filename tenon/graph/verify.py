@@ -156,7 +156,6 @@ def _check_rules(graph: Graph, node: Node) -> None:
     try:
         _check_inputs(node)
         check_attributes(node.op, node.attrs)
-        _check_form(node)
         _check_handles(node)
         _check_agreement(node)
         for x in node.outputs:
@@ -208,14 +207,6 @@ def _check_inputs(node: Node) -> None:
         raise GraphError("has results whose shapes depend on the data, and no symbol for their size")
     if any(x.type != TOKEN for x in node.after):
         raise GraphError("waits for a value that is no token")
-
-
-def _check_form(node: Node) -> None:
-    """Attributes are in their one form: axes are counted from the front, say."""
-    canonical = node.op.canonical
-    for name, value in canonical(*types_of(node.inputs), **node.attrs).items() if canonical else ():
-        if name in node.attrs and _spelled(node.attrs[name]) != _spelled(value):
-            raise GraphError(f"has {name}={node.attrs[name]!r}, which is written {value!r} in a graph")
 
 
 def _check_agreement(node: Node) -> None:
