@@ -161,7 +161,8 @@ POINTWISE: dict[str, Rule] = {
     "leaky_relu": lambda at, x, slope=0.01: tn.leaky_relu(x, negative_slope=slope),
     "softplus": lambda at, x, beta=1, threshold=20: tn.softplus(x, beta=float(beta), threshold=float(threshold)),
     "clone": lambda at, x, **_: x, "alias": lambda at, x: x, "detach": lambda at, x: x,
-    "lift_fresh_copy": lambda at, x: x, "_to_copy": _to_copy, "view_of": lambda at, x: x,
+    "lift_fresh_copy": lambda at, x: x, "_to_copy": _to_copy, "prims.convert_element_type": _to_copy,
+    "view_of": lambda at, x: x,
     "copy": lambda at, x, source, *_: tn.broadcast_to(as_type(source, at.dtype), shape=at.shape),
     "fill": lambda at, x, value: tn.broadcast_to(as_type(value, at.dtype), shape=at.shape),
 }

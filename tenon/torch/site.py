@@ -12,8 +12,9 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 import tenon as tn
+from tenon.ops.creation import as_number
 from tenon.records import dataclass
-from tenon.types import DType, Shape, TensorType, as_dtype
+from tenon.types import DType, Shape, TensorType, as_dtype, float64
 
 Rule = Callable[..., Any]
 
@@ -82,7 +83,10 @@ def as_type(x: Any, dtype: DType) -> Any:
 
 def filled(shape: Shape, value: Any, dtype: DType) -> Any:
     """A tensor of one number."""
-    return tn.full(tuple(shape), as_type(value, dtype), dtype=dtype)
+    number = as_type(value, dtype)
+    if hasattr(number, "terms"):
+        return tn.broadcast_to(as_type(as_number(number, float64), dtype), shape=tuple(shape))
+    return tn.full(tuple(shape), number, dtype=dtype)
 
 
 def axis_of(dim: int, ndim: int) -> int:

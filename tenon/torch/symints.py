@@ -11,7 +11,10 @@ import sympy
 import torch
 
 from tenon.dims import maximum
+from tenon.ops.creation import as_number
+from tenon.records import dataclass
 from tenon.torch.site import Unmapped
+from tenon.types import float64
 
 Known = Mapping[sympy.Expr, Any]        # symbol -> the size that it stands for
 
@@ -23,11 +26,25 @@ def size_of(size: Any, known: Known) -> Any:
     return size
 
 
+@dataclass(frozen=True)
+class OpenNumber:
+    """A fraction of sizes that are symbols, such as n / (n - 1): a graph computes it."""
+
+    expression: sympy.Expr
+    known: Known
+
+    def computed(self) -> Any:
+        """It as operators on the sizes, float64; raises Unmapped for other functions of them than `_FRACTIONS`."""
+        return _fraction(self.expression, self.known)
+
+
 def number_of(number: Any, known: Known) -> Any:
     """A number of PyTorch's, of any kind; raises Unmapped where it is neither a size nor known."""
     if isinstance(number, (torch.SymFloat, torch.SymBool)):
         expression = number.node.expr
         if not all(isinstance(known.get(s), (int, float)) for s in expression.free_symbols):
+            if isinstance(number, torch.SymFloat) and expression.free_symbols <= known.keys():
+                return OpenNumber(expression, known)
             raise Unmapped(f"a number {expression}")
         found = expression.xreplace({s: sympy.sympify(known[s]) for s in expression.free_symbols})
         return bool(found) if isinstance(number, torch.SymBool) else float(found)
@@ -42,6 +59,16 @@ def _value(expression: sympy.Expr, known: Known) -> Any:
     if (rule := _RULES.get(type(expression).__name__)) is None:
         raise Unmapped(f"a size of {expression}")
     return rule(*[_value(part, known) for part in expression.args])
+
+
+def _fraction(expression: sympy.Expr, known: Known) -> Any:
+    if expression.is_number:
+        return float(expression)
+    if expression.is_integer:
+        return as_number(_value(expression, known), float64)
+    if (rule := _FRACTIONS.get(type(expression).__name__)) is None:
+        raise Unmapped(f"a number {expression}")
+    return rule(*[_fraction(part, known) for part in expression.args])
 
 
 def _power(base: Any, exponent: Any) -> Any:
@@ -60,4 +87,9 @@ _RULES: dict[str, Callable[..., Any]] = {
     "ModularIndexing": lambda x, y, z: x // y % z,
     "Max": lambda *parts: reduce(maximum, parts),
     "Min": lambda *parts: -reduce(maximum, [-part for part in parts]),
+}
+
+_FRACTIONS: dict[str, Callable[..., Any]] = {
+    "Add": _RULES["Add"], "Mul": _RULES["Mul"], "Pow": lambda x, y: x ** y, "FloatPow": lambda x, y: x ** y,
+    "IntTrueDiv": lambda x, y: x / y, "FloatTrueDiv": lambda x, y: x / y, "ToFloat": lambda x: x,
 }

@@ -18,7 +18,7 @@ from tenon.graph.op import using
 from tenon.torch.aten import rule_for
 from tenon.torch.memory_order import MemoryOrder, in_the_order_of_axes, order_of
 from tenon.torch.site import Site, Unmapped, as_type, dtype_of
-from tenon.torch.symints import Known, size_of
+from tenon.torch.symints import Known, OpenNumber, size_of
 from tenon.types import TensorType
 
 LINE = re.compile(r'File "(.+)", line (\d+), in (.+)')
@@ -65,7 +65,7 @@ def type_name(error: Exception) -> str:
 
 
 def _called(node: fx.Node, values: Mapping[fx.Node, Any], known: Known) -> Any:
-    arguments, keywords = (fx.map_arg(x, lambda n: values[n]) for x in (node.args, node.kwargs))
+    arguments, keywords = (fx.map_arg(x, lambda n: _computed(values[n])) for x in (node.args, node.kwargs))
     if node.target is operator.getitem:
         return arguments[0][arguments[1]]
     if (rule := rule_for(node.target)) is None:
@@ -75,6 +75,10 @@ def _called(node: fx.Node, values: Mapping[fx.Node, Any], known: Known) -> Any:
     if not isinstance(found, (tuple, list)):
         return _promised(found, site.types[0])
     return tuple(_promised(x, type) for x, type in zip(found, site.types, strict=True))
+
+
+def _computed(value: Any) -> Any:
+    return value.computed() if isinstance(value, OpenNumber) else value
 
 
 def site_of(node: fx.Node, known: Known) -> Site:

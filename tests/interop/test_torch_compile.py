@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -287,6 +288,24 @@ def programs_made(model: nn.Module, *inputs: torch.Tensor) -> int:
 def test_a_size_that_changes_needs_no_new_program() -> None:
     model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.GELU(), nn.Linear(7, 2))
     assert programs_made(model, *(torch.randn(n, 5) for n in (4, 9, 3, 17))) == 2
+
+
+def test_fractions_of_open_sizes_are_computed_in_the_graph() -> None:
+    """Batch normalisation of rows keeps n / (n - 1) times the variance."""
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2),
+                          Function(lambda x: x * (x.shape[0] / 3) + x.shape[0] ** 0.5)).double()
+    eager = copy.deepcopy(model)
+    torch._dynamo.reset()
+    tenon.torch.reset_report()
+    compiled = torch.compile(model, backend="tenon", dynamic=True)
+    for n in (8, 5, 12, 3):
+        x = torch.randn(n, 4, dtype=torch.float64)
+        for call in (compiled, eager):
+            call(x).square().sum().backward()
+        for a, b in zip((*model.buffers(), *(p.grad for p in model.parameters())),
+                        (*eager.buffers(), *(p.grad for p in eager.parameters())), strict=True):
+            torch.testing.assert_close(a, b)
+    assert not tenon.torch.report().reasons
 
 
 def test_sizes_that_are_asked_about() -> None:
