@@ -308,7 +308,7 @@ def _appended(now: list[Any], before: list[Any], most: int | None) -> list[Any] 
     if _same(now[:len(before)], before):
         return now[len(before):]
     if most is not None and len(now) == most:
-        for dropped in range(1, len(before) + 1):
+        for dropped in range(1, len(before)):       # where none is kept, some of what stands there may be older
             kept = before[dropped:]
             if _same(now[:len(kept)], kept) and len(before) + len(now) - len(kept) - dropped <= most:
                 return now[len(kept):]

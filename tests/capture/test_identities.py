@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 
 import numpy as np
@@ -110,3 +111,17 @@ def test_the_dictionary_of_an_objects_attributes_is_left_as_it_is():
             table = count(x_of(k))
             found.append((table is vars(counter), kept["all"] is table, table["n"].tolist()))
     assert found[:4] == found[4:]
+
+
+@pytest.mark.parametrize("value", [1.0, 100.0])
+def test_a_full_queue_that_grows_only_under_a_condition_keeps_what_it_had(value):
+    queue = collections.deque([1, 2], maxlen=3)
+
+    @tn.jit
+    def step(x, queue):
+        if x.sum() > 100:
+            queue.append(7)
+            queue.append(8)
+        return x * 1
+    step(tn.ones(3) * value, queue)
+    assert list(queue) == ([2, 7, 8] if value == 100.0 else [1, 2])
