@@ -38,6 +38,8 @@ def item_of(key: Any, holder: dict[Any, Any]) -> tuple[Any, ...]:
 def entry_of(holder: Any, key: Any) -> Any:
     """An item as it is held: what a subclass makes of that in Python is no part of what was read."""
     if isinstance(holder, dict):
+        if not dict.__contains__(holder, key):      # else `__missing__` would say what is not there
+            raise KeyError(key)
         return dict.__getitem__(holder, key)
     return list.__getitem__(holder, key) if isinstance(holder, list) else holder[key]
 

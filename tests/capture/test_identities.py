@@ -125,3 +125,17 @@ def test_a_full_queue_that_grows_only_under_a_condition_keeps_what_it_had(value)
         return x * 1
     step(tn.ones(3) * value, queue)
     assert list(queue) == ([2, 7, 8] if value == 100.0 else [1, 2])
+
+
+@pytest.mark.parametrize("kind", [collections.Counter, lambda: collections.defaultdict(int)])
+def test_a_key_that_is_set_only_under_a_condition_is_not_made_by_looking(kind):
+    tally = kind()
+
+    @tn.jit
+    def step(x, tally, n):
+        if x.sum() > 100:
+            tally[n] += 1
+        return x * 1
+    for n in (1, 2, 3, 2):
+        step(tn.ones(3) * (100.0 if n == 2 else 1.0), tally, n)
+    assert dict(tally) == {2: 2}
