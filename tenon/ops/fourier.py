@@ -6,7 +6,7 @@ The functions are `tn.fft.<name>`; they are no `tn.<name>`, because `tn.fft` is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,11 +39,8 @@ from tenon.types import (
 NORMS = ("backward", "ortho", "forward")
 
 
-def _length_along(name: str, x: TensorType, axis: int) -> Any:
-    if normalize_axis(axis, x.ndim) != axis:
-        raise ShapeError(f"{name}: in a graph, axis {axis} of {x} is written {axis + x.ndim}")
-    _check_length(name, x.shape[axis], axis)
-    return x.shape[axis]
+def _canonical(x: TensorType, axis: int, **others: Any) -> Mapping[str, Any]:
+    return {"axis": normalize_axis(axis, x.ndim), **others}
 
 
 def _check_length(name: str, n: Any, axis: int) -> None:
@@ -53,7 +50,7 @@ def _check_length(name: str, n: Any, axis: int) -> None:
 
 def _fft_type(x: TensorType, *, axis: int, inverse: bool) -> TensorType:
     check_kind("fft", x.dtype, "c")
-    _length_along("fft", x, axis)
+    _check_length("fft", x.shape[axis], axis)
     return x
 
 
@@ -62,7 +59,7 @@ def _fft_ref(x: Any, axis: int, inverse: bool) -> Any:
 
 
 fft_op: Op = define(
-    "fft", public=False, type=_fft_type, ref=_fft_ref, axis_rule=beside_axis(),
+    "fft", public=False, type=_fft_type, canonical=_canonical, ref=_fft_ref, axis_rule=beside_axis(),
     vjp=lambda g, y, x, axis, inverse: (fft_op(g, axis=axis, inverse=not inverse),),
     batch="axis",
     doc="y[k] = sum over j of x[j] * exp(-2 pi i j k / n) along an axis; +2 pi where inverse.  Nothing is divided.",
@@ -73,7 +70,8 @@ fft_op: Op = define(
 
 def _rfft_type(x: TensorType, *, axis: int) -> TensorType:
     check_kind("rfft", x.dtype, "f")
-    return TensorType(complex_of(x.dtype), replaced(x.shape, axis, _length_along("rfft", x, axis) // 2 + 1))
+    _check_length("rfft", x.shape[axis], axis)
+    return TensorType(complex_of(x.dtype), replaced(x.shape, axis, x.shape[axis] // 2 + 1))
 
 
 def _rfft_vjp(g: Any, y: Any, x: Any, axis: int) -> tuple[Any]:
@@ -83,15 +81,14 @@ def _rfft_vjp(g: Any, y: Any, x: Any, axis: int) -> tuple[Any]:
 
 
 rfft_op = define(
-    "rfft", public=False, type=_rfft_type, ref=lambda x, axis: np.fft.rfft(x, axis=axis), vjp=_rfft_vjp,
-    axis_rule=beside_axis(),
+    "rfft", public=False, type=_rfft_type, canonical=_canonical,
+    ref=lambda x, axis: np.fft.rfft(x, axis=axis), vjp=_rfft_vjp, axis_rule=beside_axis(),
     batch="axis", doc="The first n // 2 + 1 elements of the fft of real numbers; the others are their conjugates.",
     examples=["rfft(f32[2, 5], axis=1) -> c64[2, 3]", "rfft(f64[4], axis=0) -> c128[3]"])
 
 
 def _irfft_type(x: TensorType, *, n: Dim, axis: int) -> TensorType:
     check_kind("irfft", x.dtype, "c")
-    _length_along("irfft", x, axis)
     _check_length("irfft", n, axis)
     return TensorType(real_of(x.dtype), replaced(x.shape, axis, n))
 
@@ -104,7 +101,8 @@ def _irfft_vjp(g: Any, y: Any, x: Any, n: Dim, axis: int) -> tuple[Any]:
 
 
 irfft_op = define(
-    "irfft", public=False, type=_irfft_type, ref=lambda x, n, axis: np.fft.irfft(x, n, axis=axis, norm="forward"),
+    "irfft", public=False, type=_irfft_type, canonical=_canonical,
+    ref=lambda x, n, axis: np.fft.irfft(x, n, axis=axis, norm="forward"),
     vjp=_irfft_vjp, axis_rule=beside_axis(), batch="axis", doc="The n real numbers whose rfft is x, times n.",
     examples=["irfft(c64[2, 3], n=5, axis=1) -> f32[2, 5]", "irfft(c128[3], n=4, axis=0) -> f64[4]"])
 

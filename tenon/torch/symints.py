@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
@@ -90,6 +91,6 @@ _RULES: dict[str, Callable[..., Any]] = {
 }
 
 _FRACTIONS: dict[str, Callable[..., Any]] = {
-    "Add": _RULES["Add"], "Mul": _RULES["Mul"], "Pow": lambda x, y: x ** y, "FloatPow": lambda x, y: x ** y,
-    "IntTrueDiv": lambda x, y: x / y, "FloatTrueDiv": lambda x, y: x / y, "ToFloat": lambda x: x,
+    "Add": _RULES["Add"], "Mul": _RULES["Mul"], "Pow": operator.pow, "FloatPow": operator.pow,
+    "IntTrueDiv": operator.truediv, "FloatTrueDiv": operator.truediv, "ToFloat": operator.pos,
 }
