@@ -40,6 +40,7 @@ from tenon.loops.loop_ir import (
     statements,
 )
 from tenon.loops.loop_printer import print_loops
+from tenon.loops.size_needs import size_needs
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import walk
 
@@ -61,8 +62,11 @@ import tenon
 from tenon.graph.text import parse_graph
 from tenon.loops.loop_pipeline import finish
 from tenon.loops.lower import lower
+from tenon.loops.validate_loops import reproducible
 
-finish(lower(parse_graph(Path(__file__).with_name("graph.txt").read_text()), "kernel"))
+graph = parse_graph(Path(__file__).with_name("graph.txt").read_text())
+with reproducible(graph):
+    finish(lower(graph, "kernel"))
 """
 
 always_validate = False     # tests set it
@@ -127,6 +131,7 @@ def compare_with_graph(name: str, graph: Graph, inputs: Mapping[Value, Buffer], 
 @contextmanager
 def reproducible(graph: Graph) -> Iterator[None]:
     """What is found wrong in making the loops of a graph can be seen again, from its text."""
+    outer, _made.needs = _made.needs, size_needs(graph)
     try:
         yield
     except ChangedLoops as error:
@@ -139,6 +144,7 @@ def reproducible(graph: Graph) -> Iterator[None]:
         raise
     finally:
         _made.targets.clear()
+        _made.needs = outer
 
 
 # ---------------------------------------------------------------- what there is
@@ -174,10 +180,11 @@ def _read(parts: Parts) -> set[Buffer]:
 
 
 class _Made(threading.local):
-    """Temporaries that the transformations of this kernel added."""
+    """Temporaries that the transformations of this kernel added, and what its graph asks of sizes."""
 
     def __init__(self) -> None:
         self.targets: dict[Buffer, StoreTarget] = {}
+        self.needs: tuple[Dim, ...] = ()
 
 
 _made = _Made()
@@ -204,7 +211,9 @@ def _sizes(parts: Parts) -> Iterator[Mapping[str, int]]:
              if isinstance(x, (SizeOf, Index))]
     names = sorted(set().union(*map(symbols, dims)))
     for numbers in SIZES if names else SIZES[:1]:
-        yield {name: numbers[k % len(numbers)] for k, name in enumerate(names)}
+        sizes = {name: numbers[k % len(numbers)] for k, name in enumerate(names)}
+        if all(evaluate(need, sizes) >= 0 for need in _made.needs if symbols(need) <= sizes.keys()):
+            yield sizes
 
 
 def _memory(parts: Parts, sizes: Mapping[str, int], kind: str) -> Memory:

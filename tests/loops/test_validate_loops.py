@@ -9,8 +9,10 @@ import pytest
 
 import tenon as tn
 from loops import toy
+from tenon.backends.cpu.lower_kernel import loop_steps
 from tenon.dims import symbol
 from tenon.graph.build import trace
+from tenon.graph.text import parse_graph
 from tenon.loops import collapse_loops, lower, peeling, validate_loops
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, Select, size
@@ -20,6 +22,7 @@ from tenon.loops.loop_pipeline import LoopPass, all_elements, finish, run_loop_p
 from tenon.loops.simplify_expressions import substitute
 from tenon.loops.store_target import StoreTarget
 from tenon.loops.validate_loops import ChangedLoops, compare
+from tenon.target import GENERIC
 from tenon.types import TensorType, float32
 
 ROOT = Path(__file__).parents[2]
@@ -136,3 +139,15 @@ def test_what_is_right_is_not_refused(checking, monkeypatch, function, shapes):
 def test_numbers_beyond_a_whole_type_end_where_it_does_in_loops_too(checking, target):
     values = tn.tensor([-1e30, -3e9, -1.5, 0.5, 300.7, 3e9, 1e30, np.inf, np.nan], dtype="float64")
     assert tn.jit(lambda x: (x * 2).astype(target))(values).tolist() == (values * 2).astype(target).tolist()
+
+
+def test_sizes_that_the_graph_refuses_are_not_tried(checking):
+    """Five elements of N0*N1: there is no run with four."""
+    body = parse_graph("""def body(p0: f64[5, N0], p1: f64[N0*N1]):
+    v0: f64[5] = slice(p1, start=(0,), stop=(5,), step=(1,))
+    v1: f64[5, 1] = reshape(v0, shape=(5, 1))
+    v2: f64[5, 1] = log(v1)
+    v3: f64[5, N0] = broadcast_to(v2, shape=(5, N0))
+    v4: f64[5, N0] = add(p0, v3)
+    return v4""")
+    assert loop_steps(body, "kernel", GENERIC)

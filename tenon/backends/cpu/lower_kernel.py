@@ -43,7 +43,8 @@ def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "
 def loop_steps(body: Graph, name: str, target: Target) -> list[LoopPassStep]:
     """What each pass does to the loops of a body, from its compute rules on."""
     steps: list[LoopPassStep] = []
-    finish(lower(body, name, steps, target), steps)
+    with reproducible(body):
+        finish(lower(body, name, steps, target), steps)
     return steps
 
 
