@@ -146,6 +146,8 @@ def refill(value: Any, before: bytes) -> None:
     if isinstance(value, array.array):
         del value[:]
         value.frombytes(before)
+    elif isinstance(value, bytearray):      # whose length may be another one
+        value[:] = before
     else:
         memoryview(value).cast("B")[:] = before
 

@@ -3,7 +3,8 @@
 import numpy as np
 
 import tenon as tn
-from capture.both import VECTORS, check
+from capture.both import VECTORS, check, vector
+from tenon.capture.convert import traced_iterables
 
 
 def test_while_with_counter_and_else():
@@ -288,3 +289,27 @@ def test_a_list_that_grows_as_often_as_the_data_say_runs_by_part():
             x = x / 2
         return parts
     check(f, fullgraph=False)
+
+
+def endless():
+    """An iterator of the program's own."""
+    k = 0
+    while True:
+        k += 1
+        yield k
+
+
+def test_a_loop_that_only_the_data_end_is_given_up_early(monkeypatch):
+    """Each iteration stands within the one before: a thousand are too deep for Python, and slow long before."""
+    monkeypatch.setattr(traced_iterables, "MOST_LEFT", 5)
+
+    def f(x):
+        for k in endless():
+            x = x + k
+            if x.sum() > 10:
+                break
+        return x
+    check(f, fullgraph=False)
+    jitted = tn.jit(f)
+    jitted(vector(1.0))
+    assert "has no other end" in str(tn.explain(jitted))

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 import operator
+from types import SimpleNamespace
 
 import pytest
 
@@ -502,3 +503,11 @@ def test_numbers_and_sizes_are_pythons_own(function):
     for x in (tn.ones(2), -tn.ones(3), tn.ones(4)):
         assert outcome(jitted, x) == outcome(function, x)
     assert "a bug of Tenon" not in str(tn.explain(jitted))
+
+
+def test_bytes_that_become_more_or_fewer_are_put_back():
+    def function(held, x):
+        held.memory.append(len(held.memory) + 65)
+        del held.memory[:-3]
+        return x * held.memory[-1], bytes(held.memory)
+    check(function, fullgraph=False, make=lambda: SimpleNamespace(memory=bytearray(b"ab")))

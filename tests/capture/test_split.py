@@ -643,3 +643,34 @@ def test_a_class_is_made_with_a_decorator_that_acts():
         return lambda k: f(v(1, k), 2.0)
     (f,) = compare(program)
     assert f.part is not None
+
+
+def test_an_exception_with_the_name_of_one_that_is_handled():
+    """The inner handler deletes the variable, which a piece must not give back."""
+    def program(jit):
+        log = []
+
+        def risky(x, n):
+            if n > 1:
+                raise ValueError(n)
+            return x * n
+
+        @jit
+        def f(x, n):
+            for _ in range(3):
+                try:
+                    time.time()
+                    if n > 0:
+                        raise ValueError(time.time())
+                except ValueError as problem:
+                    log.append(len(problem.args))
+                    try:
+                        x = risky(x * 2, n)
+                    except ValueError as problem:
+                        log.append(str(problem))
+                    finally:
+                        log.append(n)
+            return x, list(log)
+        return lambda k: f(v(1, k), k)
+    (f,) = compare(program)
+    assert f.part is not None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 FEW_ROWS = 8            # of a tensor, which are gone through as a list of them
 MOST_ROWS = 1024        # that are gone through one by one where no loop can be made
+MOST_LEFT = 100         # iterations that may be the last as the data decide, each of which stands within the one before
 
 
 def place_now() -> Place:
@@ -389,7 +390,7 @@ class Each(WhileCapture):
         """Whether the loop was left for certain."""
         if isinstance(broken, Tensor) and not self.data:
             self.passed += 1
-            if self.passed > MOST_ROWS:
+            if self.passed > MOST_LEFT:
                 raise UnsafeCall("a loop that a condition on a tensor leaves has no other end", where=self.where)
         return broken is True and not self.data
 

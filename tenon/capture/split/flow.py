@@ -72,12 +72,17 @@ def _blocks_of_try(statement: ast.Try, after: Names, ways: ExitLiveness, bound: 
         ways = ways.everywhere(last)
     caught = ways.handled
     for handler in statement.handlers:
-        named = frozenset({handler.name} if handler.name else ())
-        yield StatementBlock("body", handler, handler.body, last, ways, bound | named)
-        caught |= live_through(handler.body, last, ways) - named | _reads([handler.type] if handler.type else [])
+        yield StatementBlock("body", handler, handler.body, last, ways, bound | named_by(handler))
+        caught |= live_through(handler.body, last, ways) - named_by(handler) | \
+            _reads([handler.type] if handler.type else [])
     yield StatementBlock("orelse", statement, statement.orelse, last, ways, bound)
     inside = replace(ways, handled=caught)
     yield StatementBlock("body", statement, statement.body, live_through(statement.orelse, last, ways), inside, bound)
+
+
+def named_by(owner: ast.AST) -> Names:
+    """The variable of a handler that holds the exception."""
+    return frozenset({owner.name} if isinstance(owner, ast.ExceptHandler) and owner.name else ())
 
 
 def header_of(statement: ast.stmt) -> list[ast.AST]:
@@ -114,7 +119,8 @@ def live_before(statement: ast.stmt, after: Names, ways: ExitLiveness) -> Names:
             return _live_at_head(statement, after, ways) | _reads([statement.iter] if isinstance(statement, ast.For)
                                                                   else [])
         case ast.If() | ast.With() | ast.Try():
-            inside = [live_through(b.statements, b.after, b.ways) for b in blocks_of(statement, after, ways, NOTHING)]
+            inside = [live_through(b.statements, b.after, b.ways) - named_by(b.owner)
+                      for b in blocks_of(statement, after, ways, NOTHING)]
             return frozenset().union(*inside) - _targets(statement) | _reads(header_of(statement)) | ways.handled
         case ast.Match():
             return _reads([statement]) | after | ways.broken | ways.continued | ways.handled
@@ -145,7 +151,8 @@ def bound_after(statement: ast.stmt, bound: Names) -> Names | None:
         case ast.With(body=body):
             return bound - _deleted(body) | _targets(statement)
         case ast.Try(finalbody=final):
-            return bound - _deleted([statement]) | (bound_through(final, bound) or NOTHING)
+            kept = bound - _deleted([statement])
+            return kept | (bound_through(final, kept) or NOTHING)
         case ast.While() | ast.For() | ast.Match():
             return bound - _deleted([statement])
     return bound - _deleted([statement]) | (binds(statement) - _deleted([statement]))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.util
 import io
 import re
 import sys
+import types
 import warnings
-from collections import deque
+from collections import ChainMap, deque
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,7 @@ def judged(path: Path) -> str | None:
     """What is wrong with the program in a file."""
     eager, other = load(path, "eager"), load(path, "jitted")
     jitted = tn.jit(other.program)
-    things = eager.Thing(), other.Thing()
+    things = eager.Keeping(), other.Keeping()
     for k, given in enumerate(calls()):
         expected, found = told(eager, eager.program, things[0], given), told(other, jitted, things[1], given)
         if not alike(expected, found):
@@ -73,7 +75,8 @@ def told(module: Any, function: Any, thing: Any, given: tuple[Any, ...]) -> dict
             result = plain(function(thing, tn.tensor(x), *others))
         except Exception as error:
             result = type(error).__name__
-    return {"result": result, "printed": said.getvalue(), "globals": (module.COUNT[0], module.LEVEL, module.Thing.scale),
+    kinds = module.Keeping
+    return {"result": result, "printed": said.getvalue(), "globals": (module.COUNT[0], module.LEVEL, kinds.scale, plain(kinds.kinds)),
             "gradient": plain(thing.p.grad), **{name: plain(value) for name, value in vars(thing).items() if name not in KEPT}}
 
 
@@ -83,6 +86,14 @@ def plain(value: Any, depth: int = 0) -> Any:
         return "tensor", str(value.dtype), value.detach().numpy().tolist()
     if isinstance(value, (list, tuple, deque)):
         return type(value).__name__, [plain(x, depth) for x in value]
+    if isinstance(value, (set, frozenset)):
+        return type(value).__name__, sorted(map(repr, value))
+    if dataclasses.is_dataclass(value):
+        return [(field.name, plain(getattr(value, field.name, "none"), depth + 1)) for field in dataclasses.fields(value)]
+    if isinstance(value, types.FunctionType):
+        return [plain(cell.cell_contents, depth + 1) for cell in value.__closure__ or ()]
+    if isinstance(value, ChainMap):
+        return plain(value.maps, depth)
     if isinstance(value, dict):
         return [(key, plain(x, depth)) for key, x in value.items()]
     if hasattr(value, "__dict__") and depth < 2:

@@ -1,11 +1,16 @@
 """What random programs stand on: it is copied before each, so that every program has globals and classes of its own."""
 
+import bisect
 import collections
+import contextlib
+import copy
 import dataclasses
 import functools
+import heapq
 import itertools
 import math
 import operator
+import statistics
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -13,7 +18,7 @@ import tenon as tn
 
 COUNT = [0]
 LEVEL = 1
-USED = (functools, itertools, math, operator)       # by the programs
+USED = (bisect, contextlib, copy, functools, heapq, itertools, math, operator, statistics)      # by the programs
 
 
 class Odd(ValueError):
@@ -166,3 +171,92 @@ def final(t, n):
         return t * 2 if n > 1 else t
     finally:
         COUNT[0] += 1
+
+
+@dataclasses.dataclass(slots=True)
+class Slot:
+    n: int
+    t: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    a: int
+    b: float = 0.5
+    t: Any = 1.0
+
+
+class Tracked:
+    def __init__(self):
+        self.__dict__.update(seen=[], value=0)
+
+    def __setattr__(self, name, value):
+        self.seen[:] = [*self.seen[-2:], name]
+        self.__dict__[name] = value
+
+
+class Limited:
+    """A number in an object, between -2 and 2."""
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __get__(self, thing, owner=None):
+        return self if thing is None else thing.__dict__.get(self.name, 0.25)
+
+    def __set__(self, thing, value):
+        thing.__dict__[self.name] = min(max(value, -2.0), 2.0)
+
+
+class Shelf(dict):
+    def __missing__(self, key):
+        self[key] = len(self)
+        return self[key]
+
+
+@functools.singledispatch
+def describe(value):
+    return 1
+
+
+@describe.register
+def _(value: int):
+    return value + 2
+
+
+def ticking():
+    n = 0
+    while True:
+        yield n
+        n += 1
+
+
+def ticker(n=0):
+    def tick(by):
+        nonlocal n
+        n += by
+        return n
+    return tick
+
+
+class Keeping(Thing):
+    kinds = (1,)
+    limited = Limited()
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.scores, self.groups = {}, {"0.5": 0.5}, collections.defaultdict(list)
+        self.chain = collections.ChainMap({"a": 1}, {"b": 2, "c": 3})
+        self.heap, self.ranks, self.order = [2, 5], [0, 3], collections.OrderedDict(a=1, b=2, c=3)
+        self.members, self.slot, self.frozen = {1, 2}, Slot(1, self.w * 2), Frozen(1)
+        self.ticks, self.tick, self.tracked, self.best = ticking(), ticker(), Tracked(), 9.0
+        self.table, self.past, self.log = {0: self.w}, collections.deque([self.w], maxlen=3), []
+        self.act, self.shelf, self.grown = tn.sin, Shelf(), helper
+
+    def __getattr__(self, name):
+        if name == "ghost":
+            return self.count + 7
+        raise AttributeError(name)
+
+    @functools.cached_property
+    def area(self):
+        return self.count * 2
