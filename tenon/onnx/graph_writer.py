@@ -6,7 +6,7 @@ leads nowhere, an error names it.  Sizes that are symbols are read off the input
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from tenon.dims import Dim, Maximum, Quotient, SymbolicDim
 from tenon.graph.ir import Graph, Literal, Node, Value
+from tenon.onnx.element_types import ElementTypes, aligned, number_of
 from tenon.onnx.known_values import UnsupportedError
 from tenon.onnx.onnx_package import onnx
 from tenon.passes.expand import expand
@@ -49,6 +50,7 @@ class Writer:
 
     def __init__(self, opset: int):
         self.opset = opset
+        self.types = ElementTypes()
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.names: dict[Any, str] = {}
@@ -64,11 +66,31 @@ class Writer:
         return f"{word}_{self._count}"
 
     def emit(self, op_type: str, inputs: Sequence[str], count: int = 1, **attributes: Any) -> Any:
-        """A node; the names of its results, or the name where there is one."""
+        """A node; the names of its results, or the name where there is one.
+
+        Where the operator does not take what its inputs hold, it takes a wider type, and its results are cast back.
+        """
+        schema = onnx.defs.get_schema(op_type, self.opset)
+        wider = self.types.wider(schema, inputs)
+        given = self._cast(schema.inputs, inputs, {t: wide for t, (_, wide) in wider.items()})
+        outputs = self._node(schema, given, count, attributes)
+        found = self._cast(schema.outputs, outputs, {t: held for t, (held, _) in wider.items()})
+        return found[0] if count == 1 else found
+
+    def _cast(self, formals: Sequence[Any], names: Sequence[str], to: Mapping[str, str]) -> list[str]:
+        """The values of parameters of these types, cast to others."""
+        found = {name: name for name in names}
+        for formal, name in aligned(formals, names) if to else ():
+            if formal.type_str in to:
+                found[name] = self.emit("Cast", [name], to=number_of(to[formal.type_str]))
+        return [found[name] for name in names]
+
+    def _node(self, schema: Any, inputs: Sequence[str], count: int, attributes: Mapping[str, Any]) -> list[str]:
         outputs = [self.fresh() for _ in range(count)]
         given = {k: v for k, v in attributes.items() if v is not None}
-        self.nodes.append(onnx.helper.make_node(op_type, list(inputs), outputs, **given))
-        return outputs[0] if count == 1 else outputs
+        self.nodes.append(onnx.helper.make_node(schema.name, list(inputs), outputs, **given))
+        self.types.note_results(schema, inputs, outputs, given)
+        return outputs
 
     def constant(self, array: Any) -> str:
         """An initializer; equal small ones are one."""
@@ -81,6 +103,7 @@ class Writer:
         """An initializer of this name; the same key is the same one."""
         if key not in self._constants:
             self._constants[key] = name or self.fresh("c")
+            self.types.note(self._constants[key], onnx.helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype))
             self.initializers.append(onnx.numpy_helper.from_array(np.asarray(array), self._constants[key]))
         return self._constants[key]
 
@@ -106,6 +129,12 @@ class Writer:
             yield self.nodes
         finally:
             self.nodes = outer
+
+    def declare(self, name: str, dtype: DType, shape: Sequence[Dim]) -> Any:
+        """The declaration of an input of a sub-graph."""
+        info = value_info(name, dtype, shape)
+        self.types.note(name, info.type.tensor_type.elem_type)
+        return info
 
     # ------------------------------------------------------------ sizes
 
@@ -156,11 +185,16 @@ class Writer:
         """The names of the results of a graph for inputs of these names."""
         graph = expand(graph, self.has_rule)
         for value, name in zip(graph.params, inputs, strict=True):
-            self.names[value] = name
-            self.note_sizes(value, name)
+            self._enter(value, name)
         for node in graph.nodes:
             self._write_node(node)
         return [self.name(r) for r in graph.results]
+
+    def _enter(self, value: Value, name: str) -> None:
+        self.names[value] = name
+        if value.dtype.kind != "c":         # else its name holds the parts
+            self.types.note(name, element_number(value.dtype))
+        self.note_sizes(value, name)
 
     def has_rule(self, node: Node) -> bool:
         """Whether a node is written as it is."""
@@ -176,8 +210,7 @@ class Writer:
         found = rules[node.op.name][1](self, node, [self.name(x) for x in node.inputs])
         names = [found] if isinstance(found, str) else list(found)
         for value, name in zip(node.outputs, names, strict=True):
-            self.names[value] = name
-            self.note_sizes(value, name)
+            self._enter(value, name)
 
     def subgraph(self, name: str, write: Callable[[], Sequence[tuple[str, Any]]], inputs: Sequence[Any] = ()) -> Any:
         """A GraphProto whose nodes `write` emits; it returns the names of the results with their types."""

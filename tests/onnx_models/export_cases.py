@@ -89,6 +89,12 @@ def angles(x, y):
     return tn.atan2(x, y), tn.fmax(x, y), tn.fmin(x, y), tn.cbrt(y), tn.xlogy(tn.abs(x), tn.abs(y))
 
 
+def truths(x):
+    least = x.min(0, keepdims=True)
+    return (tn.where(x[0], x[1], least[0]), x == least, x.sum(1), x.any(), x.all(0), tn.argmax(x, axis=1),
+            *tn.cummax(x, 1, return_indices=True), tn.cummin(x, 0), *tn.topk(x, 2, axis=1))
+
+
 ODD = np.array([0, 0, 1, -1, np.nan, 0, -0.0, -2], np.float32), np.array([1, -1, 0, 0, 1, 0, -1, -3], np.float32)
 PLACES = np.array([[0, 1, 2], [2, 3, 4]])
 CASES: dict[str, Case] = {
@@ -111,6 +117,7 @@ CASES: dict[str, Case] = {
     "elements": (lambda: elements, [some(5, 3)], [(some(5, 3),)]),
     "integers": (lambda: lambda x: (x // 3, x % 3, x // -3, tn.abs(x), x.sum(), x * x, x > 2, x.cumsum(0)),
                  [np.arange(-5, 5)], [(np.arange(-5, 5),)]),
+    "bools": (lambda: truths, [some(5, 3) > 0], [(some(5, 3) > 0,)]),
     "shapes": (lambda: shaped, ["f32[N, 3]"], [(some(5, 3),), (some(2, 3),)]),
     "orders": (lambda: lambda x: (tn.sort(x, axis=1)[0], tn.argsort(x, axis=0), *tn.topk(x, 2, axis=1)), [some(5, 3)],
                [(some(5, 3),)]),

@@ -17,6 +17,7 @@ from tenon.errors import ArgumentError
 @pytest.mark.parametrize("name", CASES)
 def test_a_model_that_went_to_onnx_and_back_gives_the_same(name: str) -> None:
     function, model = exported(name)
+    onnx.checker.check_model(model, full_check=True)
     back = tn.onnx.load(model, compile=False)
     for arrays in CASES[name][2]:
         found = back.run(back.given(arrays, {}))
@@ -31,6 +32,23 @@ def test_an_older_opset_has_more_nodes_and_the_same_numbers(opset: int) -> None:
         back = tn.onnx.load(model, compile=False)
         arrays = CASES[name][2][0]
         assert_same([x.numpy() for x in back.run(back.given(arrays, {}))], expected(function, arrays))
+
+
+def many(x: tn.Tensor) -> list[tn.Tensor]:
+    return [tn.cos(x), tn.round(x), tn.softplus(x), tn.mish(x), tn.hardswish(x), x % 3, x == x.max(), x.sum(0),
+            x.prod(0), x.min(0), tn.cumsum(x, 0), tn.sort(x, axis=0)[0], tn.argmax(x, axis=0), tn.cummax(x, 0), x ** 2,
+            tn.where(x > 1, x, x * 2)]
+
+
+@pytest.mark.parametrize("opset", [18, 21])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64", "int8", "uint8", "int16", "int64"])
+def test_operators_take_the_element_types_that_onnx_has_for_them(dtype: str, opset: int) -> None:
+    x = tn.tensor([[0, 1, 3], [2, 1, 0]]).astype(dtype)
+    model = tn.onnx.export(many, (x,), opset=opset)
+    onnx.checker.check_model(model, full_check=True)
+    back = tn.onnx.load(model, compile=False)
+    for found, wanted in zip(back.run(back.given((x,), {})), many(x), strict=True):
+        assert found.dtype == wanted.dtype and tn.allclose(found.double(), wanted.double(), 2e-2, 1e-2)
 
 
 def test_layers_stay_whole_and_weights_keep_their_names(tmp_path: Path) -> None:

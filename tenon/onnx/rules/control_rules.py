@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenon.graph.ir import Node
-from tenon.onnx.graph_writer import Writer, rule, value_info
+from tenon.onnx.graph_writer import Writer, rule
 from tenon.types import TensorType, bool_, int64
 
 
@@ -57,7 +57,7 @@ def while_loop(w: Writer, node: Node, x: list[str]) -> Any:
     start, condition, body = x[len(fixed):], a["condition"], a["body"]
     inputs = [w.fresh("turn"), w.fresh("goes_on"), *[w.fresh("carried") for _ in start]]
     types = [SCALAR_INT, SCALAR_BOOL, *[r.type for r in body.results]]
-    declared = [value_info(n, t.dtype, t.shape) for n, t in zip(inputs, types, strict=True)]
+    declared = [w.declare(n, t.dtype, t.shape) for n, t in zip(inputs, types, strict=True)]
 
     def write() -> Any:
         new = w.write(body, [*fixed, *inputs[2:]])
@@ -76,7 +76,7 @@ def scan(w: Writer, node: Node, x: list[str]) -> Any:
     rows, body = x[a["constants"] + a["carried"]:], a["body"]
     inputs = [w.fresh("turn"), w.fresh("goes_on"), *[w.fresh("carried") for _ in start]]
     types = [SCALAR_INT, SCALAR_BOOL, *[r.type for r in body.results[:len(start)]]]
-    declared = [value_info(n, t.dtype, t.shape) for n, t in zip(inputs, types, strict=True)]
+    declared = [w.declare(n, t.dtype, t.shape) for n, t in zip(inputs, types, strict=True)]
     length = w.emit("Squeeze", [w.size(a["length"])])
 
     def write() -> Any:

@@ -15,10 +15,10 @@ SAME = {
     "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "Div", "negative": "Neg", "abs": "Abs", "exp": "Exp",
     "log": "Log", "sqrt": "Sqrt", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos",
     "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "asinh": "Asinh", "acosh": "Acosh",
-    "atanh": "Atanh", "floor": "Floor", "ceil": "Ceil", "round": "Round", "sign": "Sign", "erf": "Erf",
+    "atanh": "Atanh", "sign": "Sign", "erf": "Erf",
     "sigmoid": "Sigmoid", "relu": "Relu", "softsign": "Softsign", "reciprocal": "Reciprocal", "isnan": "IsNaN",
     "isinf": "IsInf", "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "logical_not": "Not",
-    "equal": "Equal", "greater": "Greater", "less": "Less", "where": "Where", "matmul": "MatMul", "det": "Det",
+    "equal": "Equal", "greater": "Greater", "less": "Less", "matmul": "MatMul", "det": "Det",
     "copy": "Identity", "stop_gradient": "Identity", "positive": "Identity", "recomputed": "Identity",
 }
 SINCE = {"greater_equal": (16, "GreaterOrEqual"), "less_equal": (16, "LessOrEqual"), "mish": (18, "Mish"),
@@ -50,6 +50,24 @@ def _enter_bitwise(name: str, of_bools: str) -> None:
 
 for _name, _op_type in BITWISE.items():
     _enter_bitwise(_name, _op_type)
+
+
+def _enter_rounding(name: str, op_type: str) -> None:
+    @rule(name)
+    def write(w: Writer, node: Node, x: list[str]) -> Any:
+        return w.emit(op_type if result_dtype(node).is_floating else "Identity", x)
+
+
+for _name, _op_type in (("floor", "Floor"), ("ceil", "Ceil"), ("round", "Round")):
+    _enter_rounding(_name, _op_type)
+
+
+@rule("where")
+def where(w: Writer, node: Node, x: list[str]) -> Any:
+    """ONNX Runtime has no Where of bools."""
+    if result_dtype(node) is not bool_:
+        return w.emit("Where", x)
+    return w.emit("Or", [w.emit("And", x[:2]), w.emit("And", [w.emit("Not", x[:1]), x[2]])])
 
 
 def result_dtype(node: Node) -> Any:

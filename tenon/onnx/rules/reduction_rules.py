@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tenon.graph.ir import Node, Value
-from tenon.onnx.graph_writer import Writer, element_number, rule, value_info
+from tenon.onnx.graph_writer import Writer, element_number, rule
 from tenon.onnx.rules.elementwise_rules import cast_to, result_dtype
-from tenon.types import TensorType, bool_, float32, int64
+from tenon.types import DType, TensorType, bool_, int64
 
 
 def _reduction(name: str, op_type: str, by_input: int) -> None:
@@ -20,17 +20,13 @@ def _reduction(name: str, op_type: str, by_input: int) -> None:
         value, a = node.inputs[0], node.attrs
         assert isinstance(value, Value)
         axes = list(range(value.ndim)) if a["axis"] is None else list(a["axis"])
-        wide = value.dtype if name not in ("any", "all") else float32
-        wide = a["dtype"] if name in ("sum", "prod") and a.get("dtype") is not None else wide
-        given = cast_to(w, x[0], value.dtype, wide if value.dtype is not bool_ or wide is not bool_ else float32)
+        given = cast_to(w, x[0], value.dtype, result_dtype(node))
         keep = int(bool(a["keepdims"]))
         if not axes:
-            found = given
-        elif w.opset >= by_input:
-            found = w.emit(op_type, [given, w.ints(axes)], keepdims=keep)
-        else:
-            found = w.emit(op_type, [given], axes=axes, keepdims=keep)
-        return cast_to(w, found, wide, result_dtype(node))
+            return given
+        if w.opset >= by_input:
+            return w.emit(op_type, [given, w.ints(axes)], keepdims=keep)
+        return w.emit(op_type, [given], axes=axes, keepdims=keep)
 
 
 for _name, _op_type, _by in (("sum", "ReduceSum", 13), ("prod", "ReduceProd", 18), ("max", "ReduceMax", 18),
@@ -177,8 +173,8 @@ def along(w: Writer, node: Node, x: str, starts: list[tuple[str, Any]], reverse:
     assert isinstance(value, Value)
     others = tuple(n for k, n in enumerate(value.shape) if k != axis)
     states, row = [w.fresh("state") for _ in starts], w.fresh("row")
-    declared = [*(value_info(name, dtype, others) for name, (_, dtype) in zip(states, starts, strict=True)),
-                value_info(row, value.dtype, others)]
+    declared = [*(w.declare(name, dtype, others) for name, (_, dtype) in zip(states, starts, strict=True)),
+                w.declare(row, value.dtype, others)]
 
     def write() -> Any:
         new = step(states, row)
@@ -209,12 +205,23 @@ def _log_total(w: Writer, node: Node, x: list[str]) -> Any:
     return along(w, node, x[0], [(w.scalar(-np.inf, d), d)], node.attrs["reverse"], step)
 
 
+def _least(d: DType) -> Any:
+    if d is bool_:
+        return False
+    return -np.inf if d.is_floating else np.iinfo(d.numpy).min
+
+
+def _most(d: DType) -> Any:
+    if d is bool_:
+        return True
+    return np.inf if d.is_floating else np.iinfo(d.numpy).max
+
+
 def _running_extreme(name: str, op_type: str, better: str) -> None:
     @rule(name, 16)
     def write(w: Writer, node: Node, x: list[str]) -> Any:
         d = result_dtype(node)
-        least = d.numpy.type(-np.inf if op_type == "Max" else np.inf) if d.is_floating else \
-            getattr(np.iinfo(d.numpy), "min" if op_type == "Max" else "max")
+        least = _least(d) if op_type == "Max" else _most(d)
 
         def step(state: list[str], row: str) -> list[str]:
             best, place, turn = state
