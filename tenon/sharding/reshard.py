@@ -96,7 +96,7 @@ def _refined(layout: Layout, sizes: tuple[int, ...], mesh: Mesh) -> tuple[Digit,
         n, axes = left.pop(0)
         if n == size:
             found.append((n, axes))
-        elif n > size and n % size == 0 and size % mesh.parts(axes) == 0:
+        elif 0 < size < n and n % size == 0 and size % mesh.parts(axes) == 0:
             found.append((size, axes))
             left.insert(0, (n // size, ()))
         else:

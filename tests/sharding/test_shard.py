@@ -75,6 +75,16 @@ def test_later_calls_may_have_other_sizes() -> None:
 
 
 @pytest.mark.usefixtures("interpreted")
+def test_an_axis_without_elements_is_laid_out_anew() -> None:
+    """An axis of 17 * 0: the layout of its parts is sought in digits, one of which is 0."""
+    mesh = Mesh({"a": 2, "b": 2})
+    x = tn.zeros(9, 17, 0, 4)
+    step = tn.jit(mesh=mesh)(tn.grad(lambda x: tn.square(tn.flatten(tn.vecdot(x, x))).sum()))
+    for axes in [("a", None, None, "b"), (None, "a", "b", None), ("b", "a", None, None)]:
+        assert step(shard(x, mesh, axes)).shape == x.shape
+
+
+@pytest.mark.usefixtures("interpreted")
 def test_arguments_split_in_another_way_are_another_program() -> None:
     @tn.jit(mesh=GRID)
     def f(x: Any, w: Any) -> Any:
