@@ -27,6 +27,7 @@ from tenon.capture.guard_discovery import Reach
 from tenon.capture.guard_places import LENGTH, GuardPlace, Key
 from tenon.capture.leaving import is_of_the_program
 from tenon.capture.moving import Moving
+from tenon.capture.number_attributes import by_definition
 from tenon.capture.pytree import Structure, unfold
 from tenon.capture.runtime_numbers import in_graph
 from tenon.capture.settle import Stopped, sizes_of
@@ -98,6 +99,7 @@ class Attempt:
             raise UnsafeCall("the length of a list changes from call to call", convertible=True)
         if moving.found or any(isinstance(dim, SymbolicDim) for type in self.types for dim in type.shape):
             capture.numbers, moving.numbers.converting = moving.numbers, self.converting
+            capture.by_definition = by_definition
         capture.loops = moving.numbers.loops = self.loops
         watch = CodeWatch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
         given = [*self.leaves, *(x for _, x in moving.tensors)]

@@ -8,7 +8,7 @@ themselves stay untouched until the graph has run.  Gradients work as ever: the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import MethodType
 from typing import Any
@@ -30,7 +30,7 @@ from tenon.eager.dispatch import TensorInterpreter
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import Saved, TapeNode, linked, saved_as
 from tenon.errors import Location, TenonError, user_location
-from tenon.graph.build import PYTHON_SCALARS, Builder, agree, canonical_attrs, literal, separate
+from tenon.graph.build import PYTHON_SCALARS, Builder, canonical_attrs, literal, separate
 from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op, using
 from tenon.ops.arithmetic import add
@@ -116,6 +116,7 @@ class Capture(TensorInterpreter):
     output_effects: Sequence[OutputEffect] = ()      # what it prints
     sized = False               # whether the data decide sizes of tensors
     numbers: Numbers | None = None      # those that change from call to call
+    by_definition: Callable[[Any, Op, tuple[Any, ...], dict[str, Any]], Any] | None = None      # of one with these
     loops: CountedLoops | None = None   # which run as often as these say
     recorded = False            # whether a call was recorded on the tape
     around: Recorder | None = None      # the capture within which this is one
@@ -138,8 +139,10 @@ class Capture(TensorInterpreter):
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Record the call; there is nothing to watch in how Tenon's own operators are recorded."""
         if self.numbers is not None and attrs:
-            if any(type(x) is SymNumber for x in attrs.values()) and op.expand is not None and op.vjp is None:
-                return self._by_definition(op, inputs, attrs)
+            if op.expand is not None and self.by_definition is not None and \
+                    any(type(x) is SymNumber for x in attrs.values()) and \
+                    (made := self.by_definition(self, op, inputs, attrs)) is not None:
+                return made
             attrs = {name: sizes_in(x) if name in SIZES else nest_known(x) for name, x in attrs.items()}
         watching: Any = sys.getprofile() if op.is_own else None
         if type(watching) is not MethodType or watching.__func__ is not CodeWatch._event:
@@ -167,13 +170,6 @@ class Capture(TensorInterpreter):
         made = self._as_nodes(op, there, attrs)
         return to_device(made, device=str(place)) if isinstance(made, Tensor) else tuple(
             [to_device(x, device=str(place)) for x in made])
-
-    def _by_definition(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
-        """A composite with a number that changes: what it is made of, which may do arithmetic on that."""
-        lifted = tuple(map(self.lift, inputs))
-        given = tuple([self.cast(x, dtype) for x, dtype in agree(op, lifted)]) if op.promote else lifted
-        assert op.expand is not None
-        return op.expand(*given, **attrs)
 
     def _as_nodes(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """What `TensorInterpreter.apply` does, in a few steps where no input is cast, which is the usual case."""

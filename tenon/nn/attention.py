@@ -43,7 +43,8 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     if dropout_p > 0:
         check_shapes(query, key, value, attn_mask)
         return matmul(dropout(attention_weights(query, key, attn_mask, is_causal, scale), dropout_p), value)
-    return attention(query, key, value, attn_mask, is_causal=is_causal, scale=float(scale))[0]
+    scale = scale if scale.__class__ is float else float(scale)      # so is one that changes
+    return attention(query, key, value, attn_mask, is_causal=is_causal, scale=scale)[0]
 
 
 class MultiheadAttention(Module):

@@ -52,7 +52,8 @@ def _types(*xs: TensorType, body: Graph, forward: Graph, backward: Graph, given:
     check_takes("custom_call", "the body", body, xs)
     check_takes("custom_call", "forward", forward, xs)
     seeds = [t for t in result_types(body) if t.dtype.is_differentiable]
-    check_takes("custom_call", "backward", backward, (*result_types(forward), *seeds, *xs[len(given):]))
+    check_takes("custom_call", "backward", backward,
+                (*result_types(forward), *result_types(body), *seeds, *xs[len(given):]))
     if len(backward.results) != sum(given) or len(given) > len(xs):
         raise GraphError(f"custom_call: backward returns {len(backward.results)} gradients for the inputs {given}")
     return one_or_all(result_types(body))
@@ -69,14 +70,14 @@ def _definition(*xs: Any, body: Graph, forward: Graph, backward: Graph, given: A
 
 
 def _vjp(g: Any, y: Any, *xs: Any, body: Graph, forward: Graph, backward: Graph, given: Any) -> list[Any]:
-    received = g if isinstance(g, tuple) else (g,)
+    received, results = (g, y) if isinstance(g, tuple) else ((g,), (y,))
     seeds = [s for s, r in zip(received, body.results, strict=True) if r.dtype.is_differentiable]
     shared = xs[len(given):]
-    found = iter(apply_graph(backward, [*apply_graph(forward, xs), *seeds, *shared]))
+    found = iter(apply_graph(backward, [*apply_graph(forward, xs), *results, *seeds, *shared]))
     return [next(found) if flag else None for flag in given] + [None] * len(shared)
 
 
 custom_call = define(
     "custom_call", public=False, type=_types, ref=_ref, vjp=_vjp, expand=_definition,
-    doc="The results of `body` on the inputs.  The gradient is `backward` on what `forward` returns, the gradients of "
-        "the results, and the inputs beyond the first ones, for which `given` says whether they get one.")
+    doc="The results of `body` on the inputs.  The gradient is `backward` on what `forward` returns, the results, "
+        "their gradients, and the inputs beyond the first ones, for which `given` says whether they get one.")

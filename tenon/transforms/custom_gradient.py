@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
+from tenon.capture.custom_rules import TENSOR, CustomRule
 from tenon.capture.pytree import Structure, flatten, form
 from tenon.context_values import during
 from tenon.errors import ArgumentError, ShapeError
 from tenon.tensor import Tensor, asarray
-from tenon.transforms.custom_rules import TENSOR, CustomRule, apply_rule
+from tenon.transforms.apply_custom_rule import apply_rule
 from tenon.transforms.differentiate import NUMBERS, LeafNest, is_differentiable
 
 _forward_of: ContextVar[tuple[custom_vjp, ...]] = ContextVar("forward_of", default=())    # whose fwd runs

@@ -235,6 +235,57 @@ def test_a_forward_may_call_the_function_itself(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_rule_that_keeps_its_result_holds_for_higher_derivatives(mode: str) -> None:
+    """The derivative of the result is that of the rule, not that of what the function is made of."""
+    rounded = tn.custom_vjp(tn.round)
+    rounded.defvjp(lambda x: (lambda y: (y, y))(tn.round(x)), lambda y, g: (g * y,))
+    make, x = MODES[mode], tn.tensor([1.2, 2.6])
+    same(make(lambda x: tn.grad(lambda x: rounded(x).sum())(x).sum())(x), [1, 3])
+    same(tn.grad(lambda x: make(lambda x: rounded(x).sum())(x).sum())(x), [1, 3])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rules_in_all_arms_of_a_condition(mode: str) -> None:
+    doubled, tripled = tn.custom_vjp(lambda x: x * 2), tn.custom_vjp(lambda x: x * 3)
+    doubled.defvjp(lambda x: (x * 2, None), lambda kept, g: (g * 100,))
+    tripled.defvjp(lambda x: (x * 3, x), lambda x, g: (g * x,))
+
+    def f(x: Any) -> Any:
+        return (doubled(x) if x.sum() > 0 else tripled(x)).sum()
+    for x, gradient in ((tn.tensor([1.0, 2.0]), [100, 100]), (tn.tensor([-1.0, -2.0]), [-1, -2])):
+        same(MODES[mode](f)(x), gradient)
+
+
+def detached_result(double: Any, product: Any, x: Any) -> Any:
+    return (double(x).detach() * x).sum()
+
+
+def detached_argument(double: Any, product: Any, x: Any) -> Any:
+    return product(x, x.detach()).sum()
+
+
+def detached_between(double: Any, product: Any, x: Any) -> Any:
+    y = double(x)
+    return product(y.detach(), x).sum() + y.sum()
+
+
+def detached_in_arms(double: Any, product: Any, x: Any) -> Any:
+    y = double(x).detach() * x if x.sum() > 0 else product(x.detach(), x)
+    return y.sum()
+
+
+@pytest.mark.parametrize("f", [detached_result, detached_argument, detached_between, detached_in_arms])
+@pytest.mark.parametrize("mode", MODES)
+def test_no_gradient_goes_through_what_is_detached(mode: str, f: Any) -> None:
+    double, product = tn.custom_vjp(lambda x: x * 2), tn.custom_vjp(lambda x, y: x * y)
+    double.defvjp(lambda x: (x * 2, None), lambda kept, g: (g * 100,))
+    product.defvjp(lambda x, y: (x * y, (x, y)), lambda kept, g: (g * kept[1], g * kept[0]))
+    for sign in (1.0, -1.0):
+        x = vector() * sign
+        same(MODES[mode](lambda x: f(double, product, x))(x), tn.grad(lambda x: f(double, product, x))(x).numpy())
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_rule_within_a_rule_holds_for_higher_derivatives(mode: str) -> None:
     tripled, grown = tn.custom_vjp(lambda x: x * 1.0), tn.custom_vjp(tn.exp)
     tripled.defvjp(lambda x: (x * 1.0, None), lambda kept, g: (g * 3,))

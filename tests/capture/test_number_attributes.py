@@ -1,0 +1,90 @@
+"""A float that changes from call to call and is an attribute of an operator: one graph for all, and its gradient."""
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon import nn
+
+F = nn.functional
+NUMBERS = (0.3, 0.31, 0.42, 0.5, 0.61, 0.17, 0.77)
+X = np.random.default_rng(0).normal(size=(4, 6))
+X[0, :3], X[1, :2] = 0.0, (0.3, -0.3)          # where the two sides of a rectifier meet
+
+OPERATORS = [
+    lambda x, a: F.leaky_relu(x, a), lambda x, a: F.elu(x, a), lambda x, a: F.celu(x, alpha=a),
+    lambda x, a: F.softplus(x, a), lambda x, a: F.hardtanh(x, -a, a), lambda x, a: F.layer_norm(x, (6,), eps=a),
+    lambda x, a: F.layer_norm(x, (6,), tn.arange(6.0).astype("float64"), None, eps=a),
+    lambda x, a: F.rms_norm(x, (6,), eps=a), lambda x, a: F.batch_norm(x, None, None, training=True, eps=a),
+    lambda x, a: F.scaled_dot_product_attention(x[None], x[None], x[None], scale=a),
+    lambda x, a: tn.linalg.vector_norm(x + 0.01, a + 1), lambda x, a: tn.logit(tn.sigmoid(x), a / 4),
+    lambda x, a: F.elu(x, a) if x.sum() > 0 else F.leaky_relu(x, a),
+    lambda x, a: sum(F.elu(row, a) for row in x),
+    lambda x, a: tn.vmap(lambda row: F.celu(row, a))(x),
+]
+
+
+def loss(operator):
+    return lambda x, a: (operator(x, a) * tn.sin(x.sum() + 1)).sum()
+
+
+def by_tape(f):
+    def step(x, a):
+        x = x.detach().requires_grad_()
+        y = f(x, a)
+        y.backward()
+        return y.detach() + x.grad
+    return step
+
+
+WAYS = [lambda f: (f, tn.jit(f)), lambda f: (tn.grad(f), tn.jit(tn.grad(f))), lambda f: (tn.grad(f), tn.grad(tn.jit(f))),
+        lambda f: (by_tape(f), by_tape(tn.jit(f))), lambda f: (by_tape(f), tn.jit(by_tape(f)))]
+
+
+@pytest.mark.parametrize("operator", range(len(OPERATORS)))
+@pytest.mark.parametrize("way", range(len(WAYS)))
+def test_a_number_is_what_it_is_eagerly_and_so_is_its_gradient(operator, way):
+    eager, jitted = WAYS[way](loss(OPERATORS[operator]))
+    x = tn.tensor(X)
+    for a in NUMBERS:
+        np.testing.assert_allclose(jitted(x, a).numpy(), eager(x, a).numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("operator", range(len(OPERATORS)))
+def test_few_captures(operator):
+    jitted = tn.jit(loss(OPERATORS[operator]), fullgraph=True)
+    for a in NUMBERS:
+        jitted(tn.tensor(X), a)
+    assert sum(len(record.captures) for record in jitted.records.values()) <= 3
+
+
+def test_second_derivatives():
+    def f(x, a):
+        return tn.grad(lambda x: (tn.grad(loss(OPERATORS[12]))(x, a) ** 2).sum())(x)
+    jitted = tn.jit(f)
+    for a in NUMBERS:
+        np.testing.assert_allclose(jitted(tn.tensor(X), a).numpy(), f(tn.tensor(X), a).numpy(), rtol=1e-9)
+
+
+def test_a_number_that_is_refused():
+    jitted = tn.jit(lambda x, a: F.hardtanh(x, a, 0.4))
+    for a in (0.1, 0.2, 0.3):
+        jitted(tn.tensor(X), a)
+    with pytest.raises(tn.errors.ArgumentError, match="is larger than max_val"):
+        jitted(tn.tensor(X), 0.5)
+    assert jitted(tn.tensor(X), 0.15).tolist() == F.hardtanh(tn.tensor(X), 0.15, 0.4).tolist()
+
+
+def test_a_slope_that_is_annealed():
+    class Rectifier(nn.Module):
+        def __init__(self):
+            self.slope = 0.3
+
+        def forward(self, x):
+            self.slope *= 0.9
+            return F.leaky_relu(x, self.slope)
+    eager, layer = Rectifier(), Rectifier()
+    jitted = tn.jit(lambda x: layer(x), fullgraph=True)
+    for _ in range(12):
+        assert jitted(tn.tensor(X)).tolist() == eager(tn.tensor(X)).tolist()
+    assert sum(len(record.captures) for record in jitted.records.values()) <= 3
