@@ -90,7 +90,8 @@ class Followed:
     def pull(self, outputs: Sequence[Tensor], seeds: Sequence[Tensor], others: Sequence[Tensor] = ()) -> list[Tensor]:
         """The gradients of the leaves, and of `others` that the function read, given those of the outputs."""
         slots = [*self.slots, *(x.slot for x in others)]
-        nodes = self.tape(outputs)
+        forks = {node for node, _ in self.slots}        # what a leaf stands for may be among the others
+        nodes = [node for node in self.tape(outputs) if node not in forks]
         reached = depending(nodes, slots)
         gradients: dict[Any, Any] = {}
         with differentiating(is_grad_enabled() and any(map(carries, (*outputs, *seeds)))):

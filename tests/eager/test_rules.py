@@ -78,6 +78,18 @@ def test_a_checkpoint_reaches_tensors_that_the_function_reads_elsewhere() -> Non
     same(w.grad, X * w.numpy())
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit])
+def test_a_checkpoint_counts_once_what_is_argument_and_read_elsewhere_too(wrap: Any) -> None:
+    def squares(x: tn.Tensor) -> tn.Tensor:
+        y = x * 1.0
+        return tn.checkpoint(lambda v: y * v)(y) + tn.checkpoint(lambda v: x * v)(x)
+    same(wrap(tn.grad(lambda x: squares(x).sum()))(vector()), 4 * X)
+    same(wrap(lambda x: tn.jvp(squares, (x,), (tn.ones_like(x),))[1])(vector()), 4 * X)
+    x = vector().requires_grad_()
+    wrap(squares)(x).sum().backward()
+    same(x.grad, 4 * X)
+
+
 def test_the_second_run_of_a_checkpoint_sees_the_state_of_the_first() -> None:
     for wrap in (lambda f: f, tn.jit):
         count = tn.tensor(np.array(1.0))
