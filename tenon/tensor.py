@@ -353,9 +353,19 @@ class Tensor(TensorViews):
         held = TensorState(state.payload, requires_grad, old.grad, past.node, past.index)
         if capture is None:
             self.own = held
+            self._leave_tape(old, state.node)
             changed()
         else:
             self.hold(held)
+
+    def _leave_tape(self, old: TensorState, node: TapeNode | None) -> None:
+        """Let what computed the new value hold the old one without this tensor: a cycle would keep both."""
+        if node is None or old.node is not None or old.requires_grad:
+            return
+        for x in node.inputs:
+            if getattr(x, "leaf", None) is self:
+                x.leaf = _new(Tensor)
+                x.leaf.own = old
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Rebind this tensor to a copy with `self[key]` replaced by `value`, which broadcasts."""

@@ -276,3 +276,20 @@ def test_addresses_in_the_compiler_stay_where_a_forked_child_has_them_too():
     done = subprocess.run([sys.executable, "-c", WITH_A_CHILD], capture_output=True, text=True,
                           env=os.environ | {"TENON_CACHE": "off", "PYTHONPATH": str(Path(__file__).parents[1])})
     assert (done.returncode, done.stdout) == (0, "[2.0, 2.0, 2.0]\n"), done.stderr
+
+
+@pytest.mark.parametrize("change", [lambda y, w: y.__setitem__(1, w), lambda y, w: y.mul_(w), lambda y, w: y.__iadd__(w),
+                                    lambda y, w: y.copy_(w * tn.ones(3))])
+def test_a_tensor_changed_in_place_by_what_is_on_the_tape_goes_with_its_last_name(change: Callable[..., object]) -> None:
+    w = tn.tensor(2.0, requires_grad=True)
+    gc.collect()
+    gc.disable()
+    try:
+        y = tn.zeros(3)
+        change(y, w)
+        assert y.requires_grad
+        gone = weakref.ref(y)
+        del y
+        assert gone() is None
+    finally:
+        gc.enable()

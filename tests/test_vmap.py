@@ -206,6 +206,20 @@ def test_the_number_of_examples_may_change_under_jit() -> None:
         np.testing.assert_allclose(run(tn.tensor(x)).numpy(), (x * x).sum(1))
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit])
+def test_a_tensor_of_its_own_may_be_changed_under_a_derivative(wrap: Any) -> None:
+    base = tn.tensor([1.0, 2.0, 3.0])
+
+    def changed(a: Any) -> Any:
+        y = base * 1
+        y[1] = a.sum()
+        return y
+    rows = tn.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    along = wrap(tn.vmap(lambda a: tn.jvp(changed, (a,), (a,))[1]))(rows)
+    np.testing.assert_array_equal(along.numpy(), [[0, 3, 0], [0, 7, 0], [0, 11, 0]])
+    np.testing.assert_array_equal(wrap(tn.vmap(tn.jacfwd(changed)))(rows).numpy()[:, 1], np.ones((3, 2)))
+
+
 def test_what_differs_between_examples_does_not_leak() -> None:
     outside = tn.tensor([0.0, 0.0])
 
