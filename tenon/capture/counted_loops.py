@@ -74,8 +74,25 @@ def asks_how_many(code: CodeType, at: int) -> bool:
 
 
 def goes_round(place: Place) -> bool:
-    """Whether the condition of a `while` stands here, which says how often its body runs."""
-    return linecache.getline(*place).lstrip().startswith("while ")
+    """Whether a condition stands here which says how often the body of a `while` runs: its own, or of its `break`."""
+    line = linecache.getline(*place)
+    if line.lstrip().startswith("while "):
+        return True
+    file, number = place
+    breaks = line.rstrip().endswith(": break") or linecache.getline(file, number + 1).strip() == "break"
+    return line.lstrip().startswith("if ") and breaks and _around(place).startswith("while ")
+
+
+def _around(place: Place) -> str:
+    """The line of the statement in whose block this one stands."""
+    file, number = place
+    indent = _indent(linecache.getline(file, number))
+    lines = (linecache.getline(file, k) for k in range(number - 1, 0, -1))
+    return next((line.lstrip() for line in lines if line.strip() and _indent(line) < indent), "")
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def is_how_many(raised: TracebackType | None) -> bool:

@@ -106,6 +106,7 @@ class SymNumber:
         return getattr(known(self), name)
 
     def __bool__(self) -> bool:
+        self.numbers.counts_turns(sys._getframe(1), self)
         return bool(self.numbers.ask(operator.truth, self))
 
     def __index__(self) -> int:

@@ -112,6 +112,39 @@ def skipping(x, n):
     return x, i
 
 
+def until_none_is_left(x, n):
+    while n:
+        x = tn.tanh(x @ w) + n
+        n -= 1
+    return x, n
+
+
+def left_at_the_top(x, n):
+    i = 0
+    while True:
+        if i >= n:
+            break
+        x = x * 0.9 + i
+        i += 1
+    return x, i
+
+
+def left_at_the_end(x, n):
+    i = 0
+    while True:
+        x, i = x * 0.9 + i, i + 1
+        if i >= n: break
+    return x, i
+
+
+def left_by_the_data_too(x, n):
+    while True:
+        if x.sum() > 50 or n <= 0:
+            break
+        x, n = x + 1, n - 1
+    return x, n
+
+
 def captures(jitted):
     return [captured for record in jitted.records.values() for captured in record.captures]
 
@@ -128,7 +161,8 @@ def close(found, wanted):
 
 @pytest.mark.parametrize("function", [chained, backwards, listed, collected, left, nested, trained, numbered,
                                       counted_up, counted_down, until_it_is_small, of_the_numbers_of_fibonacci,
-                                      skipping])
+                                      skipping, until_none_is_left, left_at_the_top, left_at_the_end,
+                                      left_by_the_data_too])
 def test_a_number_that_changes(function):
     jitted, x = tn.jit(function), tn.rand(2, 4)
     for n in (2, 7, 3, 1, 0, 17, 5, 64, 7):

@@ -25,6 +25,7 @@ from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.convert.widen import Unstable, leaves_of, renewed, replaced, widened
 from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, one_kind, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
+from tenon.capture.symbolic_numbers import SymNumber
 from tenon.eager.tape import TapeNode, linked
 from tenon.errors import user_location
 from tenon.graph.ir import Graph, Value
@@ -79,6 +80,8 @@ class WhileCapture:
         if self.capture is not None:        # asked once: a user's `__bool__` may do more
             several = type(value) is UnionValue or (self.capture.undecided and is_undecided(value))
             value = self.capture.truth(value) if several else own_truth(value)
+        if type(value) is SymNumber and value.numbers.counts_turns(sys._getframe(1), value):
+            value = value.numbers.in_graph(value)
         self.flag = value
         if not self.data:
             if self.capture is not None and self.capture.is_data(value):
