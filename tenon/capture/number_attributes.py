@@ -9,24 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tenon.autocast import autocasting
 from tenon.autodiff import pullback
 from tenon.capture.custom_rules import CustomRule, Tensors, call_rule
 from tenon.capture.symbolic_numbers import SymNumber, nest_known, value_of
 from tenon.capture.trace import Capture
+from tenon.eager.dispatch import agree_recast
 from tenon.errors import Location
-from tenon.graph.build import agree, canonical_attrs
+from tenon.graph.build import canonical_attrs
 from tenon.graph.op import Op
 from tenon.records import dataclass
 from tenon.tensor import Tensor
 
 
 def by_definition(capture: Capture, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
-    """The results of a composite; None where a number has to be known, such as one that is a count of axes."""
+    """The results of a composite; None where a number has to be known, such as one that may be an axis."""
     assert op.expand is not None
-    if op.vjp is not None and not all(x.kind is float for x in attrs.values() if type(x) is SymNumber):
+    counts = any(x.kind is int for x in attrs.values() if type(x) is SymNumber)
+    if op.vjp is not None and (counts or autocasting() is not None):    # within which others might be cast
         return None
     lifted = tuple(map(capture.lift, inputs))
-    given = tuple([capture.cast(x, dtype) for x, dtype in agree(op, lifted)]) if op.promote else lifted
+    given = tuple([capture.cast(x, dtype) for x, dtype in agree_recast(op, lifted)]) if op.promote else lifted
     if op.vjp is None:
         return op.expand(*given, **attrs)
     if (canonical := canonical_with_numbers(op, given, attrs)) is None:

@@ -58,9 +58,7 @@ class TensorInterpreter:
         """The output tensors of `op`."""
         lifted = tuple(map(self.lift, inputs))
         record = is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in lifted)
-        pairs, narrow = agree(op, lifted), autocasting()
-        if op.autocast and narrow is not None:
-            pairs = list(zip(lifted, recast(op, [dtype for _, dtype in pairs], narrow), strict=True))
+        pairs, narrow = agree_recast(op, lifted), autocasting()
         if op.expand is not None:
             types = tuple(None if x is None or d is None else TensorType(d, x.shape if isinstance(x, Tensor) else ())
                           for x, d in pairs)
@@ -94,6 +92,14 @@ class TensorInterpreter:
         if isinstance(x, SymbolicDim):
             return shape_ops.dimension(size=x, dtype=dtype)
         return literal(x.value if isinstance(x, Literal) else x, dtype)
+
+
+def agree_recast(op: Op, inputs: tuple[Any, ...]) -> list[tuple[Any, DType | None]]:
+    """The inputs with the types that they are cast to, by the operator and by `autocast`."""
+    pairs, narrow = agree(op, inputs), autocasting()
+    if not op.autocast or narrow is None:
+        return pairs
+    return list(zip(inputs, recast(op, [dtype for _, dtype in pairs], narrow), strict=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,3 +88,13 @@ def test_a_slope_that_is_annealed():
     for _ in range(12):
         assert jitted(tn.tensor(X)).tolist() == eager(tn.tensor(X)).tolist()
     assert sum(len(record.captures) for record in jitted.records.values()) <= 3
+
+
+@pytest.mark.parametrize("operator", [0, 3, 5, 7, 9])
+def test_autocast_casts_as_eagerly(operator):
+    def f(x, a):
+        with tn.autocast("cpu", dtype=tn.bfloat16):
+            return OPERATORS[operator](x @ tn.ones(6, 6), a)
+    jitted, x = tn.jit(f), tn.tensor(X.astype(np.float32))
+    for a in NUMBERS:
+        assert jitted(x, a).dtype is f(x, a).dtype
