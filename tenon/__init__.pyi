@@ -23,7 +23,7 @@ from tenon.pytorch_functions import acos_ as acos_
 from tenon.pytorch_functions import acosh_ as acosh_
 from tenon.pytorch_functions import addmv_ as addmv_
 from tenon.pytorch_methods import adjoint as adjoint
-from tenon.nn.dropout import alpha_dropout as alpha_dropout
+from tenon.nn.functional import alpha_dropout as alpha_dropout
 from tenon import amp as amp
 from tenon.pytorch_functions import arccos_ as arccos_
 from tenon.pytorch_functions import arccosh_ as arccosh_

@@ -18,11 +18,13 @@ __all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "ja
 
 
 def functional_call(module: Module, parameters: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], args: Any = (),
-                    kwargs: Mapping[str, Any] | None = None) -> Any:
+                    kwargs: Mapping[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False) -> Any:
     """What the module returns with these tensors in place of its parameters and buffers of the same names.
 
     They are a dictionary, or several.  `args` is a tuple of arguments, or one.  The module is as before afterwards,
-    whatever happens.  Raises ArgumentError for a name that the module does not have.
+    whatever happens.  A tensor that stands at several places of the module is replaced at all of them, unless
+    `tie_weights=False`.  Raises ArgumentError for a name that the module does not have, and with `strict` for one that
+    was not given.
 
     >>> net = tn.nn.Linear(2, 1)
     >>> zeros = {name: tn.zeros_like(p) for name, p in net.named_parameters()}
@@ -31,10 +33,15 @@ def functional_call(module: Module, parameters: Mapping[str, Tensor] | Sequence[
     """
     parts = [parameters] if isinstance(parameters, Mapping) else parameters
     tensors = {name: x for part in parts for name, x in part.items()}
-    known = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
+    known = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
     if missing := next((name for name in tensors if name not in known), None):
         raise ArgumentError(f"functional_call: {type(module).__name__} has no parameter or buffer {missing!r}",
                             hint=f"it has {', '.join(sorted(known)[:8])}")
+    if tie_weights:
+        same = {id(known[name]): x for name, x in tensors.items()}
+        tensors = {name: same[id(x)] for name, x in known.items() if id(x) in same} | tensors
+    if strict and len(tensors) < len(known):
+        raise ArgumentError(f"functional_call: no {sorted(known.keys() - tensors.keys())[0]!r} was given")
     with _replaced(module, tensors):
         return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
 
@@ -54,13 +61,19 @@ def _replaced(module: Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
             object.__setattr__(owner, leaf, x)
 
 
-def vmap(f: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0) -> Callable[..., Any]:
-    """`tn.vmap`, with PyTorch's names of its arguments.
+def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
+         chunk_size: int | None = None) -> Callable[..., Any]:
+    """`tn.vmap`, with PyTorch's names of its arguments; `chunk_size`, which saves memory there, means nothing.
+
+    Raises ArgumentError for `randomness="different"`: what is drawn inside is the same for all examples.
 
     >>> tn.func.vmap(lambda x, y: x @ y, in_dims=(0, None))(tn.ones(3, 2), tn.ones(2)).tolist()
     [2.0, 2.0, 2.0]
     """
-    return vmap_along(f, in_dims, out_dims)
+    if randomness == "different":
+        raise ArgumentError("vmap: random numbers are the same for all examples, not different ones",
+                            hint="draw them before, with the batch axis, and pass them in")
+    return vmap_along(func, in_dims, out_dims)
 
 
 def grad_and_value(f: Callable[..., Any], argnums: int | Sequence[int] = 0,

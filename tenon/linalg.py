@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.errors import ShapeError
+from tenon.errors import LinearAlgebraError, ShapeError
 from tenon.ops import diagonal as _diagonals
 from tenon.ops.decompositions import eig, eigh, eigvals, eigvalsh, svd, svdvals
 from tenon.ops.define import lift, remembering
 from tenon.ops.joining_and_axes import matrix_transpose
+from tenon.ops.linear_systems import inv_ex, solve_ex, tensorinv, tensorsolve, vander
 from tenon.ops.lu_factors import lu, lu_factor, lu_solve
 from tenon.ops.matrix_factorizations import cholesky, cholesky_ex, qr
 from tenon.ops.matrix_products import matmul
@@ -36,7 +37,10 @@ __all__ = ["matmul", "matrix_transpose", "outer", "cross", "tensordot", "vecdot"
            "diagonal", "trace", "cholesky", "cholesky_ex", "eig", "eigh", "eigvals", "eigvalsh", "lu", "lu_factor",
            "lu_solve", "qr", "svd", "svdvals", "solve", "solve_triangular", "cholesky_solve", "cholesky_inverse",
            "inv", "pinv", "lstsq", "det", "slogdet", "logdet", "norm", "vector_norm", "matrix_norm", "matrix_rank",
-           "cond", "matrix_exp", "householder_product"]
+           "cond", "matrix_exp", "householder_product", "inv_ex", "solve_ex", "tensorinv", "tensorsolve", "vander",
+           "LinAlgError"]
+
+LinAlgError = LinearAlgebraError
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:

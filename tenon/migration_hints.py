@@ -21,7 +21,6 @@ TENSOR = {
     "set_": "x.assign(y)",
     "fill": "x.assign(tn.full_like(x, n))",
     "indices": "x.argmax(axis=1), x.argsort(axis=1): max, min, sort and median give the values alone",
-    "values": "x.max(axis=1) itself: max, min, sort and median give the values alone",
     "compress": "x[x > n]",
     "partition": "x.sort()", "argpartition": "x.argsort()", "tobytes": "x.numpy().tobytes()",
     "to_sparse": NO_SPARSE, "to_dense": NO_SPARSE,
@@ -36,13 +35,9 @@ TENON = {
     "bool_": "tn.bool",
 }
 NN = {
-    "SyncBatchNorm": "nn.BatchNorm2d(3)", "NLLLoss2d": "nn.NLLLoss()",
-    "Buffer": "net.register_buffer('name', x)",
+    "SyncBatchNorm": "nn.BatchNorm2d(3)",
 }
-FUNCTIONAL = {
-    "upsample_nearest": "F.interpolate(image, scale_factor=2)",
-    "upsample_bilinear": "F.interpolate(image, scale_factor=2, mode='bilinear', align_corners=True)",
-}
+FUNCTIONAL: dict[str, str] = {}
 
 
 class MissingName(TenonError, AttributeError):

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.creation import eye, full, full_like
 from tenon.random import bernoulli, exponential, normal, rand, randint
+from tenon.slice_stores import store_slice
 from tenon.tensor import Tensor, tensor
 from tenon.tensor_state import TensorState
 
@@ -103,6 +104,11 @@ def copy_(self: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
     self._refuse_leaf("x.copy_(y)")
     self._rebind(new.astype(self.dtype))
     return self
+
+
+def rebound(x: Any, new: Any, inplace: bool = True) -> Any:
+    """What a function gives that may be told `inplace=True`: then x itself, rebound to the result."""
+    return copy_(x, new) if inplace and isinstance(x, Tensor) and new is not x else new
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:
@@ -219,8 +225,11 @@ def for_somebody(method: F) -> F:
     @wraps(method)
     def checked(self: Any, *args: Any, **named: Any) -> Any:
         count = getrefcount(self)
+        if type(self) is not Tensor and isinstance(self, Tensor):
+            self._renew()
         changed = method(self, *args, **named)
-        if count <= NOBODYS and type(self) is Tensor and _drops(sys._getframe(1)):
+        if count <= NOBODYS and type(self) is Tensor and _drops(frame := sys._getframe(1)) and \
+                not store_slice(frame, self):
             raise ArgumentError(f"{method.__name__} changed a copy that nobody holds: "
                                 "a slice, or a view, is a tensor of its own", hint="x[i] = value")
         return changed

@@ -20,7 +20,7 @@ from tenon.ops.getitem import selects_box
 from tenon.ops.incomplete_gamma import gammainc, gammaincc
 from tenon.ops.index_helpers import sliding_window
 from tenon.ops.indexing import take_along_axis
-from tenon.ops.joining_and_axes import sum_to
+from tenon.ops.joining_and_axes import squeezed, sum_to
 from tenon.ops.ordering import sort
 from tenon.ops.products import outer
 from tenon.ops.solving import inv, pinv
@@ -114,6 +114,11 @@ def msort(self: Any) -> Any:
 def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
     """`x.narrow(dim, start, length)`: tensors are values, so that is a copy."""
     return self.narrow(dim, start, length)
+
+
+def values(self: Any) -> Any:
+    """The tensor itself: what `max`, `min`, `sort` and their kin give are the values alone, `x.max(dim=1).values`."""
+    return self
 
 
 def itself(self: Any) -> Any:
@@ -241,8 +246,11 @@ class Data(Tensor):
         found = super().__getitem__(key)
         return DataPart(self, found, key) if selects_box(self, key) else found
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def _renew(self) -> None:
         Tensor._rebind(self, self.owner.detach())       # which may have changed since
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._renew()
         super().__setitem__(key, value)
 
     def __copy__(self) -> Tensor:
@@ -266,6 +274,14 @@ class DataPart(Tensor):
     def _rebind(self, new: Tensor) -> None:
         super()._rebind(new.detach())
         self.whole[self.key] = self
+
+    def _renew(self) -> None:
+        self.whole._renew()
+        Tensor._rebind(self, Tensor.__getitem__(self.whole, self.key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._renew()
+        super().__setitem__(key, value)
 
     __copy__, __deepcopy__ = Data.__copy__, Data.__deepcopy__
 
@@ -293,7 +309,8 @@ METHODS: dict[str, Any] = METHODS_IN_PLACE | {
         narrow_copy, get_device, storage_offset)} | {
     f"new_{make.__name__}": _new(make) for make in (zeros, ones, full, empty)} | {
     "reshape_as": view_as, "take_along_dim": take_along_axis, "mH": property(adjoint), "H": property(adjoint),
-    "inverse": inv, "pinverse": pinv, "ndimension": Tensor.dim, "data": property(Data, _set_data, doc=Data.__doc__)}
+    "inverse": inv, "pinverse": pinv, "ndimension": Tensor.dim, "squeeze": squeezed,
+    "values": property(values), "data": property(Data, _set_data, doc=Data.__doc__)}
 METHODS |= {"is_sparse": _answer("is_sparse", False, "False: there are no sparse tensors."),
             "is_cuda": _answer("is_cuda", False, "False: there are no GPUs."),
             "is_cpu": _answer("is_cpu", True, "True: all devices are the CPU's.")}

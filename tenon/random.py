@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from tenon.ops.bit_exact_math import normal_quantile, portable_log, scaled
 from tenon.ops.counted_draws import random_poisson
 from tenon.ops.define import lift
 from tenon.ops.getitem import getitem
+from tenon.ops.index_helpers import view_as_complex
 from tenon.ops.ordering import topk
 from tenon.ops.placing import on_device
 from tenon.ops.prefetch_draws import Sequels
@@ -34,7 +36,7 @@ from tenon.ops.random_draws import Drawing
 from tenon.ops.shape import as_number, as_shape, cast
 from tenon.tensor import Tensor, fresh, tensor
 from tenon.tensor_state import TensorState, changed, journal, recorder
-from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64
+from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64, real_of
 
 DRAW_MASK = 2 ** 64 - 1
 recorder_of, journal_of = recorder.get, journal.get
@@ -145,6 +147,44 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
+def seed() -> Any:
+    """Seed the default generator by the system's random numbers; returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> Any:
+    """The seed of the default generator."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The state of the default generator."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Any) -> None:
+    """Let the default generator go on from this state."""
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[None]:
+    """A block after which the default generator goes on as if nothing had been drawn in it.
+
+    >>> _ = tn.manual_seed(0)
+    >>> with tn.random.fork_rng():
+    ...     inside = tn.rand(2)
+    >>> bool((tn.rand(2) == inside).all())
+    True
+    """
+    state = get_rng_state().clone() if enabled else None
+    try:
+        yield
+    finally:
+        if state is not None:
+            set_rng_state(state)
+
+
 def _draw(generator: Generator | None, distribution: Callable[[Tensor], Tensor], device: Any) -> Tensor:
     return (generator or default_generator).draw(distribution, device)
 
@@ -169,17 +209,27 @@ def _sizes(shape: tuple[Any, ...]) -> Any:
 
 def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False,
          device: Any = None) -> Tensor:
-    """Numbers uniform in [0, 1)."""
-    out = (generator or default_generator).numbers(random_draws.fractions, _sizes(shape), as_dtype(dtype),
-                                                   device=device)
+    """Numbers uniform in [0, 1); of complex ones both parts are."""
+    out = _of_kind(random_draws.fractions, shape, as_dtype(dtype), generator, device)
     return out.requires_grad_() if requires_grad else out
 
 
 def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False,
           device: Any = None) -> Tensor:
-    """Numbers from the standard normal distribution."""
-    out = (generator or default_generator).numbers(random_draws.normals, _sizes(shape), as_dtype(dtype), device=device)
+    """Numbers from the standard normal distribution; complex ones have parts of variance 1/2."""
+    out = _of_kind(random_draws.normals, shape, as_dtype(dtype), generator, device)
+    out = out * math.sqrt(0.5) if out.dtype.kind == "c" else out
     return out.requires_grad_() if requires_grad else out
+
+
+def _of_kind(kind: Drawing, shape: Any, dtype: Any, generator: Generator | None, device: Any) -> Tensor:
+    """Numbers of a distribution, real or, drawn in pairs, complex."""
+    source, sizes = generator or default_generator, _sizes(shape)
+    if dtype.kind != "c":
+        return source.numbers(kind, sizes, dtype, device=device)
+    parts = source.numbers(kind, (*sizes, 2), real_of(dtype), device=device)
+    found: Tensor = view_as_complex(parts)
+    return found
 
 
 def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,

@@ -33,6 +33,7 @@ from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.ops.placing import on_device
+from tenon.slice_stores import store_slice
 from tenon.tensor_state import (
     Deferred,
     Elsewhere,
@@ -285,8 +286,9 @@ class Tensor(TensorViews):
         payload = self.payload
         return Tensor(payload.detached() if isinstance(payload, Examples) else payload)
 
-    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
-        """Add the gradient of this one element to `.grad` of every leaf that requires one.
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+                 inputs: Any = None) -> None:
+        """Add the gradient of this one element to `.grad` of every leaf that requires one, or of `inputs` alone.
 
         `gradient` seeds a tensor that is no scalar; `create_graph` records the computation, for higher derivatives;
         without `retain_graph` (default: `create_graph`) the tape is released, and a second backward is an error.
@@ -302,6 +304,7 @@ class Tensor(TensorViews):
             seed = ones_like(self) if gradient is None else interpreter().lift(gradient)
             if seed.shape != self.shape:
                 raise ShapeError(f"backward(): the seed {seed.type} does not have the shape of {self.type}")
+            wanted = None if inputs is None else set(map(id, [inputs] if isinstance(inputs, Tensor) else inputs))
             tape = [] if self.node is None else self.node.tape()
             capture = recorder.get()
             with nullcontext() if capture is None else capture.differentiating(tape):
@@ -311,7 +314,7 @@ class Tensor(TensorViews):
                     _refuse_nan(gradients.values())
                 absent = {} if capture is None else capture.absent(tape, self.slot)
                 for leaf, total in gradients.items():
-                    if isinstance(leaf, Tensor) and leaf.requires_grad:
+                    if isinstance(leaf, Tensor) and leaf.requires_grad and (wanted is None or id(leaf) in wanted):
                         _add_gradient(leaf, total, absent.get(leaf, True))
         if tape and not (create_graph if retain_graph is None else retain_graph):
             tape[0].release_all(tape)
@@ -369,11 +372,15 @@ class Tensor(TensorViews):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Rebind this tensor to a copy with `self[key]` replaced by `value`, which broadcasts."""
-        if getrefcount(self) <= NOBODYS and type(self) is Tensor:
-            raise ArgumentError("x[i][j] = value would change a copy that nobody holds: a slice is a tensor of its own",
-                                hint="x[i, j] = value")
+        is_nobodys = getrefcount(self) <= NOBODYS and type(self) is Tensor
         self._refuse_leaf("x[key] = value")
         self._rebind(setitem(self, key, value))
+        if is_nobodys and not store_slice(sys._getframe(1), self):
+            raise ArgumentError("x[i][j] = value would change a copy that nobody holds: a slice is a tensor of its own",
+                                hint="x[i, j] = value")
+
+    def _renew(self) -> None:
+        """Before a change in place: hold the elements that are to be changed; `x.data` has those that x has by now."""
 
     def _refuse_leaf(self, what: str) -> None:
         if self.requires_grad and self.node is None and is_grad_enabled():
@@ -433,6 +440,7 @@ _new: Callable[[type[Tensor]], Tensor] = object.__new__
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Tensor:
         self._refuse_leaf(name)
+        self._renew()
         new = getattr(self, name.replace("__i", "__", 1))(other)
         if new.shape != self.shape or new.dtype is not self.dtype:
             raise ShapeError(f"in-place operation would change {self.type} to {new.type}")

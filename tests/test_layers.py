@@ -28,7 +28,7 @@ placement
 pipelining
 cpython
 pipeline
-autocast tensor_state in_place tensor_views array_conversion tensor eager
+autocast tensor_state slice_stores in_place tensor_views array_conversion tensor eager
 capture
 jit transforms random linalg extend
 amp array_api pytorch_names pytorch_methods pytorch_in_place pytorch_functions pytorch_scripting multiprocessing distributed distributions fft special nn optim data interop planning serialization debug testing utils models func autograd

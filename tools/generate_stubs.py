@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import Parameter
 from pathlib import Path
@@ -96,10 +97,14 @@ def public_text() -> str:
 
 def namespace_text(module: ModuleType) -> str:
     """A namespace of operators and functions."""
-    calls = {name: getattr(module, name) for name in sorted(module.__all__)}
+    named = {name: getattr(module, name) for name in sorted(module.__all__)}
+    calls = {name: call for name, call in named.items() if not isinstance(call, type)}
     imports = sorted(["from tenon.ops.public import DTypeLike, TensorLike", "from tenon.tensor import Tensor",
                       *result_classes(calls.values())])
-    lines = [f"def {name}{signature(call)}: ..." for name, call in calls.items()]
+    others = [line for name in named.keys() - calls.keys() for line in places(name, named[name])]
+    imports += [line for line in others if line.startswith("from")]
+    lines = [line for line in others if not line.startswith("from")]
+    lines += [f"def {name}{signature(call)}: ..." for name, call in calls.items()]
     return in_full(HEAD, "\n".join(imports) + "\n\n" + "\n".join(lines) + "\n")
 
 
@@ -131,7 +136,7 @@ def methods() -> Iterator[str]:
         yield f"def __r{python}__(self, other: TensorLike, /) -> {result(PUBLIC[name])}: ..."
     yield from (f"def __{python}__(self) -> {result(PUBLIC[name])}: ..." for python, name in UNARY.items())
     for name, own in METHODS.items():
-        if name not in PUBLIC:
+        if name not in PUBLIC or is_method(PUBLIC[name]):
             if not isinstance(own, property):
                 yield f"def {name}{signature(own, method=True)}: ..."
                 continue
@@ -218,9 +223,10 @@ def of_examples(op: Op) -> str:
 
 def result_classes(calls: Iterable[Callable[..., Any]]) -> Iterator[str]:
     """Imports of the named tuples that functions return."""
-    for module, name in sorted({(call.__module__, result(call)) for call in calls}):
-        if name.isidentifier() and name not in ("Tensor", "Any"):
-            yield f"from {module} import {name}"
+    found = {(call.__module__, result(call)) for call in calls}
+    classes = {getattr(sys.modules[module], name) for module, name in found
+               if name.isidentifier() and name not in ("Tensor", "Any")}
+    yield from sorted(f"from {kind.__module__} import {kind.__name__}" for kind in classes)
 
 
 if __name__ == "__main__":

@@ -17,12 +17,13 @@ __all__ = ["Function", "FunctionContext", "Variable", "backward", "detect_anomal
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,
-             create_graph: bool = False) -> None:
-    """`x.backward(gradient)` of one tensor or several; gradients add up in the leaves."""
+             create_graph: bool = False, grad_variables: Any = None, inputs: Any = None) -> None:
+    """`x.backward(gradient)` of one tensor or several; gradients add up in the leaves, or in `inputs` alone."""
+    grad_tensors = grad_variables if grad_tensors is None else grad_tensors
     found = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
     given = list(grad_tensors) if isinstance(grad_tensors, (list, tuple)) else [grad_tensors] * len(found)
     for k, (x, gradient) in enumerate(zip(found, given, strict=True)):
-        x.backward(gradient, retain_graph or k + 1 < len(found), create_graph)
+        x.backward(gradient, retain_graph or k + 1 < len(found), create_graph, inputs)
 
 
 class set_detect_anomaly:

@@ -11,6 +11,8 @@ Outside the support of a distribution `log_prob` is -inf.
 from tenon.distributions import constraints as constraints
 from tenon.distributions import transforms as transforms
 from tenon.distributions.concrete import *  # noqa: F403
+from tenon.distributions.constraint_registry import biject_to as biject_to
+from tenon.distributions.constraint_registry import transform_to as transform_to
 from tenon.distributions.directions import VonMises as VonMises
 from tenon.distributions.distribution import Distribution as Distribution
 from tenon.distributions.divergence import kl_divergence as kl_divergence

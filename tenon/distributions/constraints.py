@@ -25,8 +25,11 @@ class Constraint:
     tensor([ True, False])
     """
 
-    def __init__(self, name: str, holds: Callable[[Any], Any], event_dim: int = 0):
+    def __init__(self, name: str, holds: Callable[[Any], Any], event_dim: int = 0, lower_bound: Any = None,
+                 upper_bound: Any = None, base_constraint: Constraint | None = None):
         self.name, self.check, self.event_dim = name, holds, event_dim
+        self.lower_bound, self.upper_bound = lower_bound, upper_bound       # of intervals: None is no bound
+        self.base_constraint = base_constraint                              # of the elements along more axes
 
     def __repr__(self) -> str:
         return self.name
@@ -36,33 +39,35 @@ def independent(base: Constraint, reinterpreted_batch_ndims: int) -> Constraint:
     """The set of tensors whose elements along so many more axes are all in another one."""
     axes = tuple(range(-reinterpreted_batch_ndims, 0))
     return base if not axes else Constraint(
-        f"independent({base}, {len(axes)})", lambda x: all_(base.check(x), axis=axes), base.event_dim + len(axes))
+        f"independent({base}, {len(axes)})", lambda x: all_(base.check(x), axis=axes), base.event_dim + len(axes),
+        base_constraint=base)
 
 
 def interval(lower_bound: Any, upper_bound: Any) -> Constraint:
     """Numbers from one to another."""
-    return Constraint(f"interval({lower_bound}, {upper_bound})", lambda x: (x >= lower_bound) & (x <= upper_bound))
+    return Constraint(f"interval({lower_bound}, {upper_bound})", lambda x: (x >= lower_bound) & (x <= upper_bound), 0,
+                      lower_bound, upper_bound)
 
 
 def greater_than(lower_bound: Any) -> Constraint:
     """Numbers above one."""
-    return Constraint(f"greater_than({lower_bound})", lambda x: x > lower_bound)
+    return Constraint(f"greater_than({lower_bound})", lambda x: x > lower_bound, 0, lower_bound)
 
 
 def greater_than_eq(lower_bound: Any) -> Constraint:
     """One number, and those above."""
-    return Constraint(f"greater_than_eq({lower_bound})", lambda x: x >= lower_bound)
+    return Constraint(f"greater_than_eq({lower_bound})", lambda x: x >= lower_bound, 0, lower_bound)
 
 
 def less_than(upper_bound: Any) -> Constraint:
     """Numbers below one."""
-    return Constraint(f"less_than({upper_bound})", lambda x: x < upper_bound)
+    return Constraint(f"less_than({upper_bound})", lambda x: x < upper_bound, 0, None, upper_bound)
 
 
 def half_open_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
     """Numbers from one up to, and not including, another."""
     return Constraint(f"half_open_interval({lower_bound}, {upper_bound})",
-                      lambda x: (x >= lower_bound) & (x < upper_bound))
+                      lambda x: (x >= lower_bound) & (x < upper_bound), 0, lower_bound, upper_bound)
 
 
 def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
@@ -88,9 +93,9 @@ def _is_lower_cholesky(x: Any) -> Any:
 
 
 real = Constraint("real", lambda x: x == x)
-positive = Constraint("positive", lambda x: x > 0)
-nonnegative = Constraint("nonnegative", lambda x: x >= 0)
-unit_interval = Constraint("unit_interval", lambda x: (x >= 0) & (x <= 1))
+positive = Constraint("positive", lambda x: x > 0, 0, 0.0)
+nonnegative = Constraint("nonnegative", lambda x: x >= 0, 0, 0.0)
+unit_interval = Constraint("unit_interval", lambda x: (x >= 0) & (x <= 1), 0, 0.0, 1.0)
 real_vector, real_matrix = independent(real, 1), independent(real, 2)
 simplex = Constraint("simplex", _is_simplex, 1)
 lower_cholesky = Constraint("lower_cholesky", _is_lower_cholesky, 2)

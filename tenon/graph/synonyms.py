@@ -25,6 +25,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "size": ("shape",), "sizes": ("shape",), "kernel_size": ("kernel",),
     "indices_or_sections": ("sections",), "a_min": ("min",), "a_max": ("max",),
     "tensor1": ("a",), "tensor2": ("b",), "sorted_sequence": ("x",), "test_elements": ("values",),
+    "x1": ("x",), "x2": ("y",), "input1": ("x",), "input2": ("y",), "var": ("variance",), "output_size": ("sizes",),
+    "indices": ("x",), "n": ("n_rows",), "m": ("n_cols",), "row": ("rows",), "col": ("columns",),
 }
 # Of two axes to exchange, and of those of diagonals.
 PAIRS = {"dim0": {"dim0": "axis1", "dim1": "axis2"}, "axis0": {"axis0": "axis1", "axis1": "axis2"},

@@ -13,7 +13,9 @@ from tenon.nn import modules as modules
 from tenon.nn import parallel as parallel
 from tenon.nn import utils as utils
 from tenon.nn.activations import *  # noqa: F403
+from tenon.nn.adaptive_softmax import *  # noqa: F403
 from tenon.nn.attention import *  # noqa: F403
+from tenon.nn.buffer import Buffer as Buffer
 from tenon.nn.containers import *  # noqa: F403
 from tenon.nn.convolution import *  # noqa: F403
 from tenon.nn.convolution import _Convolution as _ConvNd

@@ -12,6 +12,7 @@ from tenon.ops import activations as ops
 from tenon.ops.creation import empty
 from tenon.ops.exponential import sigmoid
 from tenon.ops.trigonometric import tanh
+from tenon.pytorch_in_place import rebound
 
 __all__ = [
     "Activation", "CELU", "ELU", "GELU", "GLU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
@@ -23,7 +24,10 @@ REQUIRED = object()
 
 
 class Activation(Module):
-    """A function of one tensor, with options given by position or name; PyTorch's `dim` is `axis`."""
+    """A function of one tensor, with options given by position or name; PyTorch's `dim` is `axis`.
+
+    `inplace=True`: the input is rebound to the result, so who reads it afterwards sees that.
+    """
 
     fn: ClassVar[Callable[..., Any]]
     defaults: ClassVar[dict[str, Any]] = {}
@@ -31,7 +35,7 @@ class Activation(Module):
     def __init__(self, *values: Any, inplace: bool = False, **named: Any):
         name, names = type(self).__name__, self.defaults
         if len(values) == len(names) + 1 and isinstance(values[-1], bool):
-            values = values[:-1]        # `inplace`, by its position
+            values, inplace = values[:-1], values[-1]       # by its position
         given = dict(zip(names, values)) | {("axis" if key == "dim" else key): x for key, x in named.items()}
         unknown = [key for key in given if key not in names]
         missing = [key for key, x in names.items() if x is REQUIRED and key not in given]
@@ -39,13 +43,14 @@ class Activation(Module):
             problem = f"no option {unknown[0]!r}" if unknown else f"{missing[0]!r} is missing" if missing else \
                 f"{len(values)} options were given"
             raise ArgumentError(f"{name}: {problem}", hint=f"its options are ({', '.join(names)})")
-        self.options = {**names, **given}
+        self.options, self.inplace = {**names, **given}, inplace
 
     def forward(self, x: Any) -> Any:
-        return type(self).fn(x, **self.options)
+        return rebound(x, type(self).fn(x, **self.options), self.inplace)
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={x!r}" for name, x in self.options.items() if x != self.defaults[name])
+        said = [f"{name}={x!r}" for name, x in self.options.items() if x != self.defaults[name]]
+        return ", ".join(said + ["inplace=True"] * self.inplace)
 
 
 def _activation(name: str, fn: Callable[..., Any], **defaults: Any) -> type[Activation]:

@@ -8,9 +8,10 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.nn.module import Module
 from tenon.ops.comparison import where
 from tenon.ops.creation import ones
+from tenon.pytorch_in_place import rebound
 from tenon.random import beside, dropout, rand
 
-__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "RReLU"]
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "FeatureAlphaDropout", "RReLU"]
 
 SATURATION = -1.7580993408473766        # -SELU_SCALE * SELU_ALPHA, what selu tends to
 
@@ -26,12 +27,22 @@ def dropout_channels(x: Any, p: float = 0.5, training: bool = True, count: int =
 
 def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
     """Elements set to what selu tends to with probability p; mean and variance stay (Klambauer et al. 2017)."""
-    if not training or p == 0:
-        return x
+    return _saturated(x, x.shape, p) if training and p else x
+
+
+def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
+    """`alpha_dropout` of whole channels of x [N, C, *sizes]."""
+    if x.ndim < 2:
+        raise ShapeError(f"feature_alpha_dropout: the input must be [N, C, ...], it is {x.type}")
+    return _saturated(x, (*x.shape[:2], *(1,) * (x.ndim - 2)), p) if training and p else x
+
+
+def _saturated(x: Any, drawn: Any, p: float) -> Any:
+    """Elements set to what selu tends to where the draws, of a shape that is broadcast, say so."""
     if p == 1:
         return x * 0
     a = ((1 - p) * (1 + p * SATURATION ** 2)) ** -0.5
-    return where(rand(x.shape, device=beside(x)) < 1 - p, x, SATURATION) * a - a * SATURATION * p
+    return where(rand(drawn, device=beside(x)) < 1 - p, x, SATURATION) * a - a * SATURATION * p
 
 
 def rrelu(x: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False) -> Any:
@@ -50,13 +61,17 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5, inplace: bool = False):
         if not 0 <= p <= 1:
             raise ArgumentError(f"{type(self).__name__}: p must be a probability, not {p}")
-        self.p = p
+        self.p, self.inplace = p, inplace
 
     def forward(self, x: Any) -> Any:
+        return rebound(x, self.dropped(x), self.inplace)
+
+    def dropped(self, x: Any) -> Any:
+        """The input with some of its elements 0, in training."""
         return dropout(x, self.p, self.training)
 
     def extra_repr(self) -> str:
-        return f"{self.p:g}"
+        return f"{self.p:g}" + ", inplace=True" * self.inplace
 
 
 class Dropout1d(Dropout):
@@ -64,7 +79,7 @@ class Dropout1d(Dropout):
 
     count = 1
 
-    def forward(self, x: Any) -> Any:
+    def dropped(self, x: Any) -> Any:
         return dropout_channels(x, self.p, self.training, self.count)
 
 
@@ -83,18 +98,25 @@ class Dropout3d(Dropout1d):
 class AlphaDropout(Dropout):
     """Dropout that keeps mean and variance behind selu."""
 
-    def forward(self, x: Any) -> Any:
+    def dropped(self, x: Any) -> Any:
         return alpha_dropout(x, self.p, self.training)
+
+
+class FeatureAlphaDropout(Dropout):
+    """AlphaDropout of whole channels of [N, C, *sizes]."""
+
+    def dropped(self, x: Any) -> Any:
+        return feature_alpha_dropout(x, self.p, self.training)
 
 
 class RReLU(Module):
     """Leaky ReLU; in training each negative element has a random slope in [lower, upper)."""
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False):
-        self.lower, self.upper = lower, upper
+        self.lower, self.upper, self.inplace = lower, upper, inplace
 
     def forward(self, x: Any) -> Any:
-        return rrelu(x, self.lower, self.upper, self.training)
+        return rebound(x, rrelu(x, self.lower, self.upper, self.training), self.inplace)
 
     def extra_repr(self) -> str:
-        return f"lower={self.lower:g}, upper={self.upper:g}"
+        return f"lower={self.lower:g}, upper={self.upper:g}" + ", inplace=True" * self.inplace

@@ -12,9 +12,10 @@ from tenon.ops.comparison import where
 from tenon.ops.creation import empty, zeros
 from tenon.ops.embedding_bag import embedding_bag
 from tenon.ops.getitem import setitem
-from tenon.ops.joining_and_axes import ravel
+from tenon.ops.joining_and_axes import expand_dims, ravel
 from tenon.ops.linear_layers import embedding
 from tenon.ops.reduction import vector_norm
+from tenon.ops.searching import bincount
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
@@ -32,14 +33,12 @@ class Embedding(Module):
                  max_norm: float | None = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
                  sparse: bool = False, _weight: Any = None, _freeze: bool = False, device: Any = None,
                  dtype: Any = "float32"):
-        if scale_grad_by_freq:
-            raise ArgumentError("Embedding: gradients are not divided by how often an index occurs",
-                                hint="scale_grad_by_freq=False")
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ArgumentError(f"Embedding: padding_idx {padding_idx} is not one of {num_embeddings} indices")
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = padding_idx if padding_idx is None or padding_idx >= 0 else padding_idx + num_embeddings
         self.max_norm, self.norm_type = None if max_norm is None else float(max_norm), norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
         if _weight is None:
             self.weight = Parameter(empty(num_embeddings, embedding_dim, dtype=dtype), not _freeze)
             self.reset_parameters()
@@ -66,21 +65,35 @@ class Embedding(Module):
                 self.weight[self.padding_idx] = 0.0
 
     def forward(self, x: Any) -> Any:
-        if self.max_norm is not None:
-            self._shorten(x)
-        return embedding(x, self.weight, padding_idx=self.padding_idx)
-
-    def _shorten(self, x: Any) -> None:
-        """Scale the rows that are read, and are longer than `max_norm`, down to it."""
-        with no_grad():
-            length = vector_norm(self.weight, ord=self.norm_type, axis=-1, keepdims=True)
-            read = setitem(zeros(self.num_embeddings, 1, dtype="bool"), ravel(x), True)
-            shorter = where(read & (length > self.max_norm), self.max_norm / (length + 1e-7), 1.0)
-            self.weight.assign(self.weight * shorter)
+        return rows_of(x, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq)
 
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+
+
+def rows_of(x: Any, weight: Any, padding_idx: int | None, max_norm: float | None, norm_type: float,
+            scale_grad_by_freq: bool) -> Any:
+    """The rows at indices, those longer than `max_norm` scaled down to it in `weight`.
+
+    With `scale_grad_by_freq` the gradient of a row is divided by how often its index occurs.
+    """
+    if max_norm is not None:
+        with no_grad():
+            weight.assign(_shortened(x, weight, max_norm, norm_type))
+    rows = embedding(x, weight, padding_idx=padding_idx)
+    if not scale_grad_by_freq:
+        return rows
+    times = expand_dims(bincount(ravel(x), length=weight.shape[0])[x], -1)
+    held = rows.detach()
+    return held + (rows - held) / times.astype(rows.dtype)      # the value is that of `held`
+
+
+def _shortened(x: Any, weight: Any, max_norm: float, norm_type: float) -> Any:
+    """The weight with the rows that are read, and are longer than `max_norm`, scaled down to it."""
+    length = vector_norm(weight, ord=norm_type, axis=-1, keepdims=True)
+    read = setitem(zeros(weight.shape[0], 1, dtype="bool"), ravel(x), True)
+    return weight * where(read & (length > max_norm), max_norm / (length + 1e-7), 1.0)
 
 
 class EmbeddingBag(Embedding):

@@ -14,7 +14,7 @@ from tenon.tensor import Tensor
 __all__ = [
     "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss",
     "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "Loss", "MSELoss",
-    "MarginRankingLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss",
+    "MarginRankingLoss", "MultiLabelMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "NLLLoss2d",
     "PairwiseDistance", "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
 ]
@@ -59,6 +59,7 @@ def _loss(name: str, fn: Callable[..., Any], **defaults: Any) -> type[Loss]:
 CrossEntropyLoss = _loss("CrossEntropyLoss", ops.cross_entropy, weight=None, ignore_index=-100, reduction="mean",
                          label_smoothing=0.0)
 NLLLoss = _loss("NLLLoss", ops.nll_loss, weight=None, ignore_index=-100, reduction="mean")
+NLLLoss2d = NLLLoss
 MSELoss = _loss("MSELoss", pairwise_losses.mse_loss, reduction="mean")
 L1Loss = _loss("L1Loss", pairwise_losses.l1_loss, reduction="mean")
 SmoothL1Loss = _loss("SmoothL1Loss", pairwise_losses.smooth_l1_loss, reduction="mean", beta=1.0)

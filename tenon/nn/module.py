@@ -20,6 +20,7 @@ from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError, DTypeError, NameTaken, TenonError
 from tenon.graph.argument_errors import refuse_misspelt
 from tenon.migration_hints import MODULE, Absent, present
+from tenon.nn.buffer import Buffer, is_buffer
 from tenon.nn.describe import as_html, as_text
 from tenon.nn.hooks import (
     AFTER,
@@ -250,7 +251,7 @@ class Module:
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
         """Names and buffers, each once."""
         return _once(_own(_tree(self, prefix, ()) if recurse else [(prefix, self)],
-                          lambda module, name, x: name in module._buffers))
+                          lambda module, name, x: is_buffer(module._buffers, name, x)))
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """The buffers, each once."""
@@ -362,7 +363,7 @@ class Module:
             if module.uninitialized:
                 module.brought.append((where, wanted))
         own = _own(((name, x) for name, x in modules.items() if not x.uninitialized),
-                   lambda module, name, x: isinstance(x, Parameter) or name in module._buffers)
+                   lambda module, name, x: isinstance(x, Parameter) or is_buffer(module._buffers, name, x))
         with no_grad():
             for _, x in _once(own):
                 converted = None if wanted is None or not x.dtype.is_differentiable else wanted
@@ -444,7 +445,7 @@ def _tree(module: Module, name: str, above: tuple[int, ...]) -> Iterator[tuple[s
 
 
 def _is_kept(module: Module, name: str, x: Tensor) -> bool:
-    return isinstance(x, Parameter) or module._buffers.get(name, False)
+    return isinstance(x, Parameter) or module._buffers.get(name, isinstance(x, Buffer) and x.persistent)
 
 
 def _own(tree: Any, chosen: Callable[[Module, str, Any], bool]) -> Iterator[tuple[str, Any]]:

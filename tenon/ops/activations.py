@@ -28,11 +28,11 @@ from tenon.ops.comparison import (
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.define import composite, function
 from tenon.ops.exponential import exp, expm1, log, log1p, sigmoid
-from tenon.ops.shape import reshape_op
+from tenon.ops.shape import cast, reshape_op
 from tenon.ops.special_functions import normal_cdf
 from tenon.ops.trigonometric import tanh
 from tenon.ops.widening import rounded_gradient, rounded_once
-from tenon.types import TensorType, normalize_axis
+from tenon.types import TensorType, as_dtype, normalize_axis
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 GAUSS = 1 / math.sqrt(2 * math.pi)                                  # the normal density at 0
@@ -279,11 +279,7 @@ def _largest(x: Any, axis: int) -> Any:
            examples=["softmax(f32[2, 3], axis=1) -> f32[2, 3]", "softmax(f32[2, 3, 4], axis=-2) -> f32[2, 3, 4]",
                      "softmax(f32, axis=-1) -> f32", "softmax(f32[2, 3], axis=2) -> error"])
 def softmax(x: Any, *, axis: int | tuple[()] = -1) -> Any:
-    """exp(x) divided by its sum along an axis, without overflow.
-
-    >>> tn.softmax(tn.tensor([0.0, 0.0, 1000.0, 1000.0]))
-    tensor([0. , 0. , 0.5, 0.5])
-    """
+    """exp(x) divided by its sum along an axis, without overflow."""
     e = exp(x - _peak(x, axis))
     return e * (1 / e.sum(axis=axis, keepdims=True))        # one division a row; the sum is at least 1
 
@@ -309,9 +305,29 @@ def _peak(x: Any, axis: int | tuple[()]) -> Any:
 
 
 @function
-def softmin(x: Any, *, axis: int = -1) -> Any:
+def softmax_(x: Any, axis: int = -1, dtype: Any = None) -> Any:
+    """exp(x) divided by its sum along an axis, without overflow, of the elements as `dtype`.
+
+    >>> tn.softmax(tn.tensor([0.0, 0.0, 1000.0, 1000.0]))
+    tensor([0. , 0. , 0.5, 0.5])
+    """
+    return softmax(_typed(x, dtype), axis=axis)
+
+
+@function
+def log_softmax_(x: Any, axis: int = -1, dtype: Any = None) -> Any:
+    """The logarithm of softmax, exact where the softmax is nearly 0."""
+    return log_softmax(_typed(x, dtype), axis=axis)
+
+
+@function
+def softmin(x: Any, axis: int = -1, dtype: Any = None) -> Any:
     """The softmax of -x."""
-    return softmax(-x, axis=axis)
+    return softmax(-_typed(x, dtype), axis=axis)
+
+
+def _typed(x: Any, dtype: Any) -> Any:
+    return x if dtype is None else cast(x, dtype=as_dtype(dtype))
 
 
 @composite(promote=floating, canonical=along_axis,

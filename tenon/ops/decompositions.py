@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tenon.dims import least
-from tenon.errors import GradientError
+from tenon.errors import ArgumentError, GradientError
 from tenon.graph.axis_rule import over_batches
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import eye
 from tenon.ops.define import define, function
-from tenon.ops.diagonal import diag_embed, diagonal
+from tenon.ops.diagonal import diag_embed, diagonal, tril
 from tenon.ops.joining_and_axes import expand_dims
 from tenon.ops.matrix_factorizations import hermitian, lapack, matrix_type, solve_op, square_type
 from tenon.ops.matrix_products import matmul
@@ -78,18 +78,29 @@ eigh_op: Op = define(
 
 
 @function
-def eigh(x: Any) -> EighResult:
+def eigh(x: Any, UPLO: str | None = None) -> EighResult:
     """The eigenvalues (ascending) and eigenvectors (columns) of a symmetric or Hermitian matrix.
+
+    `UPLO` "L" or "U" reads that triangle alone.
 
     Gradients are those of the symmetric part; they grow without bound where eigenvalues meet.
     """
-    return EighResult(*eigh_op(hermitian(square("eigh", x))))
+    whole = square("eigh", x)
+    return EighResult(*eigh_op(hermitian(whole if UPLO is None else _mirrored(whole, UPLO))))
 
 
 @function
-def eigvalsh(x: Any) -> Any:
+def eigvalsh(x: Any, UPLO: str | None = None) -> Any:
     """The eigenvalues of a symmetric or Hermitian matrix, ascending."""
-    return eigh(x)[0]
+    return eigh(x, UPLO)[0]
+
+
+def _mirrored(x: Any, triangle: str) -> Any:
+    """The Hermitian matrix that one triangle, with the diagonal, names."""
+    if triangle.upper() not in ("L", "U"):
+        raise ArgumentError(f"eigh: UPLO={triangle!r} is neither 'L' nor 'U'")
+    whole = x if triangle.upper() == "L" else adjoint(x)
+    return tril(whole) + adjoint(tril(whole, -1))
 
 
 def _eig_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
@@ -185,13 +196,16 @@ def _svd_values_vjp(g: Any, x: Any) -> Any:
 
 
 @function
-def svd(x: Any, full_matrices: bool = True) -> SVDResult:
-    """The singular value decomposition x = U @ diag(S) @ Vh, with square U and Vh unless `full_matrices=False`."""
+def svd(x: Any, full_matrices: bool = True, *, driver: str | None = None) -> SVDResult:
+    """The singular value decomposition x = U @ diag(S) @ Vh, with square U and Vh unless `full_matrices=False`.
+
+    `driver`, PyTorch's for GPUs, means nothing here.
+    """
     return SVDResult(*svd_op(x, full=bool(full_matrices)))
 
 
 @function
-def svdvals(x: Any) -> Any:
+def svdvals(x: Any, *, driver: str | None = None) -> Any:
     """The singular values of a matrix, descending."""
     return svdvals_op(x)
 

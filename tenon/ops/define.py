@@ -52,7 +52,7 @@ def remembering(fn: F) -> F:
         except TenonError:
             raise
         except MISUSE as error:
-            if (shown := misused(fn.__name__, fn, args, keywords, error)) is None:
+            if (shown := misused(fn.__name__.rstrip("_"), fn, args, keywords, error)) is None:
                 raise
             raise shown from error
 

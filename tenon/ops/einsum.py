@@ -50,10 +50,16 @@ def einsum(*operands: Any) -> Any:
 
 # ---------------------------------------------------------------- the formula
 
+def _listed(given: Sequence[Any]) -> Sequence[Any]:
+    """The operands, which may be given as one list of tensors."""
+    one = given[0] if len(given) == 1 else None
+    return one if isinstance(one, (list, tuple)) and all(hasattr(x, "shape") for x in one) else given
+
+
 def _read(operands: Sequence[Any]) -> tuple[list[Any], list[Labels], Labels]:
     """The tensors, the labels of their axes, and the labels of the result."""
     if operands and isinstance(operands[0], str):
-        formula, tensors = operands[0].replace(" ", ""), [lift(x) for x in operands[1:]]
+        formula, tensors = operands[0].replace(" ", ""), [lift(x) for x in _listed(operands[1:])]
         left, arrow, right = formula.partition("->")
         lists = [_letters(part) for part in left.split(",")]
         output: list[Any] | None = _letters(right) if arrow else None

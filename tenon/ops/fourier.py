@@ -18,7 +18,7 @@ from tenon.graph.op import Op
 from tenon.ops.comparison import equal, logical_or, where
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import arange, as_number, iota
-from tenon.ops.define import check_kind, define, lift
+from tenon.ops.define import check_kind, define, lift, remembering
 from tenon.ops.joining_and_axes import replaced
 from tenon.ops.placing import on_device
 from tenon.ops.repeating import roll
@@ -159,6 +159,7 @@ def _transform(name: str, x: Any, n: Any, axis: int, norm: str | None, inverse: 
     return _scaled(fft_op(_sized(x, n, axis), axis=axis, inverse=inverse), n, norm, inverse)
 
 
+@remembering
 def fft(x: Any, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Any:
     """The discrete Fourier transform along an axis, cut or filled with zeros to n elements.
 
@@ -170,11 +171,13 @@ def fft(x: Any, n: Any = None, axis: int = -1, norm: str | None = "backward") ->
     return _transform("fft", x, n, axis, norm, False)
 
 
+@remembering
 def ifft(x: Any, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Any:
     """The inverse of `fft`."""
     return _transform("ifft", x, n, axis, norm, True)
 
 
+@remembering
 def rfft(x: Any, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Any:
     """The first n // 2 + 1 elements of the `fft` of real numbers; the others are their conjugates."""
     x = _real("rfft", x)
@@ -183,6 +186,7 @@ def rfft(x: Any, n: Any = None, axis: int = -1, norm: str | None = "backward") -
     return _scaled(rfft_op(_sized(x, n, axis), axis=axis), n, norm, False)
 
 
+@remembering
 def irfft(x: Any, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Any:
     """The inverse of `rfft`: n real numbers (an even number unless n says otherwise)."""
     x = _complex(x)
@@ -191,11 +195,13 @@ def irfft(x: Any, n: Any = None, axis: int = -1, norm: str | None = "backward") 
     return _scaled(irfft_op(_sized(x, n // 2 + 1, axis), n=n, axis=axis), n, norm, True)
 
 
+@remembering
 def hfft(x: Any, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Any:
     """The `fft`, which is real, of n numbers of which the second half are the conjugates of the first, which is x."""
     return irfft(conj(_complex(x)), n, axis, _swapped(norm))
 
 
+@remembering
 def ihfft(x: Any, n: Any = None, axis: int = -1, norm: str | None = "backward") -> Any:
     """The inverse of `hfft`."""
     return conj(rfft(x, n, axis, _swapped(norm)))
@@ -229,7 +235,7 @@ def _many(name: str, last: Callable[..., Any], others: Callable[..., Any], last_
             x = others(x, n, axis, norm)
         return x if last_first else last(x, sizes[-1], listed[-1], norm)
     transform.__name__, transform.__doc__ = name, doc
-    return transform
+    return remembering(transform)
 
 
 def _two(many: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -237,7 +243,7 @@ def _two(many: Callable[..., Any], name: str) -> Callable[..., Any]:
                   norm: str | None = "backward") -> Any:
         return many(x, s, axes, norm)
     transform.__name__, transform.__doc__ = name, f"`{many.__name__}` over two axes, by default the last two."
-    return transform
+    return remembering(transform)
 
 
 fftn = _many("fftn", fft, fft, True, "`fft` along several axes, by default all.")
@@ -280,11 +286,13 @@ def _shift(x: Any, axes: Any, by: Callable[[Any], Any]) -> Any:
     return roll(x, [by(x.shape[a]) for a in listed], listed) if listed else x
 
 
+@remembering
 def fftshift(x: Any, axes: Any = None) -> Any:
     """Frequency 0 moved to the middle of the axes (all by default)."""
     return _shift(x, axes, lambda n: n // 2)
 
 
+@remembering
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """The inverse of `fftshift`."""
     return _shift(x, axes, lambda n: -(n // 2) if isinstance(n, int) else n - n // 2)

@@ -107,6 +107,17 @@ take: Op = define(
               "take(f32[5, 3], i64, axis=1) -> f32[5]", "take(f32[5, 3], f32[4], axis=0) -> error"])
 
 
+@function
+def take_(x: Any, indices: Any, axis: int | None = None) -> Any:
+    """The elements of x at these places along an axis, which the axes of `indices` replace; else of all elements.
+
+    >>> tn.take(tn.tensor([[1, 2], [3, 4]]), tn.tensor([0, 3]))
+    tensor([1, 4])
+    """
+    x = lift(x)
+    return take(flat(x) if axis is None else x, indices, axis=0 if axis is None else axis)
+
+
 Reduction = Literal["set", "add", "mul", "max", "min"]
 
 
@@ -341,20 +352,28 @@ def scatter_add(x: Any, indices: Any, updates: Any, axis: int = 0) -> Any:
     return scatter(x, indices, updates, axis, "add")
 
 
-def _index_function(name: str, reduce: str, what: str) -> None:
+def _at_slices(x: Any, indices: Any, updates: Any, axis: int, reduce: Reduction) -> Any:
+    axis = normalize_axis(axis, x.ndim)
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1:])
+    return put(x, indices, _spread(updates, shape, x.dtype), axis=axis, reduce=reduce)
+
+
+@function
+def index_add(x: Any, indices: Any, updates: Any, axis: int = 0, alpha: Any = 1) -> Any:
+    """x with `alpha * updates` added to the slices at these places along an axis."""
+    return _at_slices(x, indices, updates if type(alpha) is int and alpha == 1 else updates * alpha, axis, "add")
+
+
+def _index_function(name: str, reduce: Reduction, what: str) -> None:
     def fn(x: Any, indices: Any, updates: Any, axis: int = 0) -> Any:
-        axis = normalize_axis(axis, x.ndim)
-        shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1:])
-        return put(x, indices, _spread(updates, shape, x.dtype), axis=axis, reduce=reduce)
+        return _at_slices(x, indices, updates, axis, reduce)
     fn.__name__ = name
     fn.__doc__ = f"x with `updates` {what} the slices at these places along an axis."
     function(fn)
 
 
-for _name, _reduce, _what in (("index_copy", "set", "in the place of"),
-                              ("index_fill", "set", "(a number) in the place of"),
-                              ("index_add", "add", "added to")):
-    _index_function(_name, _reduce, _what)
+for _name, _what in (("index_copy", "in the place of"), ("index_fill", "(a number) in the place of")):
+    _index_function(_name, "set", _what)
 
 
 @function
@@ -390,6 +409,17 @@ one_hot: Op = define(
     batch="front", fails="index", doc="A last axis that is 1 at the class that x names and 0 elsewhere.",
     examples=["one_hot(i64[3], num_classes=5, dtype=f32) -> f32[3, 5]",
               "one_hot(f32[3], num_classes=5, dtype=f32) -> error"])
+
+
+@function
+def one_hot_(x: Any, num_classes: Any = -1, dtype: Any = "int64") -> Any:
+    """A last axis that is 1 at the class that x names and 0 elsewhere; -1 is as many classes as x has.
+
+    >>> tn.one_hot(tn.tensor([0, 2]))
+    tensor([[1, 0, 0],
+            [0, 0, 1]])
+    """
+    return one_hot(x, num_classes=int(lift(x).max()) + 1 if num_classes == -1 else num_classes, dtype=dtype)
 
 
 def _broadcast_others(x: Any, indices: Any, axis: int) -> tuple[Any, Any, int]:

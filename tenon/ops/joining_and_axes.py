@@ -109,11 +109,23 @@ def expand_dims(x: Any, axis: Any = 0) -> Any:
     return reshape_op(x, shape=tuple(1 if k in axes else next(old) for k in range(x.ndim + count)))
 
 
+@remembering
+def squeezed(x: Any, axis: Any = None) -> Any:
+    """Without axes of size 1: those named, or all; a named one of another size stays, where `tn.squeeze` raises.
+
+    >>> tn.zeros(1, 3, 1).squeeze(0).shape, tn.zeros(1, 3, 1).squeeze(1).shape
+    ((3, 1), (1, 3, 1))
+    """
+    x = lift(x)
+    ones = [k for k, n in enumerate(x.shape) if isinstance(n, int) and n == 1]
+    return squeeze(x, tuple(k for k in normalize_axes(axis, x.ndim) if k in ones))
+
+
 @function
 def squeeze(x: Any, axis: Any = None) -> Any:
     """Without axes of size 1: those named, or all.  Raises ShapeError where a named one has another size.
 
-    >>> tn.zeros(1, 3, 1).squeeze(0).shape
+    >>> tn.squeeze(tn.zeros(1, 3, 1), 0).shape
     (3, 1)
     """
     x = lift(x)

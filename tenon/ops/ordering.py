@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,12 +14,23 @@ from tenon.graph.op import Op
 from tenon.ops.comparison import isnan, where
 from tenon.ops.define import check_kind, composite, define, function
 from tenon.ops.indexing import flat, gather
+from tenon.ops.joining_and_axes import concat, expand_dims
 from tenon.ops.shape import as_dim, as_shape, reshape_op
 from tenon.ops.slicing import box
 from tenon.ops.windows import shown
 from tenon.types import TensorType, bfloat16, int64, normalize_axis
 
+if TYPE_CHECKING:
+    from tenon.tensor import Tensor
+
 MAX_UNPACKED_ELEMENTS = 1000  # integers that are not worth being put together with their places
+
+
+class Ranked(NamedTuple):
+    """What `topk`, `kthvalue` and `mode` return: elements, and the places where they stood."""
+
+    values: Tensor
+    indices: Tensor
 
 
 def _sort_attrs(x: Any, axis: Any, descending: Any, stable: Any) -> dict[str, Any]:
@@ -117,22 +129,22 @@ def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = Tru
 
 
 @function
-def topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Any, Any]:
+def topk(x: Any, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> Ranked:
     """The k largest (or smallest) elements along an axis, and their places; in order, even where it is not asked for.
 
     >>> tn.topk(tn.tensor([1.0, 5.0, 3.0]), 2)
-    (tensor([5., 3.]), tensor([1, 2]))
+    Ranked(values=tensor([5., 3.]), indices=tensor([1, 2]))
     """
     axis = normalize_axis(axis, x.ndim)
     k = as_dim(k)
     if isinstance(x.shape[axis], int) and isinstance(k, int) and not 0 <= k <= x.shape[axis]:
         raise ArgumentError(f"topk: k={k} of {x.shape[axis]} elements along axis {axis}")
     order = first_places(x, k=k, axis=axis, descending=largest)
-    return gather(x, order, axis=axis), order
+    return Ranked(gather(x, order, axis=axis), order)
 
 
 @function
-def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
+def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Ranked:
     """The k-th smallest element along an axis (k counts from 1), and its place."""
     axis = normalize_axis(axis, x.ndim)
     k = as_dim(k)
@@ -141,19 +153,29 @@ def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[An
     at = _part(first_places(x, k=k, axis=axis, descending=False), axis, k - 1, 1)
     value = gather(x, at, axis=axis)
     shape = value.shape if keepdims else (*x.shape[:axis], *x.shape[axis + 1:])
-    return reshape_op(value, shape=shape), reshape_op(at, shape=shape)
+    return Ranked(reshape_op(value, shape=shape), reshape_op(at, shape=shape))
 
 
 @function
-def quantile(x: Any, q: float, axis: int | None = None, keepdims: bool = False) -> Any:
+def quantile(x: Any, q: float | Sequence[float] | Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
     """The element below which a share q of the elements along an axis lies, interpolated linearly.
+
+    Several shares give a first axis of their own.
 
     >>> tn.quantile(tn.tensor([1.0, 2.0, 4.0]), 0.75)
     tensor(3.)
     """
-    if not 0 <= q <= 1:
-        raise ArgumentError(f"quantile: q={q} is not between 0 and 1")
+    share: Any = q.tolist() if hasattr(q, "tolist") else q
+    if isinstance(share, (list, tuple)):
+        found = [expand_dims(quantile(x, one, axis, keepdims), 0) for one in share]
+        return concat(found, axis=0)
+    if not 0 <= share <= 1:
+        raise ArgumentError(f"quantile: q={share} is not between 0 and 1")
     check_kind("quantile", x.dtype, "f")
+    return _quantile(x, share, axis, keepdims)
+
+
+def _quantile(x: Any, q: float, axis: int | None, keepdims: bool) -> Any:
     shape = x.shape
     x, at = (flat(x), 0) if axis is None else (x, normalize_axis(axis, x.ndim))
     elements, count = sort(x, axis=at), int(x.shape[at])

@@ -85,8 +85,11 @@ def cross(x: Any, y: Any, axis: int = -1) -> Any:
 
 
 @function
-def cdist(x: Any, y: Any, p: float = 2.0) -> Any:
-    """The distances between rows of x [..., n, d] and rows of y [..., m, d], in the p-norm."""
+def cdist(x: Any, y: Any, p: float = 2.0, compute_mode: str | None = None) -> Any:
+    """The distances between rows of x [..., n, d] and rows of y [..., m, d], in the p-norm.
+
+    `compute_mode` means nothing: differences are taken first, which loses no digits.
+    """
     if x.ndim < 2 or y.ndim < 2 or x.shape[-1] != y.shape[-1]:
         raise ShapeError(f"cdist: {lift(x).type} and {lift(y).type} are not rows of one length")
     return vector_norm(expand_dims(x, -2) - expand_dims(y, -3), ord=p, axis=-1)

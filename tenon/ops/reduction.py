@@ -145,11 +145,21 @@ def wide(dtype: DType) -> DType:
 
 @composite(promote=floating, autocast="wide", canonical=axes_and_flag, batch="axis", operations=1, examples=[
     "mean(f32[2, 3], axis=(1,), keepdims=True) -> f32[2, 1]", "mean(f16[2, 3]) -> f16", "mean(i64[4]) -> f32"])
-def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+def mean_(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The mean over axes (all of them by default); of integers, in the default float.  The mean of nothing is NaN."""
     total = sum_(x, axis=axis, keepdims=keepdims, dtype=wide(x.dtype))
     found = total / as_number(reduced_size(x.shape, axis), real_of(total.dtype))
     return found if found.dtype is x.dtype else cast(found, dtype=x.dtype)
+
+
+@function
+def mean(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+    """The mean over axes (all of them by default), of the elements as `dtype`; of integers, in the default float.
+
+    >>> tn.mean(tn.tensor([1, 2]), dtype=tn.float64)
+    tensor(1.5, dtype=float64)
+    """
+    return mean_(x if dtype is None else cast(x, dtype=as_dtype(dtype)), axis=axis, keepdims=keepdims)
 
 
 def _moment_attrs(x: TensorType, axis: Any, keepdims: bool, correction: float) -> dict[str, Any]:
@@ -351,11 +361,13 @@ def vector_norm(x: Any, *, ord: float = 2.0, axis: Any = None, keepdims: bool = 
 def norm(x: Any, ord: Any = 2.0, axis: Any = None, keepdims: bool = False) -> Any:
     """The length of vectors along axes, by default of all elements as one vector; `vector_norm` with `ord`.
 
-    "fro" is 2; `tn.linalg.norm` has the norms of matrices.
+    "fro" is 2, "nuc" the sum of a matrix's singular values; `tn.linalg.norm` has the other norms of matrices.
 
     >>> tn.norm(tn.tensor([3.0, 4.0]))
     tensor(5.)
     """
+    if ord == "nuc":
+        return x.matrix_norm("nuc", (-2, -1) if axis is None else axis, keepdims)
     return vector_norm(x, ord=2.0 if ord in ("fro", None) else ord, axis=axis, keepdims=keepdims)
 
 

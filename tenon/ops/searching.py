@@ -314,8 +314,9 @@ def unique_values(x: Any) -> Any:
 
 
 @function
-def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) -> Any | tuple[Any, ...]:
-    """The different elements in ascending order; with the flags, also inverse indices and counts.
+def unique(x: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+           ) -> Any | tuple[Any, ...]:
+    """The different elements in ascending order, asked for or not; with the flags, also inverse indices and counts.
 
     >>> tn.unique(tn.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))

@@ -49,15 +49,17 @@ class LstsqResult(NamedTuple):
 # ---------------------------------------------------------------- solving
 
 @function
-def solve(x: Any, y: Any) -> Any:
+def solve(x: Any, y: Any, *, left: bool = True) -> Any:
     """The solution z of x @ z = y for a square x; y is a vector or has right-hand sides as columns.
+
+    With `left=False` that of z @ x = y.
 
     Raises LinearAlgebraError where x is singular.
 
     >>> tn.linalg.solve(tn.tensor([[2.0, 0.0], [0.0, 4.0]]), tn.tensor([2.0, 2.0]))
     tensor([1. , 0.5])
     """
-    return _solved("solve", solve_op, x, y)
+    return _solved("solve", solve_op, x, y) if left else mT(_solved("solve", solve_op, mT(x), mT(y)))
 
 
 def _solved(name: str, op: Op, x: Any, y: Any, **attrs: Any) -> Any:

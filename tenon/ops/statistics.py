@@ -30,7 +30,7 @@ from tenon.ops.diagonal import diagonal
 from tenon.ops.indexing import gather, put, take
 from tenon.ops.joining_and_axes import concat, expand_dims, ravel, reshaped, squeeze, swapaxes
 from tenon.ops.matrix_products import matmul
-from tenon.ops.ordering import argsort, sort
+from tenon.ops.ordering import Ranked, argsort, sort
 from tenon.ops.reduction import all_, argmax, max_, mean, min_, std, sum_, var, vector_norm
 from tenon.ops.scan import areas, cummax, cumsum, diff
 from tenon.ops.searching import searchsorted
@@ -221,11 +221,11 @@ def nanmedian(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
 
 
 @function
-def mode(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
+def mode(x: Any, axis: int = -1, keepdims: bool = False) -> Ranked:
     """The element that stands most often along an axis, of several the smallest, and the last of its places.
 
     >>> tn.mode(tn.tensor([3, 1, 2, 2, 3]))
-    (tensor(2), tensor(3))
+    Ranked(values=tensor(2), indices=tensor(3))
     """
     x = lift(x)
     axis = normalize_axis(axis, x.ndim)
@@ -239,7 +239,7 @@ def mode(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
     run = places - cummax(concat([zeros_like(narrow(order, axis, 0, 1)), first], axis=axis), axis)
     last = argmax(run, axis=axis, keepdims=True)        # the first of the longest runs ends here
     found = gather(ordered, last, axis=axis), gather(order, last, axis=axis)
-    return found if keepdims else (squeeze(found[0], axis), squeeze(found[1], axis))
+    return Ranked(*found) if keepdims else Ranked(squeeze(found[0], axis), squeeze(found[1], axis))
 
 
 # ---------------------------------------------------------------- nearly equal, among, the same

@@ -7,34 +7,58 @@ from collections.abc import Iterable
 from typing import Any
 
 from tenon.eager.grad_mode import no_grad
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, GradientError
 from tenon.ops.arithmetic import abs_
-from tenon.ops.comparison import clip, minimum
+from tenon.ops.comparison import clip, isfinite, minimum
 from tenon.ops.creation import zeros
 from tenon.ops.exponential import sqrt
 from tenon.ops.joining_and_axes import stack
 from tenon.tensor import Tensor
 
 
-def clip_grad_norm(parameters: Any, max_norm: Any, norm_type: float = 2.0) -> Any:
+def clip_grad_norm(parameters: Any, max_norm: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+                   foreach: bool | None = None) -> Any:
     """Scale all gradients down so that their norm, taken together, is at most `max_norm`; returns the norm before.
+
+    With `error_if_nonfinite` raises GradientError for a norm that is NaN or infinite.
 
     >>> p = nn.Parameter([0.0]); p.grad = tn.tensor([5.0])
     >>> optim.clip_grad_norm([p], 1.0), p.grad
     (tensor(5.), tensor([1.]))
     """
     with no_grad():
-        pairs = [(p, p.grad) for p in _listed(parameters) if p.grad is not None]
-        if not pairs:
-            return zeros(())
-        total = _norm([g for _, g in pairs], norm_type)
-        scale = minimum(max_norm / (total + 1e-6), 1.0)
-        for p, g in pairs:
-            p.grad = g * scale.astype(g.dtype).to_device(g.device)
+        listed = list(_listed(parameters))
+        total = get_total_norm([p.grad for p in listed], norm_type, error_if_nonfinite)
+        clip_grads_with_norm(listed, max_norm, total)
         return total
 
 
-def clip_grad_value(parameters: Any, clip_value: float) -> None:
+def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False,
+                   foreach: bool | None = None) -> Any:
+    """The norm of all elements of tensors, taken together; None among them is nothing.
+
+    >>> nn.utils.get_total_norm([tn.tensor([3.0]), tn.tensor([4.0])])
+    tensor(5.)
+    """
+    found = [x for x in ([tensors] if isinstance(tensors, Tensor) else tensors) if x is not None]
+    with no_grad():
+        total = _norm(found, norm_type) if found else zeros(())
+    if error_if_nonfinite and not bool(isfinite(total)):
+        raise GradientError(f"clip_grad_norm: the norm of the gradients is {float(total)}",
+                            hint="error_if_nonfinite=False scales by it all the same")
+    return total
+
+
+def clip_grads_with_norm(parameters: Any, max_norm: Any, total_norm: Any, foreach: bool | None = None) -> None:
+    """Scale all gradients down as far as a norm that is known is above `max_norm`."""
+    with no_grad():
+        scale = minimum(max_norm / (total_norm + 1e-6), 1.0)
+        for p in _listed(parameters):
+            if (g := p.grad) is not None:
+                p.grad = g * scale.astype(g.dtype).to_device(g.device)
+
+
+def clip_grad_value(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
     """Cut every element of the gradients to lie within `clip_value` of 0."""
     with no_grad():
         for p in _listed(parameters):

@@ -10,7 +10,8 @@ from tenon.eager.backward_arrays import descend, is_plain
 from tenon.eager.grad_mode import differentiating
 from tenon.eager.tape import TapeNode, tape_of
 from tenon.errors import ArgumentError, GradientError, ShapeError
-from tenon.ops.creation import ones_like
+from tenon.ops.creation import ones_like, zeros_like
+from tenon.ops.joining_and_axes import stack
 from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
 from tenon.transforms.autograd_function import AutogradFunction as Function
@@ -24,13 +25,15 @@ SMALL_ARRAY_ELEMENTS = 4096  # elements of an array, which NumPy goes through wh
 
 def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Any = None,
          retain_graph: bool | None = None, create_graph: bool = False,
-         only_inputs: bool = True, allow_unused: bool = False) -> tuple[Tensor | None, ...]:
+         only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
+         materialize_grads: bool = False) -> tuple[Tensor | None, ...]:
     """The gradient of the sum of `outputs`, weighted with `grad_outputs`, with respect to each of `inputs`.
 
     Unlike `backward()` it leaves every `.grad` alone (`only_inputs` says so), and inputs need not be leaves.
     `create_graph` records the computation, for higher derivatives; without `retain_graph` (default: `create_graph`) the
     tape is released.  Raises GradientError for an input that the outputs do not depend on, unless `allow_unused`, which
-    gives None for it.
+    gives None for it, or `materialize_grads`, which gives zeros.  With `is_grads_batched` the weights have a first
+    axis, and so have the gradients: one of each.
 
     >>> x = tn.tensor(3.0, requires_grad=True)
     >>> slope, = tn.autograd.grad(x * x, x, create_graph=True)
@@ -48,6 +51,8 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
             if not x.requires_grad:
                 raise GradientError(f"autograd.grad: {what} {k} does not require a gradient",
                                     hint="pass requires_grad=True where the inputs are made")
+    if is_grads_batched:
+        return _batched(ends, starts, weights, allow_unused, retain_graph, create_graph, materialize_grads)
     with differentiating(create_graph):
         tape = tape_of(ends)
         _refuse_earlier(tape, ends, starts)
@@ -56,11 +61,25 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
         found = _by_operators(tape, ends, seeds, starts) if plain is None else plain
     if not (create_graph if retain_graph is None else retain_graph):
         TapeNode.release_all(tape)
+    if materialize_grads:
+        return tuple(zeros_like(x) if g is None else g for g, x in zip(found, starts, strict=True))
     if not allow_unused and any(g is None for g in found):
         unused = next(k for k, g in enumerate(found) if g is None)
         raise GradientError(f"autograd.grad: the outputs do not depend on input {unused}",
                             hint="allow_unused=True gives None for it")
     return found
+
+
+def _batched(ends: list[Tensor], starts: list[Tensor], weights: list[Any], allow_unused: bool | None,
+             retain: bool | None, create_graph: bool, zeros: bool) -> tuple[Tensor | None, ...]:
+    """The gradients for each weighting of a batch, stacked."""
+    count = next(w.shape[0] for w in weights if w is not None)
+    rows = []
+    for k in range(count):
+        row = [w if w is None else w[k] for w in weights]
+        keep = k + 1 < count or (create_graph if retain is None else retain)
+        rows.append(grad(ends, starts, row, keep, create_graph, True, allow_unused, False, zeros))
+    return tuple(None if column[0] is None else stack(column) for column in zip(*rows, strict=True))
 
 
 def _refuse_earlier(tape: Sequence[TapeNode], ends: Sequence[Tensor], starts: Sequence[Tensor]) -> None:

@@ -122,7 +122,7 @@ def test_what_nobody_holds_is_not_changed_in_silence() -> None:
 
     def dropped(k: int) -> None:
         if k == 0:
-            x[0].fill_(1)
+            x.t().fill_(1)
         elif k == 1:
             x.view(-1).add_(1)
         elif k == 2:

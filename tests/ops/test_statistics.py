@@ -177,10 +177,9 @@ def test_division_rounds_as_asked() -> None:
         tn.div(x, 2, rounding_mode="up")
 
 
-def test_a_vector_is_taken_from_without_naming_its_axis() -> None:
+def test_without_an_axis_all_elements_are_taken_from() -> None:
     assert tn.take(tn.arange(3), tn.tensor([2, 0])).tolist() == [2, 0]
-    with pytest.raises(ShapeError, match="axis= is needed"):
-        tn.take(tn.zeros(2, 2), tn.tensor([0]))
+    assert tn.arange(4).reshape(2, 2).take(tn.tensor([[3, 0]])).tolist() == [[3, 0]]
 
 
 def test_special_functions_far_out() -> None:

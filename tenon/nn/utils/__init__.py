@@ -15,13 +15,15 @@ from tenon.nn.utils.parametrizations import old_spectral_norm as spectral_norm
 from tenon.nn.utils.parametrizations import old_weight_norm as weight_norm
 from tenon.nn.utils.parametrizations import remove_spectral_norm, remove_weight_norm
 from tenon.ops.joining_and_axes import concat, reshape
-from tenon.optim.clipping import clip_grad_norm, clip_grad_value
+from tenon.optim.clipping import clip_grad_norm, clip_grad_value, clip_grads_with_norm, get_total_norm
 from tenon.tensor import Tensor
 
-__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value", "clip_grad_value_", "parameters_to_vector",
-           "remove_spectral_norm", "remove_weight_norm", "spectral_norm", "vector_to_parameters", "weight_norm"]
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value", "clip_grad_value_", "clip_grads_with_norm_",
+           "get_total_norm", "parameters_to_vector", "remove_spectral_norm", "remove_weight_norm", "spectral_norm",
+           "vector_to_parameters", "weight_norm"]
 
 clip_grad_norm_, clip_grad_value_ = clip_grad_norm, clip_grad_value
+clip_grads_with_norm_ = clip_grads_with_norm
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Any:
