@@ -20,7 +20,7 @@ import numpy as np
 
 from tenon.dims import evaluate
 from tenon.errors import CompilerDefect, GraphError, TenonError
-from tenon.graph.compare import difference
+from tenon.graph.compare import difference, narrowest
 from tenon.graph.interpret import OutOfPatience, interpret, with_patience
 from tenon.graph.ir import Graph
 from tenon.graph.partition import has_effect
@@ -75,7 +75,7 @@ class PassWatch:
             if found is None:
                 said: str | None = "it raises an error, or does not end"
             else:
-                said = _differences(expected, found, name in MOVING)
+                said = _differences(expected, found, name in MOVING, narrowest(graph))
                 runs.append((sample, found))
             if said is not None and not (name in ON_NUMBERS and sample.kind == "special"):
                 folder = write_reproducer(name, before, graph, sample)
@@ -84,11 +84,11 @@ class PassWatch:
         self.runs = runs
 
 
-def _differences(before: Sequence[np.ndarray], after: Sequence[np.ndarray], exact: bool) -> str | None:
+def _differences(before: Sequence[np.ndarray], after: Sequence[np.ndarray], exact: bool, resolved: int) -> str | None:
     if len(before) != len(after):
         return f"{len(before)} results before, {len(after)} after"
     for k, (one, other) in enumerate(zip(before, after, strict=True)):
-        said = difference(np.asarray(one), np.asarray(other), exact)
+        said = difference(np.asarray(one), np.asarray(other), exact, resolved)
         if said is not None:
             return f"result {k}, {said}"
     return None
@@ -136,4 +136,5 @@ def repeat(folder: Path) -> str | None:
     with np.load(folder / "inputs.npz") as saved:
         arrays = [saved[f"input{k}"].reshape(-1).view(p.dtype.numpy).reshape(saved[f"shape{k}"])
                   for k, p in enumerate(before.params)]
-    return _differences(interpret(before, arrays), interpret(after, arrays), exact=False)
+    return _differences(interpret(before, arrays), interpret(after, arrays), exact=False,
+                        resolved=narrowest(after))

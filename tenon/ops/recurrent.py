@@ -27,25 +27,29 @@ def _check(name: str, gates: int, x: Any, h: Any, w_ih: Any, w_hh: Any) -> None:
         raise ShapeError(f"{name}: the batch sizes of input {x.type} and state {h.type} differ")
 
 
-def _parts(gates: Any, count: int) -> list[Any]:
-    size = gates.shape[-1] // count
+def _parts(name: str, gates: Any, count: int, state: Any) -> list[Any]:
+    size = state.shape[-1] if state.ndim and gates.ndim else 0
+    if not gates.ndim or gates.shape[-1] != count * size:
+        raise ShapeError(f"{name}: a state {state.type} needs sums of width {count * size}, not {gates.type}")
     return [gates[..., k * size:(k + 1) * size] for k in range(count)]
 
 
 @composite(public=False, promote=floating, autocast="wide",
-           examples=["lstm_gates(f32[2, 16], f32[2, 4]) -> f32[2, 4], f32[2, 4]"])
+           examples=["lstm_gates(f32[2, 16], f32[2, 4]) -> f32[2, 4], f32[2, 4]",
+                     "lstm_gates(f32[2, 18], f32[2, 4]) -> error"])
 def lstm_gates(gates: Any, c: Any) -> Any:
     """The next hidden and cell state from the sums that enter the gates."""
-    i, f, g, o = _parts(gates, 4)
+    i, f, g, o = _parts("lstm_gates", gates, 4, c)
     c = sigmoid(f) * c + sigmoid(i) * tanh(g)
     return sigmoid(o) * tanh(c), c
 
 
 @composite(public=False, promote=floating, autocast="wide",
-           examples=["gru_gates(f32[2, 12], f32[2, 12], f32[2, 4]) -> f32[2, 4]"])
+           examples=["gru_gates(f32[2, 12], f32[2, 12], f32[2, 4]) -> f32[2, 4]",
+                     "gru_gates(f32[2, 12], f32[2, 16], f32[2, 4]) -> error"])
 def gru_gates(from_x: Any, from_h: Any, h: Any) -> Any:
     """The next state from what the input and the state contribute to the gates."""
-    (xr, xz, xn), (hr, hz, hn) = _parts(from_x, 3), _parts(from_h, 3)
+    (xr, xz, xn), (hr, hz, hn) = (_parts("gru_gates", x, 3, h) for x in (from_x, from_h))
     z, n = sigmoid(xz + hz), tanh(xn + sigmoid(xr + hr) * hn)
     return n + z * (h - n)
 

@@ -151,3 +151,10 @@ def test_sizes_that_the_graph_refuses_are_not_tried(checking):
     v4: f64[5, N0] = add(p0, v3)
     return v4""")
     assert loop_steps(body, "kernel", GENERIC)
+
+
+def test_a_wide_result_of_narrow_numbers_resolves_no_more_than_they_do(checking):
+    """Roundings of float32 differ before and after, and the result is float64."""
+    x = tn.tensor(np.random.default_rng(78).standard_normal((5, 257)).astype(np.float32))
+    power = tn.jit(lambda x: tn.float_power(tn.sigmoid(x) * 1.7 + 0.3, tn.sigmoid(x) * 1.7 + 0.3))
+    assert power(x).dtype is tn.float64
