@@ -63,7 +63,9 @@ def test_random_numbers_in_place() -> None:
     assert 0.4 < x.exponential_(2.0).mean().item() < 0.6 and 2.5 < x.log_normal_(1.0, 0.1).mean().item() < 2.9
 
 
-def test_what_scripts_say_before_they_begin() -> None:
+def test_what_scripts_say_before_they_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    for library, switch in ((tn.backends.cudnn, "benchmark"), (tn.backends.cuda.matmul, "allow_tf32")):
+        monkeypatch.setattr(library, switch, False)         # and as it was, afterwards
     device = tn.accelerator.current_accelerator() if tn.accelerator.is_available() else tn.device("cpu")
     tn.backends.cudnn.benchmark = tn.backends.cuda.matmul.allow_tf32 = True
     assert not (tn.backends.mps.is_available() or tn.cuda.is_initialized() or tn.xpu.is_available())

@@ -52,11 +52,17 @@ def _types(*xs: TensorType, body: Graph, forward: Graph, backward: Graph, given:
     check_takes("custom_call", "the body", body, xs)
     check_takes("custom_call", "forward", forward, xs)
     seeds = [t for t in result_types(body) if t.dtype.is_differentiable]
-    check_takes("custom_call", "backward", backward,
-                (*result_types(forward), *result_types(body), *seeds, *xs[len(given):]))
+    kept, others = result_types(forward), (*seeds, *xs[len(given):])
+    results = _results_taken(backward, result_types(body), len(kept) + len(others))
+    check_takes("custom_call", "backward", backward, (*kept, *results, *others))
     if len(backward.results) != sum(given) or len(given) > len(xs):
         raise GraphError(f"custom_call: backward returns {len(backward.results)} gradients for the inputs {given}")
     return one_or_all(result_types(body))
+
+
+def _results_taken(backward: Graph, results: Sequence[Any], others: int) -> Sequence[Any]:
+    """The results that `backward` takes beside so many others: in files written before 2026-12, none."""
+    return results if len(backward.params) > others else ()
 
 
 def _ref(*xs: Any, body: Graph, forward: Graph, backward: Graph, given: Any) -> Any:
@@ -73,7 +79,9 @@ def _vjp(g: Any, y: Any, *xs: Any, body: Graph, forward: Graph, backward: Graph,
     received, results = (g, y) if isinstance(g, tuple) else ((g,), (y,))
     seeds = [s for s, r in zip(received, body.results, strict=True) if r.dtype.is_differentiable]
     shared = xs[len(given):]
-    found = iter(apply_graph(backward, [*apply_graph(forward, xs), *results, *seeds, *shared]))
+    kept = apply_graph(forward, xs)
+    results = _results_taken(backward, results, len(kept) + len(seeds) + len(shared))
+    found = iter(apply_graph(backward, [*kept, *results, *seeds, *shared]))
     return [next(found) if flag else None for flag in given] + [None] * len(shared)
 
 
