@@ -26,7 +26,8 @@ REQUIRED = object()
 class Activation(Module):
     """A function of one tensor, with options given by position or name; PyTorch's `dim` is `axis`.
 
-    `inplace=True`: the input is rebound to the result, so who reads it afterwards sees that.
+    Options are attributes, as `layer.negative_slope`, which may be given anew.  `inplace=True`: the input is rebound to
+    the result, so who reads it afterwards sees that.
     """
 
     fn: ClassVar[Callable[..., Any]]
@@ -43,7 +44,14 @@ class Activation(Module):
             problem = f"no option {unknown[0]!r}" if unknown else f"{missing[0]!r} is missing" if missing else \
                 f"{len(values)} options were given"
             raise ArgumentError(f"{name}: {problem}", hint=f"its options are ({', '.join(names)})")
-        self.options, self.inplace = {**names, **given}, inplace
+        for key, x in {**names, **given}.items():
+            setattr(self, key, x)
+        self.inplace = inplace
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options as they are now; each is an attribute, which may be given anew."""
+        return {name: getattr(self, name) for name in self.defaults}
 
     def forward(self, x: Any) -> Any:
         return rebound(x, type(self).fn(x, **self.options), self.inplace)

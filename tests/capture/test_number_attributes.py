@@ -98,3 +98,12 @@ def test_autocast_casts_as_eagerly(operator):
     jitted, x = tn.jit(f), tn.tensor(X.astype(np.float32))
     for a in NUMBERS:
         assert jitted(x, a).dtype is f(x, a).dtype
+
+
+def test_a_layers_slope_is_an_attribute_that_may_be_annealed():
+    layer, x = nn.LeakyReLU(0.2), tn.tensor(X)
+    step = tn.jit(lambda x: layer(x))
+    for slope in NUMBERS:
+        layer.negative_slope = slope
+        np.testing.assert_array_equal(step(x).numpy(), F.leaky_relu(x, slope).numpy())
+    assert layer.options == {"negative_slope": NUMBERS[-1]} and "2 captures" in str(tn.explain(step))
