@@ -26,7 +26,7 @@ from tenon.tensor import Tensor, asarray, tensor
 from tenon.types import int64
 
 __all__ = ["PackedSequence", "pack_padded_sequence", "pack_sequence", "pad_packed_sequence", "pad_sequence",
-           "unpad_sequence"]
+           "unpack_sequence", "unpad_sequence"]
 
 
 class PackedSequence:
@@ -183,3 +183,12 @@ def unpad_sequence(padded: Any, lengths: Any, batch_first: bool = False) -> list
 def pack_sequence(sequences: Sequence[Any], enforce_sorted: bool = True) -> PackedSequence:
     """Sequences [l, ...] of different lengths, packed."""
     return pack_padded_sequence(pad_sequence(sequences), [x.shape[0] for x in sequences], False, enforce_sorted)
+
+
+def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
+    """The sequences [l, ...] that were packed, in the order of the batch.
+
+    >>> nn.utils.rnn.unpack_sequence(nn.utils.rnn.pack_sequence([tn.tensor([1, 2]), tn.tensor([3])]))
+    [tensor([1, 2]), tensor([3])]
+    """
+    return unpad_sequence(packed_sequences.padded, packed_sequences.lengths)

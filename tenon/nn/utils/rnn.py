@@ -5,4 +5,5 @@ from tenon.nn.packed import pack_padded_sequence as pack_padded_sequence
 from tenon.nn.packed import pack_sequence as pack_sequence
 from tenon.nn.packed import pad_packed_sequence as pad_packed_sequence
 from tenon.nn.packed import pad_sequence as pad_sequence
+from tenon.nn.packed import unpack_sequence as unpack_sequence
 from tenon.nn.packed import unpad_sequence as unpad_sequence
