@@ -315,9 +315,19 @@ def avg_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mod
 @layer_function
 def lp_pool(x: Any, norm_type: float, kernel: Any, stride: Any = None, ceil_mode: bool = False,
             count: int | None = None) -> Any:
-    """The p-norm of each window: (sum of x ** p) ** (1 / p); where the sum is 0, so is the derivative."""
-    attrs, _ = _attributes("lp_pool", x, kernel, stride, 0, 1, ceil_mode, count)
-    total = window_sum(x ** norm_type, attrs)
+    """The p-norm of each window: (sum of x ** p) ** (1 / p); where the sum is 0, so is the derivative.
+
+    A window that `ceil_mode` lets reach beyond the end counts as a whole one of the same mean, as PyTorch has it.
+
+    >>> tn.lp_pool1d(tn.tensor([[[1.0, 2.0, 3.0]]]), 1, 2, ceil_mode=True)
+    tensor([[[3., 6.]]])
+    """
+    attrs, extra = _attributes("lp_pool", x, kernel, stride, 0, 1, ceil_mode, count)
+    powers = x ** norm_type
+    if not all(e == 0 for e in extra):
+        total = avg_pool(powers, kernel, stride, 0, ceil_mode, count=count) * int(np.prod(attrs["kernel"]))
+    else:
+        total = window_sum(powers, attrs)
     none = total == 0
     return where(none, 0, where(none, 1, total) ** (1.0 / norm_type))
 
