@@ -96,7 +96,7 @@ tn.topk(tn.ones(3), 5) | ArgumentError | topk: k=5 of 3 elements along axis 0
 tn.cumsum(tn.ones((2,3)), axis=3) | AxisError | cumsum: axis 3 is out of range for a tensor of 2 dimensions
 tn.take_along_axis(tn.ones((2,3)), tn.tensor([0]), axis=1) | ShapeError | take_along_axis: i64[1] and f32[2, 3] differ in the number of axes
 tn.gather(tn.ones((2,3)), tn.tensor([[0.5]]), axis=1) | DTypeError | gather: indices must be integers, these are f32[1, 1]
-tn.one_hot(tn.tensor([0,1]), -1) | ArgumentError | one_hot: num_classes must be a size, not -1
+tn.one_hot(tn.tensor([0,1]), -2) | ArgumentError | one_hot: num_classes must be a size, not -2
 tn.one_hot(tn.tensor([0.5,1]), 3) | DTypeError | one_hot: indices must be integers, these are f32[2]
 tn.searchsorted(tn.ones((2,2)), tn.ones(2)) | ShapeError | searchsorted: the rows of f32[2, 2] and f32[2] do not match
 F.cross_entropy(tn.ones((2,3)), tn.tensor([0,1,2])) | ShapeError | cross_entropy: scores f32[2, 3] need class indices of shape [2], the target is i64[3]
