@@ -20,7 +20,7 @@ from tenon.ops.indexing import take_along_axis
 from tenon.ops.matrix_factorizations import qr
 from tenon.ops.solving import inv as inverse
 from tenon.pytorch_methods import clamp_max, clamp_min
-from tenon.random import Generator, default_generator, randn
+from tenon.random import Generator, get_rng_state, initial_seed, randn, set_rng_state
 from tenon.tensor import Tensor, asarray, tensor
 from tenon.tensor_views import PRINT_PROFILES, print_options
 from tenon.types import (
@@ -292,21 +292,6 @@ def set_default_dtype(d: Any) -> None:
         raise ArgumentError(f"set_default_dtype: Python floats become float32, not {as_dtype(d).name}",
                             why="captured graphs and remembered calls do not depend on a type for the whole process",
                             hint="net.double() or net.to(dtype), and dtype= where tensors are made")
-
-
-def get_rng_state() -> Tensor:
-    """The state of the default generator."""
-    return default_generator.get_state()
-
-
-def set_rng_state(state: Any) -> None:
-    """Let the default generator go on from this state."""
-    default_generator.set_state(state)
-
-
-def initial_seed() -> Any:
-    """The seed of the default generator."""
-    return default_generator.initial_seed()
 
 
 float, int = float32, int32     # last: above they are Python's

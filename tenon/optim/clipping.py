@@ -44,7 +44,7 @@ def get_total_norm(tensors: Any, norm_type: float = 2.0, error_if_nonfinite: boo
     with no_grad():
         total = _norm(found, norm_type) if found else zeros(())
     if error_if_nonfinite and not bool(isfinite(total)):
-        raise GradientError(f"clip_grad_norm: the norm of the gradients is {float(total)}",
+        raise GradientError(f"the norm of the gradients is {float(total)}",
                             hint="error_if_nonfinite=False scales by it all the same")
     return total
 

@@ -10,6 +10,7 @@ import numpy as np
 from tenon.graph.ir import Node, Value
 from tenon.onnx.graph_writer import Writer, element_number, rule
 from tenon.onnx.rules.elementwise_rules import cast_to, result_dtype
+from tenon.ops.pooling import lowest
 from tenon.types import DType, TensorType, bool_, int64
 
 
@@ -205,12 +206,6 @@ def _log_total(w: Writer, node: Node, x: list[str]) -> Any:
     return along(w, node, x[0], [(w.scalar(-np.inf, d), d)], node.attrs["reverse"], step)
 
 
-def _least(d: DType) -> Any:
-    if d is bool_:
-        return False
-    return -np.inf if d.is_floating else np.iinfo(d.numpy).min
-
-
 def _most(d: DType) -> Any:
     if d is bool_:
         return True
@@ -221,7 +216,7 @@ def _running_extreme(name: str, op_type: str, better: str) -> None:
     @rule(name, 16)
     def write(w: Writer, node: Node, x: list[str]) -> Any:
         d = result_dtype(node)
-        least = _least(d) if op_type == "Max" else _most(d)
+        least = lowest(d) if op_type == "Max" else _most(d)
 
         def step(state: list[str], row: str) -> list[str]:
             best, place, turn = state
