@@ -7,8 +7,9 @@ it is a slice of, by names, attributes and numbers alone, that is read again and
 from __future__ import annotations
 
 import ast
+import dis
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType
@@ -24,11 +25,7 @@ def store_slice(frame: FrameType, part: Any) -> bool:
 
     The expression is that of an assignment, `x[i][j]`, or a call, `x[i].add_(1)`.
     """
-    expression = _expression_at(frame.f_code, frame.f_lasti)
-    if isinstance(expression, ast.Call):
-        expression = expression.func
-    held = getattr(expression, "value", None)
-    if not isinstance(held, ast.Subscript) or not all(isinstance(node, PLAIN) for node in ast.walk(held)):
+    if (held := _slice_at(frame.f_code.co_filename, frame.f_code, frame.f_lasti)) is None:
         return False
 
     def read(node: ast.expr) -> Any:
@@ -57,16 +54,35 @@ def _key(index: ast.expr, read: Callable[[ast.expr], Any]) -> Any:
 
 
 @lru_cache(1024)
-def _expression_at(code: CodeType, instruction: int) -> ast.expr | None:
-    """The expression that an instruction belongs to; None where there is no source."""
+def _slice_at(file: str, code: CodeType, instruction: int) -> ast.Subscript | None:
+    """What the expression of an instruction changes an item of; None where the source does not say it for certain.
+
+    The file is named beside the code, since codes of two files may be equal.
+    """
     line, last, start, stop = next(islice(code.co_positions(), instruction // 2, None))
     if line is None or last is None or start is None or stop is None:
         return None
-    lines = [linecache.getline(code.co_filename, k).encode() for k in range(line, last + 1)]
+    lines = [linecache.getline(file, k).encode() for k in range(line, last + 1)]
     lines[-1] = lines[-1][:stop]
     lines[0] = lines[0][start:]
     try:
-        return ast.parse(f"({b''.join(lines).decode()})", mode="eval").body
+        expression = ast.parse(f"({b''.join(lines).decode()})", mode="eval").body
     except (SyntaxError, UnicodeDecodeError):
         return None
+    held = getattr(expression.func if isinstance(expression, ast.Call) else expression, "value", None)
+    if not isinstance(held, ast.Subscript) or not all(isinstance(node, PLAIN) for node in ast.walk(held)):
+        return None
+    return held if _is_compiled(held, code, (line, start)) else None
 
+
+def _is_compiled(held: ast.expr, code: CodeType, begin: tuple[int, int]) -> bool:
+    """Whether the code reads the names and constants of the expression there: the file may have changed since."""
+    assert held.end_col_offset is not None and held.end_lineno is not None
+    end = begin[0] + held.end_lineno - 1, held.end_col_offset + (begin[1] - 1 if held.end_lineno == 1 else 0)
+    there = [x for x in dis.get_instructions(code) if (p := x.positions) is not None and p.lineno is not None
+             and begin <= (p.lineno, p.col_offset) and (p.end_lineno, p.end_col_offset) <= end]
+    return _loads(there) == _loads(dis.get_instructions(compile(ast.Expression(held), "<slice>", "eval")))
+
+
+def _loads(instructions: Iterable[dis.Instruction]) -> list[Any]:
+    return [x.argval for x in instructions if x.opname.startswith("LOAD_")]
