@@ -105,7 +105,7 @@ from tenon.pytorch_names import get_default_dtype as get_default_dtype
 from tenon.pytorch_methods import get_device as get_device
 from tenon.pytorch_functions import get_float32_matmul_precision as get_float32_matmul_precision
 from tenon.runtime.thread_pool import get_num_threads as get_num_threads
-from tenon.pytorch_names import get_rng_state as get_rng_state
+from tenon.random import get_rng_state as get_rng_state
 from tenon.transforms.gradients import grad as grad
 from tenon.extend import graph_pass as graph_pass
 from tenon.transforms.jacobians import hessian as hessian
@@ -118,7 +118,7 @@ from tenon.array_api import iinfo as iinfo
 from tenon.pytorch_functions import index_put_ as index_put_
 from tenon.array_api import inf as inf
 from tenon.pytorch_names import inference_mode as inference_mode
-from tenon.pytorch_names import initial_seed as initial_seed
+from tenon.random import initial_seed as initial_seed
 from tenon.ops.solving import inv as _inverse
 from tenon.autocast import is_autocast_enabled as is_autocast_enabled
 from tenon.pytorch_names import is_complex as is_complex
@@ -210,7 +210,7 @@ from tenon.pytorch_names import set_float32_matmul_precision as set_float32_matm
 from tenon.pytorch_names import set_grad_enabled as set_grad_enabled
 from tenon.runtime.thread_pool import set_num_threads as set_num_threads
 from tenon.pytorch_names import set_printoptions as set_printoptions
-from tenon.pytorch_names import set_rng_state as set_rng_state
+from tenon.random import set_rng_state as set_rng_state
 from tenon.pytorch_functions import sigmoid_ as sigmoid_
 from tenon.pytorch_functions import sin_ as sin_
 from tenon.pytorch_functions import sinc_ as sinc_

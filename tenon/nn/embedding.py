@@ -16,6 +16,7 @@ from tenon.ops.joining_and_axes import expand_dims, ravel
 from tenon.ops.linear_layers import embedding
 from tenon.ops.reduction import vector_norm
 from tenon.ops.searching import bincount
+from tenon.transforms.custom_gradient import custom_vjp
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
@@ -85,8 +86,15 @@ def rows_of(x: Any, weight: Any, padding_idx: int | None, max_norm: float | None
     if not scale_grad_by_freq:
         return rows
     times = expand_dims(bincount(ravel(x), length=weight.shape[0])[x], -1)
-    held = rows.detach()
-    return held + (rows - held) / times.astype(rows.dtype)      # the value is that of `held`
+    return _with_gradient_divided(rows, times.astype(rows.dtype))
+
+
+@custom_vjp
+def _with_gradient_divided(x: Any, by: Any) -> Any:
+    return x
+
+
+_with_gradient_divided.defvjp(lambda x, by: (x, by), lambda by, gradient: (gradient / by, None))
 
 
 def _shortened(x: Any, weight: Any, max_norm: float, norm_type: float) -> Any:

@@ -69,6 +69,7 @@ def vander(x: Any, N: int | None = None) -> Any:
             [1, 3, 9]])
     """
     x = lift(x)
+    x = x if x.ndim else expand_dims(x, 0)
     return expand_dims(x, -1) ** arange(x.shape[-1] if N is None else N)
 
 

@@ -51,7 +51,7 @@ fft.fftn fft.fftshift fft.hfft fft.hfft2 fft.hfftn fft.ifft fft.ifft2 fft.ifftn 
 fft.ihfftn fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftn linalg.cholesky linalg.cond linalg.det
 linalg.inv linalg.matrix_norm linalg.matrix_power linalg.matrix_rank linalg.eig linalg.eigvals linalg.multi_dot
 linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svdvals linalg.svd linalg.vecdot linalg.lu
-linalg.tensorinv linalg.tensorsolve linalg.pinv linalg.vander matrix_exp
+linalg.tensorinv linalg.pinv linalg.vander matrix_exp
 """)
 
 # What takes an axis, and a scalar.
@@ -72,8 +72,7 @@ l1_loss layer_norm leaky_relu linear local_response_norm logsigmoid margin_ranki
 max_pool3d mish mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss normalize
 pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu relu6 rms_norm selu silu
 smooth_l1_loss soft_margin_loss softmin softplus softshrink softsign tanhshrink threshold triplet_margin_loss unfold
-grid_sample ctc_loss embedding_bag  max_unpool1d
-max_unpool2d max_unpool3d
+grid_sample ctc_loss max_unpool1d max_unpool2d max_unpool3d
 """)
 
 # bessel_j0 and bessel_j1 are left out: PyTorch's are off by up to 4e-7.  tests/interop holds ours against SciPy.
@@ -242,6 +241,8 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "index_select": lambda x, dim, at: tn.take(x, at, axis=dim),
     "item": lambda x: x.item(),
     "kthvalue": lambda x, k, dim=-1, keepdim=False: tn.kthvalue(x, k, dim, keepdim),
+    "linalg.tensorsolve": lambda x, y, dims=None: tn.linalg.tensorsolve(x, y, dims),
+    "nn.functional.embedding_bag": lambda weight, x, **k: tn.embedding_bag(x, weight, **k),
     "linalg.multi_dot": lambda xs: tn.multi_dot(xs),
     **dict.fromkeys(("linalg.norm", "linalg.norm.subgradients_at_zero"),
                     lambda x, ord=None, dim=None, keepdim=False: tn.linalg.norm(
@@ -346,7 +347,7 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "unique_consecutive": lambda x, return_inverse=False, return_counts=False, dim=None: tn.unique_consecutive(
         x, return_inverse, return_counts),
     "unique": lambda x, sorted=True, return_inverse=False, return_counts=False, dim=None: tn.unique(
-        x, return_inverse, return_counts),
+        x, sorted, return_inverse, return_counts),
 }
 for _reduce in ("sum", "prod", "amax", "amin", "mean"):
     CONVENTIONS[f"scatter_reduce.{_reduce}"] = lambda x, dim, at, values, reduce, include_self=True: tn.scatter_reduce(

@@ -215,3 +215,18 @@ def test_errors(call: object, kind: type, text: str) -> None:
     with pytest.raises(kind) as caught:
         call()
     assert text in caught.value.what
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit])
+def test_gradients_of_rows_are_divided_by_how_often_they_are_read(wrap: object) -> None:
+    at, weight = tn.tensor([0, 1, 0]), tn.tensor([[1.0, np.inf], [2.0, 3.0], [4.0, 5.0]])
+
+    def read(w: tn.Tensor) -> tn.Tensor:
+        return nn.functional.embedding(at, w, scale_grad_by_freq=True)
+    np.testing.assert_array_equal(wrap(read)(weight).numpy(), weight[at].numpy())
+    np.testing.assert_array_equal(wrap(tn.grad(lambda w: read(w).sum()))(weight).numpy(), [[1, 1], [1, 1], [0, 0]])
+    weight.requires_grad_()
+    wrap(read)(weight).sum().backward()
+    np.testing.assert_array_equal(weight.grad.numpy(), [[1, 1], [1, 1], [0, 0]])
+    with tn.no_grad():
+        np.testing.assert_array_equal(wrap(read)(weight).numpy(), weight[at].numpy())
