@@ -103,7 +103,7 @@ def hardsigmoid(x: Any) -> Any:
 
 
 @composite(promote=floating, batch="front", examples=["hardswish(f32[2, 3]) -> f32[2, 3]"],
-           vjp=lambda g, y, x: (where(less_equal(x, -3), 0, where(less(x, 3), g * (x / 3 + 0.5), g)),))
+           vjp=lambda g, y, x: (where(less_equal(x, -3), 0, where(greater_equal(x, 3), g, g * (x / 3 + 0.5))),))
 def hardswish(x: Any) -> Any:
     """x * hardsigmoid(x)."""
     return x * (clip(x + 3, 0, 6) / 6)

@@ -65,8 +65,8 @@ def smooth_l1_loss(x: Any, target: Any, *, reduction: str = "mean", beta: float 
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: beta must not be negative, got {beta}")
     size = abs_(x - target)
-    loss = size if beta == 0 else where(less(size, beta), size * size * (0.5 / beta), size - 0.5 * beta)
-    return reduced("smooth_l1_loss", loss, reduction)
+    near = minimum(size, beta)
+    return reduced("smooth_l1_loss", near / beta * (size - 0.5 * near) if beta else size, reduction)
 
 
 @composite(autocast="wide", promote=floating,
@@ -77,7 +77,8 @@ def huber_loss(x: Any, target: Any, *, reduction: str = "mean", delta: float = 1
     if delta <= 0:
         raise ArgumentError(f"huber_loss: delta must be positive, got {delta}")
     size = abs_(x - target)
-    return reduced("huber_loss", where(less(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta), reduction)
+    near = minimum(size, delta)
+    return reduced("huber_loss", near * (size - 0.5 * near), reduction)
 
 
 @composite(autocast="wide", promote=floating, domain=((-2.0, 2.0), (0.5, 2.0)), method=False, examples=[
@@ -144,6 +145,12 @@ def binary_cross_entropy(x: Any, target: Any, weight: Any = None, *, reduction: 
     return reduced("binary_cross_entropy", loss if weight is None else loss * weight, reduction)
 
 
+def _logistic_losses(x: Any, target: Any, pos_weight: Any = None) -> Any:
+    """Minus the log likelihood of `target` under sigmoid(x); the slope has no difference of numbers near 1."""
+    positive = target if pos_weight is None else pos_weight * target
+    return -(positive * logsigmoid(x) + (1 - target) * logsigmoid(-x))
+
+
 @composite(autocast="wide", promote=floating, domain=TARGET, method=False, examples=[
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], f32[3], f32[3], reduction='mean') -> f32",
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], None, f32[3], reduction='sum') -> f32",
@@ -152,10 +159,7 @@ def binary_cross_entropy_with_logits(x: Any, target: Any, weight: Any = None, po
                                      reduction: str = "mean") -> Any:
     """Binary cross entropy of sigmoid(x), without overflow; `pos_weight` weighs the positive part."""
     _same_shape("binary_cross_entropy_with_logits", x, target)
-    if pos_weight is None:
-        loss = softplus(x, threshold=math.inf) - target * x
-    else:
-        loss = (1 - target) * x - (1 + (pos_weight - 1) * target) * logsigmoid(x)
+    loss = _logistic_losses(x, target, pos_weight)
     return reduced("binary_cross_entropy_with_logits", loss if weight is None else loss * weight, reduction)
 
 
@@ -269,7 +273,7 @@ def multi_margin_loss(x: Any, target: Any, weight: Any = None, *, p: int = 1, ma
 def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     """The mean over classes of the binary cross entropy of sigmoid(x)."""
     _same_shape("multilabel_soft_margin_loss", x, target)
-    loss = -(target * logsigmoid(x) + (1 - target) * logsigmoid(-x))
+    loss = _logistic_losses(x, target)
     loss = loss if weight is None else loss * weight
     return reduced("multilabel_soft_margin_loss", loss.mean(axis=-1), reduction)
 

@@ -83,3 +83,24 @@ def test_what_stands_at_an_ignored_target_does_not_count(loss, compiled):
         tn.tensor(scores), tn.tensor(target), tn.tensor([math.inf, 2.0]))
     expected = F.cross_entropy(tn.tensor([[0.5, 0.0]]), tn.tensor([1])) if loss is F.cross_entropy else 0.0
     assert float(plain) == float(weighted) == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize(("loss", "slope"), [(F.huber_loss, 2.0), (F.smooth_l1_loss, 1.0)])
+def test_an_infinite_difference_has_the_slope_of_a_large_one(loss, slope):
+    edge = {"delta" if loss is F.huber_loss else "beta": 2.0}
+    found, = slopes(lambda x: loss(x, tn.zeros(5), reduction="sum", **edge), [math.inf, -math.inf, 9.0, 2.0, -2.0])
+    assert found == [slope, -slope, slope, slope, -slope]
+
+
+@pytest.mark.parametrize("pos_weight", [None, 3.0])
+def test_logits_that_are_certain(pos_weight):
+    weight = None if pos_weight is None else tn.tensor(pos_weight)
+    def loss(x, target):
+        return F.binary_cross_entropy_with_logits(x, target, pos_weight=weight, reduction="none")
+    wrong = loss(tn.tensor([math.inf, -math.inf]), tn.tensor([0.0, 1.0]))
+    assert wrong.tolist() == [math.inf, math.inf]
+    x, target = [20.0, -20.0], [1.0, 0.0]
+    scale = np.array([pos_weight or 1.0, 1.0]) * math.exp(-20)
+    np.testing.assert_allclose(loss(tn.tensor(x), tn.tensor(target)).numpy(), scale, rtol=1e-6)
+    found, = slopes(lambda x: loss(x, tn.tensor(target)), x)
+    np.testing.assert_allclose(found, scale * [-1, 1], rtol=1e-6)
