@@ -20,6 +20,7 @@ from tenon.capture.acts import acts
 from tenon.capture.code_names import CodeNames, module_of, names_of
 from tenon.capture.sightings import Sightings
 from tenon.capture.stdout_watch import Streams
+from tenon.capture.suspended_generators import SuspendedGenerators
 from tenon.capture.text_streams import tells
 from tenon.errors import PACKAGE, CaptureError, Location, location_in, location_of, user_location
 from tenon.graph.ir import Node
@@ -167,6 +168,7 @@ class CodeWatch:
     sightings: Sightings = field(default_factory=Sightings)
     variables: dict[int, ContextVar[Any]] = field(default_factory=dict)     # of contexts, that libraries read
     callers: Callers = field(default_factory=dict)      # of each code, when it ran first
+    suspended: SuspendedGenerators = field(default_factory=SuspendedGenerators)
     _entered: types.FrameType | None = None
     _known: dict[int, tuple[types.CodeType, bool]] = field(default_factory=dict)     # and whether it is followed
 
@@ -179,7 +181,11 @@ class CodeWatch:
         try:
             with self.stopping():
                 self._entered = entered
-                yield self
+                try:
+                    yield self
+                except BaseException:
+                    self.suspended.end()
+                    raise
         except BaseException:
             sources.put_back()
             self._left_locks()
@@ -237,6 +243,7 @@ class CodeWatch:
             return
         if event == "call":
             code = frame.f_code
+            self.suspended.enter(frame)
             known = self._known.get(id(code))
             if known is None:
                 known = self._known[id(code)] = code, follows(code)
@@ -257,6 +264,7 @@ class CodeWatch:
                 self._stop(f"{code.co_name}() runs as it is, where the data decide what containers hold",
                            user_frame(frame.f_back or frame))
         elif event == "return":
+            self.suspended.leave(frame)
             if (known := self._known.get(id(frame.f_code))) is not None and known[1]:
                 self.sightings.see(frame, arg)
             if not self.cached or frame.f_code not in self.cached:

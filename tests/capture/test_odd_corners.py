@@ -511,3 +511,62 @@ def test_bytes_that_become_more_or_fewer_are_put_back():
         del held.memory[:-3]
         return x * held.memory[-1], bytes(held.memory)
     check(function, fullgraph=False, make=lambda: SimpleNamespace(memory=bytearray(b"ab")))
+
+
+def test_hasattr_asks_a_getattr_of_ones_own_once():
+    class Asked:
+        def __init__(self):
+            self.known, self.asked = {"a": 1.0}, []
+
+        def __getattr__(self, name):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            self.asked.append(name)
+            return self.known[name]
+
+    def step(holder, x):
+        if x.sum() > 0:
+            x = x + 1
+        return x * holder.a if hasattr(holder, "a") else x
+
+    check(step, make=Asked)
+
+
+class Opened:
+    def __init__(self):
+        self.log = []
+
+    @contextlib.contextmanager
+    def part(self, k):
+        self.log.append(("open", k))
+        try:
+            yield k
+        finally:
+            self.log.append(("closed", k))
+
+    def items(self):
+        try:
+            yield 1.0
+        finally:
+            self.log.append("closed")
+
+
+def in_a_stack(opened, x, k):
+    with contextlib.ExitStack() as stack:
+        for i in range(k):
+            x = x + stack.enter_context(opened.part(i))
+        return x
+
+
+def around_a_condition(opened, x, k):
+    items = opened.items()
+    k += next(items)
+    if x.sum() > 0:
+        x = x + k
+    items.close()
+    return x
+
+
+@pytest.mark.parametrize("function", [in_a_stack, around_a_condition])
+def test_generators_that_an_attempt_leaves_are_ended_with_it(function):
+    check(function, [([1.0, 2.0], 1), ([1.0, 2.0], 2), ([1.0, -2.0], 3)], make=Opened, fullgraph=False)

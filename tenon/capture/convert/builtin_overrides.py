@@ -112,7 +112,7 @@ def hasattr_(holder: Any, name: str) -> Any:
     found = getattr(holder, name, MISSING)
     if capture is not None and is_perhaps(found):
         return has_attribute(capture, holder, name, found)
-    return hasattr(holder, name)
+    return found is not MISSING     # asked once: `__getattr__` may count it
 
 
 @aware

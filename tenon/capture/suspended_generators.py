@@ -1,0 +1,39 @@
+"""Generators that a capture leaves where they yield -> ended while what they do at their end can still be put back.
+
+What keeps them goes with the capture, and Python ends them then: `finally: log.append("closed")` would happen for good.
+"""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+from dis import opmap
+from inspect import CO_GENERATOR
+from types import FrameType, GeneratorType
+
+YIELDS = opmap["YIELD_VALUE"]
+
+
+class SuspendedGenerators:
+    """Those that began, and are not done."""
+
+    def __init__(self) -> None:
+        self._frames: dict[FrameType, None] = {}
+
+    def enter(self, frame: FrameType) -> None:
+        """A frame runs, or goes on."""
+        if frame.f_code.co_flags & CO_GENERATOR:
+            self._frames[frame] = None
+
+    def leave(self, frame: FrameType) -> None:
+        """It yields, or is done."""
+        if frame in self._frames and frame.f_code.co_code[frame.f_lasti] != YIELDS:
+            del self._frames[frame]
+
+    def end(self) -> None:
+        """Leave what they are in."""
+        frames, self._frames = self._frames, {}
+        for generator in gc.get_referrers(*frames) if frames else ():
+            if isinstance(generator, GeneratorType):
+                with suppress(BaseException):       # such as that of a stop before an act
+                    generator.close()
