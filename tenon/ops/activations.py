@@ -95,15 +95,18 @@ def relu6(x: Any) -> Any:
     return clip(x, 0, 6)
 
 
-@composite(promote=floating, vjp=lambda g, y, x: (_between(g, x, -3, 3, 1 / 6),),
+@composite(promote=floating, vjp=rounded_gradient(lambda g, y, x: (_between(g, x, -3, 3, 1 / 6),)),
            batch="front", examples=["hardsigmoid(f32[2, 3]) -> f32[2, 3]"])
+@rounded_once
 def hardsigmoid(x: Any) -> Any:
     """x / 6 + 1/2 cut to lie between 0 and 1."""
     return clip(x + 3, 0, 6) / 6
 
 
 @composite(promote=floating, batch="front", examples=["hardswish(f32[2, 3]) -> f32[2, 3]"],
-           vjp=lambda g, y, x: (where(less_equal(x, -3), 0, where(greater_equal(x, 3), g, g * (x / 3 + 0.5))),))
+           vjp=rounded_gradient(
+               lambda g, y, x: (where(less_equal(x, -3), 0, where(greater_equal(x, 3), g, g * (x / 3 + 0.5))),)))
+@rounded_once
 def hardswish(x: Any) -> Any:
     """x * hardsigmoid(x)."""
     return x * (clip(x + 3, 0, 6) / 6)
@@ -131,15 +134,19 @@ def hardshrink(x: Any, *, lambd: float = 0.5) -> Any:
 
 # ---------------------------------------------------------------- exponential
 
-@composite(promote=floating, vjp=lambda g, y, x, alpha: (where(greater(x, 0), g, g * (y + alpha)),),
+@composite(promote=floating, vjp=rounded_gradient(
+               lambda g, y, x, alpha: (g * where(greater(x, 0), 1, exp(minimum(x, 0)) * alpha),)),
            batch="front", numpy_work=8, examples=["elu(f32[2, 3], alpha=1.5) -> f32[2, 3]"])
+@rounded_once
 def elu(x: Any, *, alpha: float = 1.0) -> Any:
     """x where positive, else alpha * (exp(x) - 1)."""
     return where(greater(x, 0), x, expm1(minimum(x, 0)) * alpha)
 
 
-@composite(promote=floating, vjp=lambda g, y, x, alpha: (where(greater(x, 0), g, g * (y / alpha + 1)),),
+@composite(promote=floating, vjp=rounded_gradient(
+               lambda g, y, x, alpha: (g * where(greater(x, 0), 1, exp(minimum(x, 0) / alpha)),)),
            batch="front", numpy_work=8, examples=["celu(f32[2, 3], alpha=1.5) -> f32[2, 3]"])
+@rounded_once
 def celu(x: Any, *, alpha: float = 1.0) -> Any:
     """x where positive, else alpha * (exp(x / alpha) - 1)."""
     if alpha == 0:
@@ -148,7 +155,9 @@ def celu(x: Any, *, alpha: float = 1.0) -> Any:
 
 
 @composite(promote=floating, batch="front", numpy_work=8, examples=["selu(f32[2, 3]) -> f32[2, 3]"],
-           vjp=lambda g, y, x: (where(greater(x, 0), g * SELU_SCALE, g * (y + SELU_SCALE * SELU_ALPHA)),))
+           vjp=rounded_gradient(
+               lambda g, y, x: (g * where(greater(x, 0), SELU_SCALE, exp(minimum(x, 0)) * (SELU_SCALE * SELU_ALPHA)),)))
+@rounded_once
 def selu(x: Any) -> Any:
     """The self-normalising elu (Klambauer et al. 2017): SCALE * elu(x, alpha=ALPHA)."""
     return where(greater(x, 0), x, expm1(minimum(x, 0)) * SELU_ALPHA) * SELU_SCALE
@@ -183,7 +192,7 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
 @rounded_gradient
 def _silu_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     s = sigmoid(x)
-    return (g * conj(s + y * (1 - s)),)
+    return (g * conj(s + x * s * (1 - s)),)
 
 
 @composite(promote=floating, vjp=_silu_vjp, batch="front", numpy_work=8, examples=["silu(f32[2, 3]) -> f32[2, 3]"])
@@ -201,31 +210,37 @@ def swish(x: Any) -> Any:
 
 @composite(promote=floating, batch="front",
            numpy_work=15, examples=["softplus(f32[2, 3], beta=2.0, threshold=20.0) -> f32[2, 3]"],
-           vjp=lambda g, y, x, beta, threshold: (where(greater(x * beta, threshold), g, g * sigmoid(x * beta)),))
+           vjp=rounded_gradient(
+               lambda g, y, x, beta, threshold: (where(greater(x * beta, threshold), g, g * sigmoid(x * beta)),)))
+@rounded_once
 def softplus(x: Any, *, beta: float = 1.0, threshold: float = 20.0) -> Any:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x is above the threshold."""
     scaled = x * beta
     return where(greater(scaled, threshold), x, (maximum(scaled, 0) + log1p(exp(-abs_(scaled)))) / beta)
 
 
-@composite(promote=floating, vjp=lambda g, y, x: (g * sigmoid(-x),),
+@composite(promote=floating, vjp=rounded_gradient(lambda g, y, x: (g * sigmoid(-x),)),
            batch="front", numpy_work=8, examples=["logsigmoid(f32[2, 3]) -> f32[2, 3]"])
+@rounded_once
 def logsigmoid(x: Any) -> Any:
     """log(sigmoid(x)), exact for large negative x."""
     return minimum(x, 0) - log1p(exp(-abs_(x)))
 
 
+@rounded_gradient
 def _mish_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     bent = tanh(softplus(x))
     return (g * (bent + x * sigmoid(x) * (1 - bent * bent)),)
 
 
 @composite(promote=floating, vjp=_mish_vjp, batch="front", numpy_work=15, examples=["mish(f32[2, 3]) -> f32[2, 3]"])
+@rounded_once
 def mish(x: Any) -> Any:
     """x * tanh(softplus(x))."""
     return x * tanh(softplus(x))
 
 
+@rounded_gradient
 def _softsign_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     d = abs_(x) + 1
     if x.dtype.kind == "c":
@@ -234,13 +249,15 @@ def _softsign_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 
 
 @composite(promote=floating, vjp=_softsign_vjp, batch="front", examples=["softsign(f32[2, 3]) -> f32[2, 3]"])
+@rounded_once
 def softsign(x: Any) -> Any:
     """x / (1 + |x|)."""
     return x / (abs_(x) + 1)
 
 
-@composite(promote=floating, vjp=lambda g, y, x: (lambda: (lambda t: g * t * t)(conj(tanh(x))),),
+@composite(promote=floating, vjp=rounded_gradient(lambda g, y, x: (lambda: (lambda t: g * t * t)(conj(tanh(x))),)),
            batch="front", examples=["tanhshrink(f32[2, 3]) -> f32[2, 3]"])
+@rounded_once
 def tanhshrink(x: Any) -> Any:
     """x - tanh(x)."""
     return x - tanh(x)
@@ -274,10 +291,11 @@ def _largest(x: Any, axis: int) -> Any:
 
 
 @composite(promote=floating, autocast="wide", canonical=along_axis_or_number, ref=_softmax_ref,
-           vjp=lambda g, y, x, axis: (y * (g - (g * y).sum(axis=axis, keepdims=True)),),
+           vjp=rounded_gradient(lambda g, y, x, axis: (y * (g - (g * y).sum(axis=axis, keepdims=True)),)),
            batch="axis",
            examples=["softmax(f32[2, 3], axis=1) -> f32[2, 3]", "softmax(f32[2, 3, 4], axis=-2) -> f32[2, 3, 4]",
                      "softmax(f32, axis=-1) -> f32", "softmax(f32[2, 3], axis=2) -> error"])
+@rounded_once
 def softmax(x: Any, *, axis: int | tuple[()] = -1) -> Any:
     """exp(x) divided by its sum along an axis, without overflow."""
     e = exp(x - _peak(x, axis))
@@ -290,9 +308,10 @@ def _log_softmax_ref(x: Any, axis: int) -> Any:
 
 
 @composite(promote=floating, autocast="wide", canonical=along_axis_or_number, ref=_log_softmax_ref,
-           vjp=lambda g, y, x, axis: (g - exp(y) * g.sum(axis=axis, keepdims=True),),
+           vjp=rounded_gradient(lambda g, y, x, axis: (g - exp(y) * g.sum(axis=axis, keepdims=True),)),
            batch="axis", examples=["log_softmax(f32[2, 3], axis=1) -> f32[2, 3]",
                      "log_softmax(f32[2, 3, 4], axis=0) -> f32[2, 3, 4]"])
+@rounded_once
 def log_softmax(x: Any, *, axis: int | tuple[()] = -1) -> Any:
     """The logarithm of softmax, exact where the softmax is nearly 0."""
     shifted = x - _peak(x, axis)
@@ -332,6 +351,7 @@ def _typed(x: Any, dtype: Any) -> Any:
 
 @composite(promote=floating, canonical=along_axis,
            examples=["glu(f32[2, 6], axis=1) -> f32[2, 3]", "glu(f32[2, 3], axis=1) -> error"])
+@rounded_once
 def glu(x: Any, *, axis: int = -1) -> Any:
     """The first half along an axis times the sigmoid of the second half."""
     size = x.shape[axis]

@@ -17,6 +17,7 @@ from tenon.ops.comparison import equal, greater, less_equal, logical_and, truth,
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.define import aliases, binary, composite, function, lift, unary
 from tenon.ops.shape import cast
+from tenon.ops.widening import rounded_once
 from tenon.types import float32, float64, int32, int64, promote_types, real_of
 
 # ---------------------------------------------------------------- arithmetic
@@ -258,6 +259,7 @@ hypot = binary("hypot", np.hypot, lambda s, x, y: s.call("hypot", x, y),
 
 
 @composite(promote=same, examples=["lerp(f32[2, 3], f32[2, 3], f32(0.25)) -> f32[2, 3]"])
+@rounded_once
 def lerp(x: Any, y: Any, weight: Any) -> Any:
     """The point between x (weight 0) and y (weight 1); exact at both ends."""
     near = x + weight * (y - x)
@@ -265,6 +267,7 @@ def lerp(x: Any, y: Any, weight: Any) -> Any:
 
 
 @composite(public=False, promote=same, examples=["addcmul(f32[2, 3], f32[2, 3], f32[3], value=0.5) -> f32[2, 3]"])
+@rounded_once
 def addcmul_(x: Any, a: Any, b: Any, *, value: float = 1) -> Any:
     """x + value * a * b."""
     return x + (a * b if value == 1 else value * a * b)
@@ -272,6 +275,7 @@ def addcmul_(x: Any, a: Any, b: Any, *, value: float = 1) -> Any:
 
 @composite(public=False, promote=floating, domain=(0.5, 2.0),
            examples=["addcdiv(f32[2, 3], f32[2, 3], f32[3], value=0.5) -> f32[2, 3]"])
+@rounded_once
 def addcdiv_(x: Any, a: Any, b: Any, *, value: float = 1) -> Any:
     """x + value * a / b."""
     return x + (a / b if value == 1 else value * a / b)

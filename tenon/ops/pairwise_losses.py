@@ -20,6 +20,7 @@ from tenon.ops.losses import no_negatives, reduced, with_axis
 from tenon.ops.reduction import norm
 from tenon.ops.scan import cummin_op
 from tenon.ops.shape import broadcast_to, sum_to
+from tenon.ops.widening import rounded_gradient, rounded_once
 from tenon.types import float16
 
 TARGET = ((-2.0, 2.0), (0.1, 0.9), (0.5, 2.0), (0.5, 2.0))      # test data: scores, then probabilities, then weights
@@ -38,6 +39,7 @@ def _same_shape(name: str, x: Any, target: Any) -> None:
            method=False, examples=["mse_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32",
                                        "mse_loss(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]",
                                        "mse_loss(f32[2, 3], f32[2, 1], reduction='mean') -> error"])
+@rounded_once
 def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
     """The squared difference.
 
@@ -59,6 +61,7 @@ def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
 
 @composite(autocast="wide", promote=floating,
            method=False, examples=["smooth_l1_loss(f32[2, 3], f32[2, 3], reduction='mean', beta=0.5) -> f32"])
+@rounded_once
 def smooth_l1_loss(x: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
     """difference**2 / (2 * beta) where it is below beta, else |difference| - beta / 2."""
     _same_shape("smooth_l1_loss", x, target)
@@ -71,6 +74,7 @@ def smooth_l1_loss(x: Any, target: Any, *, reduction: str = "mean", beta: float 
 
 @composite(autocast="wide", promote=floating,
            method=False, examples=["huber_loss(f32[2, 3], f32[2, 3], reduction='mean', delta=0.5) -> f32"])
+@rounded_once
 def huber_loss(x: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Any:
     """difference**2 / 2 where it is below delta, else delta * (|difference| - delta / 2)."""
     _same_shape("huber_loss", x, target)
@@ -84,6 +88,7 @@ def huber_loss(x: Any, target: Any, *, reduction: str = "mean", delta: float = 1
 @composite(autocast="wide", promote=floating, domain=((-2.0, 2.0), (0.5, 2.0)), method=False, examples=[
     "poisson_nll_loss(f32[2, 3], f32[2, 3], log_input=True, full=False, eps=1e-08, reduction='mean') -> f32",
     "poisson_nll_loss(f32[2, 3], f32[2, 3], log_input=True, full=True, eps=1e-08, reduction='sum') -> f32"])
+@rounded_once
 def poisson_nll_loss(x: Any, target: Any, *, log_input: bool = True, full: bool = False, eps: float = 1e-8,
                      reduction: str = "mean") -> Any:
     """Minus the log likelihood of counts under Poisson distributions of these (log) rates.
@@ -100,6 +105,7 @@ def poisson_nll_loss(x: Any, target: Any, *, log_input: bool = True, full: bool 
 @composite(autocast="wide", promote=floating, domain=((-2.0, 2.0), (-2.0, 2.0), (0.5, 2.0)), method=False, examples=[
     "gaussian_nll_loss(f32[2, 3], f32[2, 3], f32[2, 3], full=True, eps=1e-06, reduction='mean') -> f32",
     "gaussian_nll_loss(f32[2, 3], f32[2, 3], f32[2, 1], full=False, eps=1e-06, reduction='none') -> f32[2, 3]"])
+@rounded_once
 def gaussian_nll_loss(x: Any, target: Any, variance: Any, *, full: bool = False, eps: float = 1e-6,
                       reduction: str = "mean") -> Any:
     """Minus the log likelihood of the target under normal distributions with mean x and these variances."""
@@ -121,6 +127,7 @@ def _bernoulli_losses(x: Any, target: Any) -> Any:
     return -(target * maximum(log(x), LEAST_LOGARITHM) + (1 - target) * maximum(log(1 - x), LEAST_LOGARITHM))
 
 
+@rounded_gradient
 def _bernoulli_vjp(g: Any, y: Any, x: Any, target: Any, weight: Any = None, *, reduction: str) -> tuple[Any, ...]:
     """The slope is finite where a probability is 0 or 1, whose logarithm has none: a sigmoid of 40 in float32."""
     each = {"mean": lambda: g / product(x.shape), "sum": lambda: g, "none": lambda: g}[reduction]()
@@ -138,6 +145,7 @@ def _bernoulli_vjp(g: Any, y: Any, x: Any, target: Any, weight: Any = None, *, r
 @composite(autocast="wide", promote=floating, domain=PROBABILITIES, method=False, vjp=_bernoulli_vjp, examples=[
     "binary_cross_entropy(f32[2, 3], f32[2, 3], f32[3], reduction='mean') -> f32",
     "binary_cross_entropy(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]"])
+@rounded_once
 def binary_cross_entropy(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     """Minus the log likelihood of `target` under probabilities x, whose logarithms are taken to be at least -100."""
     _same_shape("binary_cross_entropy", x, target)
@@ -155,6 +163,7 @@ def _logistic_losses(x: Any, target: Any, pos_weight: Any = None) -> Any:
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], f32[3], f32[3], reduction='mean') -> f32",
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], None, f32[3], reduction='sum') -> f32",
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]"])
+@rounded_once
 def binary_cross_entropy_with_logits(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, *,
                                      reduction: str = "mean") -> Any:
     """Binary cross entropy of sigmoid(x), without overflow; `pos_weight` weighs the positive part."""
@@ -166,6 +175,7 @@ def binary_cross_entropy_with_logits(x: Any, target: Any, weight: Any = None, po
 @composite(autocast="wide", promote=floating, domain=((-2.0, 0.0), (0.1, 0.9)), method=False, examples=[
     "kl_div(f32[2, 3], f32[2, 3], reduction='batchmean', log_target=False) -> f32",
     "kl_div(f32[2, 3], f32[2, 3], reduction='none', log_target=True) -> f32[2, 3]"])
+@rounded_once
 def kl_div(x: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
     """The divergence of log probabilities x from target probabilities (or their logarithms).
 
@@ -201,6 +211,7 @@ def pairwise_distance(x: Any, y: Any, p: float = 2.0, eps: float = 1e-6, keepdim
 
 @composite(autocast="wide", promote=floating,
            method=False, examples=["soft_margin_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32"])
+@rounded_once
 def soft_margin_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
     """log(1 + exp(-target * x)) for targets of 1 and -1."""
     return reduced("soft_margin_loss", softplus(-target * x, threshold=math.inf), reduction)
@@ -270,6 +281,7 @@ def multi_margin_loss(x: Any, target: Any, weight: Any = None, *, p: int = 1, ma
 @composite(autocast="wide", promote=floating, domain=TARGET, method=False, examples=[
     "multilabel_soft_margin_loss(f32[2, 3], f32[2, 3], f32[3], reduction='mean') -> f32",
     "multilabel_soft_margin_loss(f32[2, 3], f32[2, 3], reduction='none') -> f32[2]"])
+@rounded_once
 def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
     """The mean over classes of the binary cross entropy of sigmoid(x)."""
     _same_shape("multilabel_soft_margin_loss", x, target)
