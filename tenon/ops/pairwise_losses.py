@@ -14,7 +14,7 @@ from tenon.ops.barrier import stop_gradient
 from tenon.ops.comparison import clip, equal, greater, less, maximum, minimum, where
 from tenon.ops.creation import iota
 from tenon.ops.define import composite, layer_function
-from tenon.ops.exponential import exp, log, xlogy
+from tenon.ops.exponential import exp, log, log1p, xlogy
 from tenon.ops.indexing import take, take_along_axis
 from tenon.ops.losses import no_negatives, reduced, with_axis
 from tenon.ops.reduction import norm
@@ -124,7 +124,7 @@ LEAST_VARIANCE = 1e-12      # of a probability, p * (1 - p), that a slope is div
 
 
 def _bernoulli_losses(x: Any, target: Any) -> Any:
-    return -(target * maximum(log(x), LEAST_LOGARITHM) + (1 - target) * maximum(log(1 - x), LEAST_LOGARITHM))
+    return -(target * maximum(log(x), LEAST_LOGARITHM) + (1 - target) * maximum(log1p(-x), LEAST_LOGARITHM))
 
 
 @rounded_gradient
@@ -135,7 +135,7 @@ def _bernoulli_vjp(g: Any, y: Any, x: Any, target: Any, weight: Any = None, *, r
     least = LEAST_VARIANCE if x.dtype is not float16 else 2.0 ** -24
 
     def to_target() -> Any:
-        return weighed * (maximum(log(1 - x), LEAST_LOGARITHM) - maximum(log(x), LEAST_LOGARITHM))
+        return weighed * (maximum(log1p(-x), LEAST_LOGARITHM) - maximum(log(x), LEAST_LOGARITHM))
 
     def to_weight() -> Any:
         return sum_to(broadcast_to(each * _bernoulli_losses(x, target), shape=x.shape), weight.shape)

@@ -104,3 +104,9 @@ def test_logits_that_are_certain(pos_weight):
     np.testing.assert_allclose(loss(tn.tensor(x), tn.tensor(target)).numpy(), scale, rtol=1e-6)
     found, = slopes(lambda x: loss(x, tn.tensor(target)), x)
     np.testing.assert_allclose(found, scale * [-1, 1], rtol=1e-6)
+
+
+def test_the_loss_of_a_small_probability_is_not_rounded_away():
+    x = [1e-8, 3e-7]
+    found = F.binary_cross_entropy(tn.tensor(x), tn.zeros(2), reduction="none")
+    np.testing.assert_allclose(found.numpy(), -np.log1p(-np.array(x)), rtol=1e-6)
