@@ -110,3 +110,11 @@ def test_the_loss_of_a_small_probability_is_not_rounded_away():
     x = [1e-8, 3e-7]
     found = F.binary_cross_entropy(tn.tensor(x), tn.zeros(2), reduction="none")
     np.testing.assert_allclose(found.numpy(), -np.log1p(-np.array(x)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit])
+def test_the_slope_of_acosh_is_that_of_the_side_of_its_cut(wrap):
+    z = np.array([complex(x, y) for x in (-2.0, -0.5, 0.5) for y in (0.0, -0.0)])
+    slope = wrap(lambda z: tn.vjp(tn.acosh, z)[1](tn.ones_like(z))[0])(tn.tensor(z)).numpy()
+    beside = z + np.copysign(1e-12, z.imag) * 1j
+    np.testing.assert_allclose(slope, np.conj(1 / (np.sqrt(beside - 1) * np.sqrt(beside + 1))), rtol=1e-9, atol=1e-9)
