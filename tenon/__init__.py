@@ -115,11 +115,11 @@ _LATER |= dict.fromkeys((
     "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "Size", "accelerator",
     "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
     "contiguous_format", "cuda", "double", "float", "from_numpy", "get_default_dtype", "get_rng_state", "half",
-    "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor", "long",
-    "memory_format", "mps", "numel", "pca_lowrank", "preserve_format", "scalar_tensor", "set_default_device",
-    "set_default_dtype", "set_float32_matmul_precision", "set_grad_enabled", "set_printoptions", "set_rng_state",
-    "short", "svd_lowrank", "take_along_dim", "typename", "use_deterministic_algorithms", "xpu"),
-    "tenon.pytorch_names")
+    "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor",
+    "layout", "long", "memory_format", "mps", "numel", "pca_lowrank", "preserve_format", "scalar_tensor",
+    "set_default_device", "set_default_dtype", "set_default_tensor_type", "set_float32_matmul_precision",
+    "set_flush_denormal", "set_grad_enabled", "set_printoptions", "set_rng_state", "short", "strided", "svd_lowrank",
+    "take_along_dim", "typename", "use_deterministic_algorithms", "version", "xpu"), "tenon.pytorch_names")
 _LATER |= dict.fromkeys((
     "adjoint", "are_deterministic_algorithms_enabled", "binomial", "chain_matmul", "compile", "detach", "fill",
     "frobenius_norm", "frombuffer", "ger", "get_default_device", "get_device", "get_float32_matmul_precision",
@@ -127,13 +127,15 @@ _LATER |= dict.fromkeys((
     "is_same_size", "is_signed", "msort", "narrow_copy", "norm_except_dim", "nuclear_norm", "pinverse", "promote_types",
     "rsub", "seed", "set_anomaly_enabled", "t", "trapz", *_FUNCTIONS_IN_PLACE), "tenon.pytorch_functions")
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.thread_pool")
-_LATER |= {"tree": "tenon.transforms"}
+_LATER |= {"tree": "tenon.transforms", "default_generator": "tenon.random", "GradScaler": "tenon.amp"}
 _LATER |= dict.fromkeys(("checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
                          "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")
 
 
 def __getattr__(name: str) -> _Any:
     """What is loaded when it is asked for.  (Type checkers find the operators here too.)"""
+    if name.startswith("_foreach_") and hasattr(Tensor, name.removeprefix("_foreach_")):
+        return _import_module("tenon.pytorch_functions").foreach(name)
     if name not in _MODULES and name not in _LATER:
         raise _missing("tenon", name, _NAMES)
     with _unwatched(), _unforked:       # a captured function may be the first to ask

@@ -11,6 +11,7 @@ from tenon.serialization.run_checkpoint import Checkpoint as Checkpoint
 from tenon.pytorch_names import DoubleTensor as DoubleTensor
 from tenon.pytorch_names import FloatTensor as FloatTensor
 from tenon.random import Generator as Generator
+from tenon.amp import GradScaler as GradScaler
 from tenon.graph.ir import Graph as Graph
 from tenon.pytorch_names import HalfTensor as HalfTensor
 from tenon.pytorch_names import IntTensor as IntTensor
@@ -67,6 +68,7 @@ from tenon.pytorch_names import cuda as cuda
 from tenon.transforms.custom_gradient import custom_vjp as custom_vjp
 from tenon import data as data
 from tenon import debug as debug
+from tenon.random import default_generator as default_generator
 from tenon.pytorch_functions import deg2rad_ as deg2rad_
 from tenon.pytorch_functions import detach as detach
 from tenon.pytorch_functions import detach_ as detach_
@@ -139,6 +141,7 @@ from tenon.transforms.jacobians import jacrev as jacrev
 from tenon.jit import jit as jit
 from tenon.transforms.gradients import jvp as jvp
 from tenon.extend import kernel as kernel
+from tenon.pytorch_names import layout as layout
 from tenon.pytorch_functions import lcm_ as lcm_
 from tenon.pytorch_functions import ldexp_ as ldexp_
 from tenon import linalg as linalg
@@ -205,8 +208,10 @@ from tenon.pytorch_functions import seed as seed
 from tenon.pytorch_functions import set_anomaly_enabled as set_anomaly_enabled
 from tenon.pytorch_names import set_default_device as set_default_device
 from tenon.pytorch_names import set_default_dtype as set_default_dtype
+from tenon.pytorch_names import set_default_dtype as _set_default_tensor_type
 from tenon.devices import set_devices as set_devices
 from tenon.pytorch_names import set_float32_matmul_precision as set_float32_matmul_precision
+from tenon.pytorch_names import set_flush_denormal as set_flush_denormal
 from tenon.pytorch_names import set_grad_enabled as set_grad_enabled
 from tenon.runtime.thread_pool import set_num_threads as set_num_threads
 from tenon.pytorch_names import set_printoptions as set_printoptions
@@ -219,6 +224,7 @@ from tenon import special as special
 from tenon.pytorch_functions import sqrt_ as sqrt_
 from tenon.pytorch_functions import square_ as square_
 from tenon.tensor import stop_gradient as stop_gradient
+from tenon.pytorch_names import strided as strided
 from tenon.pytorch_names import svd_lowrank as svd_lowrank
 from tenon.capture.cond_switch import switch as switch
 from tenon.pytorch_functions import t as t
@@ -236,6 +242,7 @@ from tenon.random import uniform as uniform
 from tenon.pytorch_names import use_deterministic_algorithms as use_deterministic_algorithms
 from tenon import utils as utils
 from tenon.transforms.gradients import value_and_grad as value_and_grad
+from tenon.pytorch_names import version as version
 from tenon.transforms.gradients import vjp as vjp
 from tenon.transforms.vmap_interpreter import vmap as vmap
 from tenon.capture.while_scan import while_loop as while_loop
@@ -272,6 +279,7 @@ is_neg = _is_neg
 long: DType
 mps = _mps
 pinverse = _pinverse
+set_default_tensor_type = _set_default_tensor_type
 short: DType
 take_along_dim = _take_along_dim
 trapz = _trapz

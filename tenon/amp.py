@@ -3,17 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import wraps
 from typing import Any
 
-from tenon.autocast import autocast
+from tenon.autocast import autocast, autocast_is, autocasting
 from tenon.capture.cond_switch import cond
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError
 from tenon.ops.comparison import isfinite, logical_and, logical_not, where
-from tenon.tensor import tensor
-from tenon.types import int32
+from tenon.tensor import Tensor, tensor
+from tenon.types import float64, int32
 
-__all__ = ["GradScaler", "autocast"]
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
+
+
+def custom_fwd(fwd: Any = None, *, device_type: Any = "cuda", cast_inputs: Any = None) -> Any:
+    """A decorator of `forward` of an `autograd.Function`; with `cast_inputs` it is given these types, under autocast.
+
+    Then products in it stay in that type; else they are what autocast says.
+    """
+    if fwd is None:
+        return lambda fwd: custom_fwd(fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @wraps(fwd)
+    def forward(ctx: Any, *args: Any, **named: Any) -> Any:
+        ctx.narrow = autocasting() if cast_inputs is None else None
+        if cast_inputs is None or autocasting() is None:
+            return fwd(ctx, *args, **named)
+        with autocast_is(None):
+            return fwd(ctx, *(_cast(x, cast_inputs) for x in args),
+                       **{name: _cast(x, cast_inputs) for name, x in named.items()})
+    return forward
+
+
+def custom_bwd(bwd: Any = None, *, device_type: Any = "cuda") -> Any:
+    """A decorator of `backward`, which computes in the types that `forward` computed in."""
+    if bwd is None:
+        return custom_bwd
+
+    @wraps(bwd)
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        with autocast_is(ctx.narrow):
+            return bwd(ctx, *gradients)
+    return backward
+
+
+def _cast(x: Any, dtype: Any) -> Any:
+    return x.to(dtype) if isinstance(x, Tensor) and x.dtype.is_floating and x.dtype is not float64 else x
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether there is an autocast of this device: the CPU's."""
+    return device_type == "cpu"
 
 
 class GradScaler:

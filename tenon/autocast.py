@@ -67,12 +67,12 @@ def autocast_is(narrow: DType | None) -> AbstractContextManager[Any]:
     return during(narrowing, narrow)
 
 
-def is_autocast_enabled() -> bool:
+def is_autocast_enabled(device_type: Any = None) -> bool:
     """Whether `tn.autocast` is in force here."""
     return autocasting() is not None
 
 
-def get_autocast_dtype() -> DType | None:
+def get_autocast_dtype(device_type: Any = None) -> DType | None:
     """The narrow type of the `tn.autocast` in force; None outside of it."""
     return autocasting()
 

@@ -32,7 +32,7 @@ TENON = {
     "array": "tn.tensor(x)",
     "size": "x.size", "shape": "x.shape", "ndim": "x.ndim", "transpose_copy": "x.swapaxes(0, 1)",
     "range": "tn.arange(n)",
-    "bool_": "tn.bool",
+    "bool_": "tn.bool", "sparse": NO_SPARSE, "sparse_coo_tensor": NO_SPARSE, "sparse_csr_tensor": NO_SPARSE,
 }
 NN = {
     "SyncBatchNorm": "nn.BatchNorm2d(3)",

@@ -93,6 +93,21 @@ def __getattr__(name: str) -> Any:              # where type checkers find funct
     raise AttributeError(name)
 
 
+def foreach(name: str) -> Callable[..., Any]:
+    """`_foreach_add_` and its kin: a method of every tensor of a list, with the items of other lists beside it."""
+    method = name.removeprefix("_foreach_")
+
+    def function(tensors: Any, *args: Any, **named: Any) -> Any:
+        if method.startswith("addc"):       # a fourth argument is the numbers that products are multiplied by
+            args, named = args[:2], dict(zip(["value"], args[2:], strict=False)) | named
+        each = [[x[k] if isinstance(x, (list, tuple)) else x for k in range(len(tensors))]
+                for x in (*args, *named.values())]
+        found = [getattr(x, method)(*given[:len(args)], **dict(zip(named, given[len(args):], strict=True)))
+                 for x, *given in zip(tensors, *each, strict=True)]
+        return None if name.endswith("_") else tuple(found)
+    return function
+
+
 def detach(input: Any) -> Any:
     """The same elements, cut off from what they were computed from."""
     return input.detach()

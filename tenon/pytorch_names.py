@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenon import amp
+from tenon.config import VERSION
 from tenon.devices import Device
 from tenon.eager.grad_mode import enable_grad, no_grad, recording_variable
 from tenon.errors import ArgumentError
@@ -45,10 +46,10 @@ __all__ = ["BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTe
            "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
            "contiguous_format", "cuda", "device", "double", "float", "from_numpy", "get_default_dtype", "get_rng_state",
            "half", "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor",
-           "long", "memory_format", "mps", "numel", "pca_lowrank", "preserve_format", "scalar_tensor",
-           "set_default_device", "set_default_dtype", "set_float32_matmul_precision", "set_grad_enabled",
-           "set_printoptions", "set_rng_state", "short", "svd_lowrank", "take_along_dim", "typename",
-           "use_deterministic_algorithms", "xpu"]
+           "layout", "long", "memory_format", "mps", "numel", "pca_lowrank", "preserve_format", "scalar_tensor",
+           "set_default_device", "set_default_dtype", "set_default_tensor_type", "set_float32_matmul_precision",
+           "set_flush_denormal", "set_grad_enabled", "set_printoptions", "set_rng_state", "short", "strided",
+           "svd_lowrank", "take_along_dim", "typename", "use_deterministic_algorithms", "version", "xpu"]
 
 double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128
@@ -113,10 +114,22 @@ class cuda:
 accelerator = mps = xpu = cuda
 
 
+class version:
+    """Which version this is; of GPUs there is none."""
+
+    __version__ = VERSION
+    cuda = hip = None
+
+
 class memory_format(str):
     """What `memory_format=` may be; it is ignored: how elements lie in memory is not part of a tensor."""
 
 
+class layout(str):
+    """What `layout=` may be, and `x.layout` is: elements one after another."""
+
+
+strided = layout("strided")
 contiguous_format, preserve_format = memory_format("contiguous_format"), memory_format("preserve_format")
 channels_last, channels_last_3d = memory_format("channels_last"), memory_format("channels_last_3d")
 
@@ -127,6 +140,11 @@ def set_float32_matmul_precision(precision: Any) -> None:
 
 def use_deterministic_algorithms(mode: Any, *, warn_only: Any = False) -> None:
     """Nothing: all of them are."""
+
+
+def set_flush_denormal(mode: Any) -> Any:
+    """False: numbers near 0 are computed as they are."""
+    return False
 
 
 def set_default_device(device: Any) -> None:
@@ -294,4 +312,5 @@ def set_default_dtype(d: Any) -> None:
                             hint="net.double() or net.to(dtype), and dtype= where tensors are made")
 
 
+set_default_tensor_type = set_default_dtype
 float, int = float32, int32     # last: above they are Python's

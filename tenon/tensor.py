@@ -175,9 +175,7 @@ class Tensor(TensorViews):
         >>> tn.ones(2).to("cpu", tn.float16)
         tensor([1., 1.], dtype=float16)
         """
-        as_others = [y for x in given if isinstance(x, Tensor) for y in (x.dtype, x.device)]
-        named = (x for x in given if not isinstance(x, Tensor) and type(x) is not bool)
-        wanted, where = among(*as_others, *named, dtype, device)
+        wanted, where = among(*told(given), dtype, device)
         converted: Tensor = self if wanted is None or wanted is self.dtype else self.astype(wanted)
         converted = copy_elements(self) if copy and converted is self else converted
         return converted if where is None else converted.to_device(where)
@@ -525,6 +523,15 @@ def _as_array(data: Any, dtype: Any, copy: bool | None) -> Tensor:
     if copy and shares:
         return Tensor(copied(array))
     return Tensor(adopted(array) if shares and not isinstance(data, Tensor) else array)
+
+
+def told(given: Iterable[Any]) -> Iterator[Any]:
+    """What the arguments of `to` say of types and devices: a tensor its own, a bool nothing."""
+    for x in given:
+        if isinstance(x, Tensor):
+            yield from (x.dtype, x.device)
+        elif type(x) is not bool:
+            yield x
 
 
 def stop_gradient(x: Any) -> Tensor:

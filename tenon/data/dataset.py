@@ -61,9 +61,11 @@ class TensorDataset(Dataset):
             raise ShapeError(f"TensorDataset: the tensors {', '.join(str(x.type) for x in self.tensors)} "
                              "do not have the same length")
 
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        index = checked(index, len(self))
-        return tuple(Tensor(np.asarray(x.numpy()[index])) for x in self.tensors)
+    def __getitem__(self, index: Any) -> tuple[Any, ...]:
+        """The rows at an index, or at several: a slice, a list, a tensor."""
+        rows = checked(index, len(self)) if isinstance(index, int) else \
+            index if isinstance(index, slice) else np.asarray(index)
+        return tuple(Tensor(np.asarray(x.numpy()[rows])) for x in self.tensors)
 
     def __len__(self) -> int:
         return int(self.tensors[0].shape[0])
@@ -77,11 +79,11 @@ class TensorDataset(Dataset):
 class Subset(Dataset):
     """The samples of a dataset at some indices."""
 
-    def __init__(self, dataset: Dataset, indices: Sequence[int]):
+    def __init__(self, dataset: Any, indices: Sequence[int]):
         self.dataset, self.indices = dataset, list(map(int, indices))
 
-    def __getitem__(self, index: int) -> Any:
-        return self.dataset[self.indices[checked(index, len(self))]]
+    def __getitem__(self, index: Any) -> Any:
+        return self.dataset[self.indices[index if isinstance(index, slice) else checked(index, len(self))]]
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -100,15 +102,15 @@ class ConcatDataset(Dataset):
 
     def __init__(self, datasets: Sequence[Dataset]):
         self.datasets = list(datasets)
-        self.ends = list(accumulate(map(len, self.datasets)))
+        self.cumulative_sizes = list(accumulate(map(len, self.datasets)))
 
     def __getitem__(self, index: int) -> Any:
         index = checked(index, len(self))
-        which = bisect.bisect_right(self.ends, index)
-        return self.datasets[which][index - (self.ends[which - 1] if which else 0)]
+        which = bisect.bisect_right(self.cumulative_sizes, index)
+        return self.datasets[which][index - (self.cumulative_sizes[which - 1] if which else 0)]
 
     def __len__(self) -> int:
-        return self.ends[-1] if self.ends else 0
+        return self.cumulative_sizes[-1] if self.cumulative_sizes else 0
 
 
 def random_split(dataset: Dataset, lengths: Sequence[float], generator: Generator | None = None,

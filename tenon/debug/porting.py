@@ -16,10 +16,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from tenon.errors import PACKAGE, ArgumentError
 from tenon.graph.operators import Operators
 from tenon.locks import Lock
 from tenon.records import dataclass
+from tenon.tensor import Tensor
 from tenon.unpacked_rows import PAIRS, PortingWarning
 
 CALLS_FOR_USERS = os.path.join(PACKAGE, "capture") + os.sep     # what makes a captured function's calls
@@ -60,6 +63,23 @@ def _even(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     return len(args) == 1 and not named
 
 
+def _of_an_array(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    return len(args) > 1 and isinstance(args[1], np.ndarray) and args[1].dtype != np.float32
+
+
+def _moves_an_axis(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    """Of `x[0, :, i]`: NumPy takes 0 for an index like i, and puts their axis first as they stand apart."""
+    key = args[1] if isinstance(args[1], tuple) else ()
+    several = [k for k, part in enumerate(key) if isinstance(part, list) or getattr(part, "ndim", None)]
+    every = [k for k, part in enumerate(key) if k in several or type(part) is int]
+    return bool(several) and _apart(every) and not _apart(several) and any(
+        k not in every for k in range(several[0]))
+
+
+def _apart(places: list[int]) -> bool:
+    return places[-1] - places[0] >= len(places)
+
+
 def _few(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     return len(args) < 4
 
@@ -79,9 +99,16 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "repeat": (Difference("the tensor side by side", "x.tile(2, 1)", _few),),
     "nonzero": (Difference("one tensor of rows", "x.nonzero(as_tuple=False)", _unless("as_tuple")),),
     "meshgrid": (Difference("the first input along axis 0", 'tn.meshgrid(x, y, indexing="ij")', _unless("indexing")),),
+    "svd": (Difference("U, S, V", "U, S, Vh = tn.linalg.svd(x, full_matrices=False)", _always),),
+    "lu": (Difference("LU, pivots", "tn.linalg.lu_factor(x)", _always),),
+    "Tensor": (Difference("float32", "tn.tensor(array, dtype=tn.float32)", _of_an_array),),
+    "x[0, :, i]": (Difference("the axis of i in its place", "x[0][:, i]", _moves_an_axis),),
     "equal": (Difference("one bool for all elements", "tn.array_equal(x, y)", _always),),
 } | {name: (Difference("a division by n - 1", f"x.{name}(correction=1)", _unless("correction", "unbiased")),)
      for name in ("std", "var", "std_mean", "var_mean")}
+
+# Those that are not called by their name.
+METHODS = {"Tensor": ("__init__",), "x[0, :, i]": ("__getitem__", "__setitem__")}
 
 _lock = Lock()
 _active: list[set[tuple[str, int, str]]] = []      # of each block that is open: the lines that were warned about
@@ -119,10 +146,11 @@ def porting(library: str = "torch") -> Iterator[None]:
 def _install() -> None:
     """Put a warning before every function and method of the table."""
     for name in DIFFERENCES:
-        for holder in (sys.modules["tenon"], Operators):
-            if name in vars(holder):
-                _originals[holder, name] = vars(holder)[name]
-                setattr(holder, name, _warning(name, vars(holder)[name]))
+        for holder in (Tensor, Operators) if name in METHODS else (sys.modules["tenon"], Operators):
+            for called in METHODS.get(name, (name,)):
+                if called in vars(holder):
+                    _originals[holder, called] = vars(holder)[called]
+                    setattr(holder, called, _warning(name, vars(holder)[called]))
 
 
 def _remove() -> None:

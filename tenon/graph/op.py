@@ -26,6 +26,7 @@ from tenon.context_values import during
 from tenon.errors import KNOWN_CODE, ArgumentError, TenonError
 from tenon.gc_control import COLLECTOR
 from tenon.graph.argument_errors import MISUSE, misused
+from tenon.graph.out_argument import written
 from tenon.graph.synonyms import axis_first, renamed
 from tenon.records import dataclass, field
 from tenon.types import TensorType
@@ -265,6 +266,8 @@ class Op(CallStart):
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         if self.quick is not None and not attrs and len(args) == self.arity:
             return self.quick(*args)
+        if "out" in attrs:
+            return written(self.name, self, args, attrs)
         return self.full(args, attrs) if current() is not None else cached_call(self, self.full, args, attrs)
 
     def full(self, args: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:

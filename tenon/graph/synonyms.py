@@ -28,6 +28,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "x1": ("x",), "x2": ("y",), "input1": ("x",), "input2": ("y",), "var": ("variance",), "output_size": ("sizes",),
     "indices": ("x",), "n": ("n_rows",), "m": ("n_cols",), "row": ("rows",), "col": ("columns",),
 }
+# What says where and how elements lie in memory, of functions that make tensors: it means nothing.
+OF_MEMORY = {"layout", "memory_format", "pin_memory"}
 # Of two axes to exchange, and of those of diagonals.
 PAIRS = {"dim0": {"dim0": "axis1", "dim1": "axis2"}, "axis0": {"axis0": "axis1", "axis1": "axis2"},
          "dim2": {"dim1": "axis1", "dim2": "axis2"}}
@@ -40,6 +42,8 @@ def renamed(parameters: Collection[str], keywords: Mapping[str, Any]) -> Mapping
         return keywords
     pair = next((PAIRS[name] for name in unknown if name in PAIRS), {})
     found: dict[str, Any] = {}
+    if "device" in parameters:
+        keywords = {name: value for name, value in keywords.items() if name not in OF_MEMORY}
     for name, value in keywords.items():
         known = name in parameters and name not in pair
         meant = (pair[name],) if name in pair else SYNONYMS.get(name, ())

@@ -10,6 +10,7 @@ from tenon.migration_hints import missing as _missing
 from tenon.nn import functional as functional
 from tenon.nn import init as init
 from tenon.nn import modules as modules
+from tenon.nn import modules as parameter
 from tenon.nn import parallel as parallel
 from tenon.nn import utils as utils
 from tenon.nn.activations import *  # noqa: F403
@@ -26,6 +27,8 @@ from tenon.nn.fractional_pooling import *  # noqa: F403
 from tenon.nn.lazy import *  # noqa: F403
 from tenon.nn.linear import *  # noqa: F403
 from tenon.nn.losses import *  # noqa: F403
+from tenon.nn.losses import _Loss as _Loss
+from tenon.nn.losses import _WeightedLoss as _WeightedLoss
 from tenon.nn.module import Module as Module
 from tenon.nn.module import Parameter as Parameter
 from tenon.nn.normalization import *  # noqa: F403

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
 from typing import Any
 
 from tenon.errors import ArgumentError, ShapeError
@@ -158,3 +161,20 @@ class MultiheadAttention(Module):
 
     def extra_repr(self) -> str:
         return f"{self.embed_dim}, {self.num_heads}"
+
+
+# ---------------------------------------------------------------- which kernel computes it
+
+class SDPBackend(Enum):
+    """PyTorch's kernels of attention; here there is one."""
+
+    ERROR, MATH, FLASH_ATTENTION, EFFICIENT_ATTENTION, CUDNN_ATTENTION, OVERRIDEABLE = range(-1, 5)
+
+
+@contextmanager
+def sdpa_kernel(backends: Any, set_priority: bool = False) -> Iterator[None]:
+    """Nothing: there is one kernel of attention.  Raises ArgumentError for what is no `SDPBackend`."""
+    for backend in backends if isinstance(backends, (list, tuple)) else [backends]:
+        if not isinstance(backend, SDPBackend):
+            raise ArgumentError(f"sdpa_kernel: an SDPBackend was expected, not {backend!r}")
+    yield

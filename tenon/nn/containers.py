@@ -47,6 +47,12 @@ class _Holder(Module):
         else:
             super().__setattr__(name, value)
 
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__.get("items_", ()):
+            del self.items_[name]
+        else:
+            super().__delattr__(name)
+
     def __len__(self) -> int:
         return len(self.items_)
 

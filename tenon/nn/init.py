@@ -174,7 +174,12 @@ def _assign(t: Tensor, values: Tensor) -> Tensor:
         return t.assign(values)
 
 
+def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
+    return fans(tensor)[mode.lower() == "fan_out"]
+
+
 # By older names.
+_calculate_fan_in_and_fan_out = fans
 constant, dirac, eye, orthogonal, sparse = constant_, dirac_, eye_, orthogonal_, sparse_
 kaiming_normal, kaiming_uniform, xavier_normal, xavier_uniform = (
     kaiming_normal_, kaiming_uniform_, xavier_normal_, xavier_uniform_)

@@ -10,6 +10,7 @@ from tenon.nn import init
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import empty
 from tenon.ops.linear_layers import bilinear, linear
+from tenon.ops.shape import as_dim
 
 __all__ = ["Bilinear", "Identity", "Linear"]
 
@@ -35,6 +36,7 @@ class Linear(Module):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True, device: Any = None,
                  dtype: Any = "float32"):
+        in_features, out_features = as_dim(in_features), as_dim(out_features)
         for name, size in (("in_features", in_features), ("out_features", out_features)):
             if not isinstance(size, int) or size < 0:
                 raise ArgumentError(f"Linear: {name} must be a size, not {size!r}")

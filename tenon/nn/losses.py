@@ -45,10 +45,26 @@ class Loss(Module):
                 self.options[key] = value
 
     def forward(self, *inputs: Any) -> Any:
-        return type(self).fn(*inputs, **self.options, **{name: getattr(self, name) for name in self._buffers})
+        return type(self).fn(*inputs, **self.options, **{name: getattr(self, name) for name in self._persistent})
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={x!r}" for name, x in self.options.items() if x != self.defaults[name])
+
+
+class _Loss(Module):
+    """The base of losses of one's own."""
+
+    def __init__(self, size_average: Any = None, reduce: Any = None, reduction: str = "mean"):
+        self.reduction = reduction
+
+
+class _WeightedLoss(_Loss):
+    """One of classes that have weights."""
+
+    def __init__(self, weight: Tensor | None = None, size_average: Any = None, reduce: Any = None,
+                 reduction: str = "mean"):
+        super().__init__(size_average, reduce, reduction)
+        self.register_buffer("weight", weight)
 
 
 def _loss(name: str, fn: Callable[..., Any], **defaults: Any) -> type[Loss]:

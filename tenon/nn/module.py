@@ -12,7 +12,7 @@ so `super().__init__()` is not needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tenon.devices import HOST, among
@@ -34,8 +34,9 @@ from tenon.nn.hooks import (
     added_hook,
     called_with_hooks,
 )
+from tenon.nn.members import MembersByName
 from tenon.nn.state_changes import changed_state, changed_state_to_load, hooks_before_loading
-from tenon.tensor import Tensor, tensor
+from tenon.tensor import Tensor, tensor, told
 from tenon.types import DType
 
 M = TypeVar("M", bound="Module")
@@ -111,7 +112,7 @@ class Module:
     __slots__ = ("__dict__", "__weakref__", "_seen")
     uninitialized = False           # whether it has its parameters after its first call only
     training: bool
-    _buffers: Mapping[str, bool]        # name -> whether state_dict() holds it
+    _persistent: Mapping[str, bool]     # name of a buffer -> whether state_dict() holds it
 
     if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
@@ -125,7 +126,7 @@ class Module:
         if options:
             refuse_misspelt(cls, options)
         module = object.__new__(cls)
-        module.__dict__.update(training=True, _buffers={})
+        module.__dict__.update(training=True, _persistent={})
         return module
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
@@ -172,6 +173,8 @@ class Module:
         """
         return added_hook(self, GRADIENT_IN, hook)
 
+    register_backward_hook = register_full_backward_hook
+
     def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Call `hook(module, gradients of outputs)` when they are known; what it returns replaces them."""
         return added_hook(self, GRADIENT_OUT, hook)
@@ -217,6 +220,26 @@ class Module:
         """The buffer of this name."""
         return _named(self, "buffer", dict(self.named_buffers()), target)
 
+    def set_submodule(self, target: str, module: Module) -> None:
+        """Put a module in the place of the one of this name."""
+        above, _, name = target.rpartition(".")
+        self.get_submodule(above).add_module(name, module)
+
+    @property
+    def _modules(self) -> MutableMapping[str, Any]:
+        """The modules directly below by name, to read and to change, as PyTorch has them."""
+        return MembersByName(self, lambda name, x: isinstance(x, Module), self.add_module)
+
+    @property
+    def _parameters(self) -> MutableMapping[str, Any]:
+        """The parameters of this module itself by name."""
+        return MembersByName(self, lambda name, x: isinstance(x, Parameter), self.register_parameter)
+
+    @property
+    def _buffers(self) -> MutableMapping[str, Any]:
+        """The buffers of this module itself by name."""
+        return MembersByName(self, lambda name, x: is_buffer(self._persistent, name, x), self.register_buffer)
+
     def _members(self) -> Iterator[tuple[str, Any]]:
         """Every tensor and module among the attributes, by its name: `weight`, `blocks.0`."""
         return _tensors_and_modules("", self.__dict__)
@@ -251,7 +274,7 @@ class Module:
     def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
         """Names and buffers, each once."""
         return _once(_own(_tree(self, prefix, ()) if recurse else [(prefix, self)],
-                          lambda module, name, x: is_buffer(module._buffers, name, x)))
+                          lambda module, name, x: is_buffer(module._persistent, name, x)))
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """The buffers, each once."""
@@ -262,10 +285,10 @@ class Module:
 
         Raises NameTaken for the name of a parameter, a module or another attribute.
         """
-        if name not in self._buffers and hasattr(self, name):
+        if name not in self._persistent and hasattr(self, name):
             raise NameTaken(f"{type(self).__name__}.register_buffer: the module has an attribute {name!r} already",
                             hint=f"del net.{name} first, or take another name")
-        self.__dict__["_buffers"] = {**self._buffers, name: persistent}
+        self.__dict__["_persistent"] = {**self._persistent, name: persistent}
         setattr(self, name, value)
 
     def register_parameter(self, name: str, value: Parameter | None) -> None:
@@ -354,16 +377,16 @@ class Module:
            memory_format: Any = None) -> M:
         """Bring parameters and buffers to a device, and floating ones to another type, in place; returns the module.
 
-        Gradients come along, and what an optimizer keeps of a parameter at its next step.  `non_blocking` and
-        `memory_format` mean nothing here.
+        A tensor stands for its type and device.  Gradients come along, and what an optimizer keeps of a parameter at
+        its next step.  `non_blocking` and `memory_format` mean nothing here.
         """
-        wanted, where = among(*(x for x in given if type(x) is not bool), dtype, device)
+        wanted, where = among(*told(given), dtype, device)
         modules = dict(_tree(self, "", ()))
         for module in modules.values():
             if module.uninitialized:
                 module.brought.append((where, wanted))
         own = _own(((name, x) for name, x in modules.items() if not x.uninitialized),
-                   lambda module, name, x: isinstance(x, Parameter) or is_buffer(module._buffers, name, x))
+                   lambda module, name, x: isinstance(x, Parameter) or is_buffer(module._persistent, name, x))
         with no_grad():
             for _, x in _once(own):
                 converted = None if wanted is None or not x.dtype.is_differentiable else wanted
@@ -373,6 +396,10 @@ class Module:
                     x._rebind(new)
                     x.grad = None if gradient is None else gradient.to(where, converted)
         return self
+
+    def to_empty(self: M, *, device: Any, recurse: bool = True) -> M:
+        """`to(device)`."""
+        return self.to(device)
 
     def _place(self, device: Any) -> None:
         """Bring a new layer to the device that it was told."""
@@ -445,7 +472,7 @@ def _tree(module: Module, name: str, above: tuple[int, ...]) -> Iterator[tuple[s
 
 
 def _is_kept(module: Module, name: str, x: Tensor) -> bool:
-    return isinstance(x, Parameter) or module._buffers.get(name, isinstance(x, Buffer) and x.persistent)
+    return isinstance(x, Parameter) or module._persistent.get(name, isinstance(x, Buffer) and x.persistent)
 
 
 def _own(tree: Any, chosen: Callable[[Module, str, Any], bool]) -> Iterator[tuple[str, Any]]:

@@ -19,7 +19,7 @@ class _Pool(Module):
     count: ClassVar[int]
 
     def extra_repr(self) -> str:
-        options = {name: x for name, x in vars(self).items() if name not in ("training", "_buffers")}
+        options = {name: x for name, x in vars(self).items() if name not in ("training", "_persistent")}
         first = next(iter(options), "")
         return ", ".join(f"{x}" if name == first else f"{name}={x}" for name, x in options.items()
                          if name == first or not (x is None or x is False or (name, x) in USUAL))

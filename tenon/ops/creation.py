@@ -106,31 +106,27 @@ def empty(shape: Any, *more: Any, dtype: Any = None, device: Any = None, require
 
 
 @function
-def full_like(x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-              memory_format: Any = None) -> Any:
-    """One value everywhere, with the shape and (unless given) the element type of x.  `memory_format` means nothing."""
+def full_like(x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """One value everywhere, with the shape and (unless given) the element type of x."""
     x = lift(x)
     place = getattr(x, "device", None) if device is None else device
     return _filled(x.shape, fill_value, dtype or x.dtype, place, requires_grad)
 
 
 @function
-def zeros_like(x: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-               memory_format: Any = None) -> Any:
+def zeros_like(x: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Zeros with the shape and (unless given) the element type of x."""
     return full_like(x, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 @function
-def ones_like(x: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-              memory_format: Any = None) -> Any:
+def ones_like(x: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Ones with the shape and (unless given) the element type of x."""
     return full_like(x, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 @function
-def empty_like(x: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-               memory_format: Any = None) -> Any:
+def empty_like(x: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """As `zeros_like`: elements that are to be overwritten."""
     return full_like(x, 0, dtype=dtype, device=device, requires_grad=requires_grad)
 

@@ -17,6 +17,7 @@ from tenon.graph import op as calls
 from tenon.graph.argument_errors import MISUSE, misused
 from tenon.graph.build import expansion, literal
 from tenon.graph.op import Op, current, interpreter
+from tenon.graph.out_argument import written
 from tenon.graph.promotion import Promotion, floating, same, separate
 from tenon.graph.synonyms import axis_first, renamed
 from tenon.types import DType, TensorType, broadcast_shapes, float32, int64
@@ -58,6 +59,8 @@ def remembering(fn: F) -> F:
 
     @wraps(fn)
     def called(*args: Any, **keywords: Any) -> Any:
+        if "out" in keywords:
+            return written(fn.__name__.rstrip("_"), called, args, keywords)
         return full(args, keywords) if current() is not None else calls.cached_call(fn, full, args, keywords)
     called.full = full      # type: ignore[attr-defined]
     return cast(F, called)

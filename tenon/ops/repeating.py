@@ -81,7 +81,6 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
         raise ShapeError(f"roll: {len(shifts)} shifts and {len(axes)} axes")
     for a, by in zip(axes, shifts, strict=True):
         size = x.shape[a]
-        by = int(by) if issubclass(type(by), np.integer) else by
         by = as_dim(by % max(size, 1) if isinstance(size, int) else by)
         if by == 0 or size == 0:
             continue

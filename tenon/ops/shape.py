@@ -192,8 +192,8 @@ def is_size(n: Any) -> bool:
 
 
 def as_dim(n: Any) -> Any:
-    """A number that changes from call to call as a size of the graph; anything else is itself."""
-    return n.as_dim() if hasattr(type(n), "as_dim") else n
+    """A number that changes from call to call as a size of the graph, NumPy's as Python's; anything else is itself."""
+    return n.as_dim() if hasattr(type(n), "as_dim") else int(n) if issubclass(type(n), np.integer) else n
 
 
 def as_number(x: Any, kind: type) -> Any:

@@ -10,7 +10,7 @@ from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import aliases, function, lift
 from tenon.ops.joining_and_axes import replaced
-from tenon.ops.shape import reshape_op
+from tenon.ops.shape import as_dim, reshape_op
 from tenon.ops.slice_pad_concat import slice_op
 from tenon.types import normalize_axis
 
@@ -22,7 +22,7 @@ def narrow(x: Any, axis: int, start: Dim, stop: Dim, step: int = 1) -> Any:
 
 
 def _cut(x: Any, axis: int, ends: Sequence[Dim]) -> tuple[Any, ...]:
-    return tuple(narrow(x, axis, a, b) for a, b in itertools.pairwise(ends))
+    return tuple(narrow(x, axis, a, b) for a, b in itertools.pairwise(map(as_dim, ends)))
 
 
 @function
@@ -35,7 +35,7 @@ def split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
     Raises ShapeError where the size does not divide; `tensor_split` allows it, `split_with_sizes` takes sizes.
     """
     x = lift(x)
-    axis = normalize_axis(axis, x.ndim)
+    axis, sections = normalize_axis(axis, x.ndim), as_dim(sections)
     if isinstance(sections, int) and (sections < 1 or x.shape[axis] % sections != 0):
         raise ShapeError(f"split: axis {axis} of {x.type} does not divide into {sections} equal pieces",
                          hint="x.tensor_split(n) makes pieces that differ by one, x.chunk(n) a smaller last one")
@@ -46,7 +46,7 @@ def split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
 def tensor_split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
     """Cut into so many pieces, whose sizes differ by one at most, or at a list of positions."""
     x = lift(x)
-    axis = normalize_axis(axis, x.ndim)
+    axis, sections = normalize_axis(axis, x.ndim), as_dim(sections)
     size = x.shape[axis]
     if not isinstance(sections, int):
         cuts = [_position(k, size) for k in sections]

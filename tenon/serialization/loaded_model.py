@@ -53,7 +53,7 @@ class LoadedModel(Module):
         self.__dict__["model"] = model
         self.__dict__["functions"] = {name: LoadedFunction(f) for name, f in model.functions.items()}
         self.__dict__["first"] = next(iter(self.functions.values()))
-        self.__dict__["_buffers"] = {name: True for name, x in model.state.items() if not isinstance(x, Parameter)}
+        self.__dict__["_persistent"] = {name: True for name, x in model.state.items() if not isinstance(x, Parameter)}
 
     def _members(self) -> Iterator[tuple[str, Any]]:
         return iter(self.__dict__["model"].state.items())

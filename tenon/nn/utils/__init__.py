@@ -10,6 +10,7 @@ from tenon.eager.grad_mode import no_grad
 from tenon.errors import ShapeError
 from tenon.nn.utils import parametrizations as parametrizations
 from tenon.nn.utils import parametrize as parametrize
+from tenon.nn.utils import prune as prune
 from tenon.nn.utils import rnn as rnn
 from tenon.nn.utils.parametrizations import old_spectral_norm as spectral_norm
 from tenon.nn.utils.parametrizations import old_weight_norm as weight_norm

@@ -110,7 +110,7 @@ def computed(module: Module, name: str, get: Getter, put: Setter | None = None) 
 def restored(module: Module, name: str, value: Tensor) -> None:
     """Let it be a parameter again."""
     _become(module, {other: ways for other, ways in module._computed.items() if other != name})
-    setattr(module, name, Parameter(value))
+    setattr(module, name, value if isinstance(value, Parameter) else Parameter(value))
 
 
 def _become(module: Module, getters: dict[str, tuple[Getter, Setter | None]]) -> None:
