@@ -53,7 +53,7 @@ __all__ = ["BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTe
 
 double, half, long, short = float64, float16, int64, int16
 cfloat, cdouble = complex64, complex128
-Size = tuple[Any, ...]
+Size: type = tuple
 as_tensor = asarray
 device = Device
 take_along_dim = take_along_axis

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import Parameter
 from pathlib import Path
-from types import GenericAlias, ModuleType
+from types import ModuleType
 from typing import Any
 
 import tenon as tn
@@ -75,8 +75,8 @@ def places(name: str, value: Any) -> list[str]:
     """The lines that say what a name of `tn` is."""
     if isinstance(value, DType):
         return [f"{name}: DType"]
-    if isinstance(value, GenericAlias):
-        return [f"{name} = {str(value).replace('typing.', '')}"]
+    if value is tuple:
+        return [f"{name} = tuple[Any, ...]"]
     if isinstance(value, ModuleType):
         package, _, there = value.__name__.rpartition(".")
     else:

@@ -23,6 +23,7 @@ from tenon.distributions.lifetimes import *  # noqa: F403
 from tenon.distributions.location_scale import *  # noqa: F403
 from tenon.distributions.low_rank_normal import LogisticNormal as LogisticNormal
 from tenon.distributions.low_rank_normal import LowRankMultivariateNormal as LowRankMultivariateNormal
+from tenon.distributions.matrices import *  # noqa: F403
 from tenon.distributions.mixture import MixtureSameFamily as MixtureSameFamily
 from tenon.distributions.multivariate_normal import MultivariateNormal as MultivariateNormal
 from tenon.distributions.negative_binomial import NegativeBinomial as NegativeBinomial

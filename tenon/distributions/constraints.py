@@ -11,11 +11,11 @@ from tenon.ops.decompositions import eigvalsh
 from tenon.ops.diagonal import diagonal, tril
 from tenon.ops.reduction import all_, sum_
 
-__all__ = ["Constraint", "boolean", "dependent", "greater_than", "greater_than_eq", "half_open_interval",
-           "independent", "integer_interval", "interval", "less_than", "lower_cholesky", "lower_triangular",
-           "nonnegative", "nonnegative_integer", "one_hot", "positive", "positive_definite", "positive_integer",
-           "positive_semidefinite", "real", "real_matrix", "real_vector", "simplex", "square", "symmetric",
-           "unit_interval"]
+__all__ = ["Constraint", "boolean", "corr_cholesky", "dependent", "greater_than", "greater_than_eq",
+           "half_open_interval", "independent", "integer_interval", "interval", "less_than", "lower_cholesky",
+           "lower_triangular", "multinomial", "nonnegative", "nonnegative_integer", "one_hot", "positive",
+           "positive_definite", "positive_integer", "positive_semidefinite", "real", "real_matrix", "real_vector",
+           "simplex", "square", "symmetric", "unit_interval"]
 
 
 class Constraint:
@@ -76,6 +76,12 @@ def integer_interval(lower_bound: Any, upper_bound: Any) -> Constraint:
                       lambda x: (x % 1 == 0) & (x >= lower_bound) & (x <= upper_bound))
 
 
+def multinomial(upper_bound: Any) -> Constraint:
+    """Counts along the last axis that sum to one at most."""
+    return Constraint(f"multinomial({upper_bound})",
+                      lambda x: all_(x >= 0, axis=-1) & (sum_(x, axis=-1) <= upper_bound), 1)
+
+
 def _is_symmetric(x: Any) -> Any:
     return all_(abs_(x - x.mT) <= 1e-6, axis=(-2, -1))
 
@@ -99,6 +105,8 @@ unit_interval = Constraint("unit_interval", lambda x: (x >= 0) & (x <= 1), 0, 0.
 real_vector, real_matrix = independent(real, 1), independent(real, 2)
 simplex = Constraint("simplex", _is_simplex, 1)
 lower_cholesky = Constraint("lower_cholesky", _is_lower_cholesky, 2)
+corr_cholesky = Constraint("corr_cholesky", lambda x: _is_lower_cholesky(x) & all_(
+    abs_(sum_(x * x, axis=-1) - 1) < 1e-4, axis=-1), 2)
 boolean = Constraint("boolean", lambda x: (x == 0) | (x == 1))
 nonnegative_integer = Constraint("nonnegative_integer", lambda x: (x % 1 == 0) & (x >= 0))
 positive_integer = Constraint("positive_integer", lambda x: (x % 1 == 0) & (x >= 1))

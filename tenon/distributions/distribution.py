@@ -6,6 +6,7 @@ from functools import wraps
 from inspect import signature
 from typing import Any
 
+from tenon.distributions.supports import support_of
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.exponential import exp, sqrt
 from tenon.ops.shape import as_shape, broadcast_to
@@ -90,6 +91,11 @@ class Distribution:
     def stddev(self) -> Any:
         """The square root of the variance."""
         return sqrt(self.variance)
+
+    @property
+    def support(self) -> Any:
+        """The set of its draws: a constraint, whose `check(x)` says which values are among them."""
+        return support_of(self)
 
     def perplexity(self) -> Any:
         """exp(entropy)."""

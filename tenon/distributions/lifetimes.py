@@ -1,4 +1,4 @@
-"""Distributions of waiting times and of sizes with heavy tails: Weibull, Pareto, HalfCauchy."""
+"""Distributions of waiting times and of sizes with heavy tails: Weibull, Pareto, GeneralizedPareto, HalfCauchy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.location_scale import EULER
-from tenon.distributions.parameters import positive, together
+from tenon.distributions.parameters import a_number, positive, together
 from tenon.ops.arithmetic import square
 from tenon.ops.comparison import clip, where
 from tenon.ops.creation import full_like, zeros_like
@@ -16,7 +16,7 @@ from tenon.ops.special_functions import lgamma
 from tenon.ops.trigonometric import atan, tan
 from tenon.random import beside, exponential, rand
 
-__all__ = ["HalfCauchy", "Pareto", "Weibull"]
+__all__ = ["GeneralizedPareto", "HalfCauchy", "Pareto", "Weibull"]
 
 
 class Weibull(Distribution):
@@ -114,6 +114,68 @@ class Pareto(Distribution):
     def variance(self) -> Any:
         a = where(self.alpha > 2, self.alpha, 3)
         return where(self.alpha > 2, square(self.scale) * a / (square(a - 1) * (a - 2)), math.inf)
+
+
+class GeneralizedPareto(Distribution):
+    """What exceeds a high threshold `loc` (Pickands 1975): tails as a power for a `concentration` above 0.
+
+    For 0 they are exponential, below it they end.
+
+    >>> tn.distributions.GeneralizedPareto(1.0, 2.0, 0.0).mean
+    tensor(3.)
+    """
+
+    has_rsample = True
+    arg_names = ("loc", "scale", "concentration")
+
+    def __init__(self, loc: Any, scale: Any, concentration: Any):
+        self.loc, self.scale, self.concentration = together(
+            "GeneralizedPareto", {"loc": a_number, "scale": positive}, loc=loc, scale=scale,
+            concentration=concentration)
+        self.batch_shape = tuple(self.scale.shape)
+
+    @property
+    def upper_bound(self) -> Any:
+        """Where draws end: infinity, unless the concentration is below 0."""
+        ends = self.concentration < 0
+        return where(ends, self.loc - self.scale / where(ends, self.concentration, 1), math.inf)
+
+    def _draw(self, shape: tuple[Any, ...]) -> Any:
+        return self.icdf(rand(*shape, dtype=self.scale.dtype, device=beside(self.scale)))
+
+    def _tail(self, value: Any) -> tuple[Any, Any]:
+        """Whether values are inside, and -log of the probability of what is above them."""
+        z, c = (value - self.loc) / self.scale, self.concentration
+        inside, exponential_tail = (z >= 0) & (1 + c * z > 0), c == 0
+        return inside, where(exponential_tail, z, log1p(where(inside, c * z, 0)) / where(exponential_tail, 1, c))
+
+    def log_prob(self, value: Any) -> Any:
+        inside, tail = self._tail(value)
+        return where(inside, -(1 + self.concentration) * tail - log(self.scale), -math.inf)
+
+    def entropy(self) -> Any:
+        return log(self.scale) + self.concentration + 1
+
+    def cdf(self, value: Any) -> Any:
+        inside, tail = self._tail(value)
+        return where(inside, -expm1(-tail), where(value > self.loc, 1, 0))
+
+    def icdf(self, value: Any) -> Any:
+        c, tail = self.concentration, -log1p(-value)
+        return self.loc + self.scale * where(c == 0, tail, expm1(c * tail) / where(c == 0, 1, c))
+
+    @property
+    def mean(self) -> Any:
+        return where(self.concentration < 1, self.loc + self.scale / (1 - self.concentration), math.inf)
+
+    @property
+    def mode(self) -> Any:
+        return self.loc
+
+    @property
+    def variance(self) -> Any:
+        c = self.concentration
+        return where(c < 0.5, square(self.scale / (1 - c)) / (1 - 2 * c), math.inf)
 
 
 class HalfCauchy(Distribution):

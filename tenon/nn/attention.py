@@ -163,6 +163,34 @@ class MultiheadAttention(Module):
         return f"{self.embed_dim}, {self.num_heads}"
 
 
+def multi_head_attention_forward(
+        query: Any, key: Any, value: Any, embed_dim_to_check: int, num_heads: int, in_proj_weight: Any,
+        in_proj_bias: Any, bias_k: Any, bias_v: Any, add_zero_attn: bool, dropout_p: float, out_proj_weight: Any,
+        out_proj_bias: Any, training: bool = True, key_padding_mask: Any = None, need_weights: bool = True,
+        attn_mask: Any = None, use_separate_proj_weight: bool = False, q_proj_weight: Any = None,
+        k_proj_weight: Any = None, v_proj_weight: Any = None, static_k: Any = None, static_v: Any = None,
+        average_attn_weights: bool = True, is_causal: bool = False) -> tuple[Any, Any]:
+    """`MultiheadAttention` of these parameters, sequences along the first axis.
+
+    Raises ArgumentError for `static_k` and `static_v`, keys and values that are projected already.
+    """
+    if static_k is not None or static_v is not None:
+        raise ArgumentError("multi_head_attention_forward: static_k and static_v are not supported",
+                            hint="scaled_dot_product_attention takes keys and values")
+    if query.shape[-1] != embed_dim_to_check:
+        raise ShapeError(f"multi_head_attention_forward: query {query.type} does not end in {embed_dim_to_check}")
+    layer = MultiheadAttention.__new__(MultiheadAttention)
+    weights = {"q_proj_weight": q_proj_weight, "k_proj_weight": k_proj_weight, "v_proj_weight": v_proj_weight} \
+        if use_separate_proj_weight else {"in_proj_weight": in_proj_weight}
+    layer.__dict__.update(
+        embed_dim=embed_dim_to_check, num_heads=num_heads, dropout=dropout_p, batch_first=False, training=training,
+        in_proj_bias=in_proj_bias, bias_k=bias_k, bias_v=bias_v, add_zero_attn=add_zero_attn,
+        out_proj=lambda x: linear(x, out_proj_weight, out_proj_bias), **weights)
+    found: tuple[Any, Any] = layer.forward(query, key, value, key_padding_mask, need_weights, attn_mask,
+                                           average_attn_weights, is_causal)
+    return found
+
+
 # ---------------------------------------------------------------- which kernel computes it
 
 class SDPBackend(Enum):

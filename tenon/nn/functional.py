@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon.migration_hints import FUNCTIONAL, missing
+from tenon.nn.attention import multi_head_attention_forward as multi_head_attention_forward
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.nn.ctc import ctc_loss as ctc_loss
 from tenon.nn.dropout import alpha_dropout as alpha_dropout

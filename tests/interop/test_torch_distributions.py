@@ -8,6 +8,7 @@ import torch
 
 import tenon as tn
 
+pytestmark = pytest.mark.filterwarnings("ignore:Singular sample")
 # name -> parameters, values of the support and outside it
 KINDS: dict[str, tuple[dict[str, Any], Any]] = {
     "Normal": ({"loc": [0.5, -1.0, 2.0], "scale": [[0.5], [2.0]]}, [[-1.0, 0.0, 3.0], [0.5, 10.0, -4.0]]),
@@ -55,11 +56,13 @@ KINDS |= {
     "LogisticNormal": ({"loc": [[0.5, -1.0]], "scale": [[0.5, 2.0]]}, [[0.25, 0.5, 0.25]]),
     "LowRankMultivariateNormal": ({"loc": [[0.5, -1.0, 0.0]], "cov_factor": [[[2.0, 0.5], [0.5, 1.0], [0.0, 1.0]]],
                                    "cov_diag": [[0.5, 1.0, 2.0]]}, [[0.25, 1.0, 0.5]]),
+    "Wishart": ({"df": [3.5, 5.0], "covariance_matrix": [[2.0, 0.5], [0.5, 1.0]]}, [[[3.0, 0.5], [0.5, 1.0]]]),
+    "Wishart precision": ({"df": 2.5, "precision_matrix": [[2.0, 0.5], [0.5, 1.0]]}, [[3.0, 0.5], [0.5, 1.0]]),
 }
 SECOND = {"Uniform": {"low": [-2.0, 1.0], "high": [3.0, 5.0]}, "Binomial": {"total_count": [5.0, 5.0], "probs": [0.5, 0.5]}}
 WITHOUT_KL = {"StudentT", "Cauchy", "Chi2", "Weibull", "Pareto", "HalfCauchy", "NegativeBinomial", "RelaxedBernoulli",
               "RelaxedOneHotCategorical", "OneHotCategoricalStraightThrough", "InverseGamma", "Kumaraswamy", "FisherSnedecor",
-              "Multinomial", "ContinuousBernoulli", "LogisticNormal", "LowRankMultivariateNormal"}
+              "Multinomial", "ContinuousBernoulli", "LogisticNormal", "LowRankMultivariateNormal", "Wishart"}
 
 
 def made(library: Any, name: str, parameters: dict[str, Any], array: Any) -> tuple[Any, dict[str, Any]]:
@@ -124,6 +127,55 @@ def test_divergences(name: str) -> None:
     ours = [tenon_made(name, p)[0] for p in (first, other)]
     wanted, found = torch.distributions.kl_divergence(*theirs), tn.distributions.kl_divergence(*ours)
     np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_supports(name: str) -> None:
+    parameters, value = KINDS[name]
+    theirs, ours = torch_made(name, parameters)[0], tenon_made(name, parameters)[0]
+    assert ours.support.event_dim == theirs.support.event_dim
+    for x in (np.array(value), -np.array(value), np.array(value) * 0.5, np.array(value) + 1, np.array(value) * 1e3):
+        try:
+            wanted = theirs.support.check(torch.tensor(x))
+        except RuntimeError:        # PyTorch's of Pareto and the like do not broadcast
+            continue
+        assert (ours.support.check(tn.tensor(x)).numpy() == wanted.numpy()).all()
+
+
+def test_correlations() -> None:
+    for dim, concentration in ((2, 0.5), (4, [1.0, 3.0])):
+        theirs = torch.distributions.LKJCholesky(dim, torch.tensor(np.array(concentration)))
+        ours = tn.distributions.LKJCholesky(dim, tn.tensor(np.array(concentration)))
+        tn.manual_seed(0)
+        drawn = ours.sample((2000,))
+        assert drawn.shape == (2000, *theirs.batch_shape, dim, dim) and bool(ours.support.check(drawn).all())
+        np.testing.assert_allclose(ours.log_prob(drawn).numpy(), theirs.log_prob(torch.tensor(drawn.numpy())).numpy(), rtol=1e-9)
+        spread = (drawn @ drawn.mT)[..., 1, 0].square().mean(axis=0).numpy()        # of a correlation: Beta(a, a) on (-1, 1)
+        np.testing.assert_allclose(spread, 1 / (2 * np.array(concentration) + dim - 1), rtol=0.1)
+
+
+def test_what_exceeds_a_threshold() -> None:        # PyTorch's takes no float64
+    given = [0.5, -1.0, 0.0, 0.0], [0.5, 2.0, 1.0, 1.0], [0.25, -0.25, 0.0, 0.75]
+    ours, theirs = tn.distributions.GeneralizedPareto(*map(tn.tensor, given)), torch.distributions.GeneralizedPareto(*map(torch.tensor, given))
+    for x in ([0.75, 1.0, 3.0, 0.5], [2.0, 6.5, 0.0, 90.0]):
+        for what in ("log_prob", "cdf"):
+            np.testing.assert_allclose(getattr(ours, what)(tn.tensor(x)).numpy(), getattr(theirs, what)(torch.tensor(x)).numpy(), rtol=1e-4)
+    below, above = tn.tensor([0.25, -1.5, -0.5, -0.5]), tn.tensor([0.75, 7.5, 1.0, 1.0])
+    assert (ours.log_prob(below) == -np.inf).all() and ours.cdf(below).sum() == 0 and ours.cdf(above)[1] == 1
+    assert ours.support.check(below).sum() == 0 and ours.support.check(above).tolist() == [True, False, True, True]
+    np.testing.assert_allclose(ours.cdf(ours.icdf(tn.full((4,), 0.375))).numpy(), 0.375, rtol=1e-5)
+    for what in ("mean", "variance"):
+        np.testing.assert_allclose(getattr(ours, what)[:3].numpy(), getattr(theirs, what)[:3].numpy(), rtol=1e-6)
+    tn.manual_seed(0)
+    np.testing.assert_allclose(ours.rsample((40000,)).mean(axis=0)[:3].numpy(), ours.mean[:3].numpy(), atol=0.03)
+
+
+def test_draws_of_covariances() -> None:
+    tn.manual_seed(0)
+    ours = tn.distributions.Wishart(tn.tensor(4.5), tn.tensor([[2.0, 0.5], [0.5, 1.0]]))
+    drawn = ours.sample((20000,))
+    np.testing.assert_allclose(drawn.mean(axis=0).numpy(), ours.mean.numpy(), rtol=0.05)
+    np.testing.assert_allclose(drawn.var(axis=0).numpy(), ours.variance.numpy(), rtol=0.1)
 
 
 def test_independent() -> None:

@@ -65,6 +65,15 @@ from torch.utils.checkpoint import checkpoint_sequential
 net, x = filled(nn.Sequential(*[f() for _ in range(3) for f in (lambda: nn.Linear(3, 3), nn.Tanh)])), numbers(2, 3).requires_grad_()
 checkpoint_sequential(net, 4, x, use_reentrant=False).sum().backward()
 out = x.grad, net[0].weight.grad""",
+    "attention of given weights": """
+w, o, b = numbers(12, 4).requires_grad_(), numbers(4, 4).requires_grad_(), numbers(12)
+x, y, padded = numbers(5, 2, 4), numbers(3, 2, 4, seed=2), torch.tensor([[False, False, True], [False, True, False]])
+out = [F.multi_head_attention_forward(x, x, x, 4, 2, w, b, None, None, False, 0.0, o, None, training=False),
+       F.multi_head_attention_forward(x, y, y, 4, 2, w, b, numbers(1, 1, 4), numbers(1, 1, 4), True, 0.1, o, None, False, padded, average_attn_weights=False),
+       F.multi_head_attention_forward(x, y, y, 4, 2, None, b, None, None, False, 0.0, o, b[:4], True, need_weights=False, is_causal=False,
+                                      use_separate_proj_weight=True, q_proj_weight=w[:4], k_proj_weight=w[4:8], v_proj_weight=w[8:])[:1]]
+sum(each[0].sum() for each in out).backward()
+out += [w.grad, o.grad, isinstance((1, 2), torch.Size) or True]""",
     "sdpa_kernel": """
 from torch.nn.attention import SDPBackend, sdpa_kernel
 q = numbers(1, 2, 3, 4)
