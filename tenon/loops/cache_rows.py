@@ -53,9 +53,12 @@ def kept_rows(targets: Sequence[StoreTarget], loops: Sequence[Index]) -> dict[Ex
         done: set[Expr] = set()
         while stack:
             x = stack.pop()
-            if x in done or loop.index not in x.free or x.dtype is int64:
+            if x in done or loop.index not in x.free:
                 continue
             done.add(x)
+            if x.dtype is int64:        # a position, or what is found there
+                stack.extend(x.children())
+                continue
             row = in_row(x)
             earlier = first.setdefault(row, loop)
             if (earlier.level, earlier.index) == (loop.level, loop.index) or not _is_kept(x, loop.index):

@@ -49,6 +49,17 @@ def test_rows_of_a_symbolic_length():
     assert times(kernel, "exp(") == 2
 
 
+@pytest.mark.parametrize("rows", [9, symbol("N")])
+def test_a_product_is_looked_for_where_it_was_computed(rows):
+    """Of a symbolic number of rows, positions are 64 bits; in another loop the factors may have another order."""
+    t = type_of("f32", rows, 4)
+
+    def body(x):
+        return toy.argmax(toy.mul(toy.spread(toy.prod(x, axis=1), axis=1, n=4), x), axis=0)
+    kernel = check(trace(body, t), data(type_of("f32", 9, 4)))
+    assert times(kernel, "mul()") == 1 and len(kernel.nests[0].locals) == 1
+
+
 def test_what_costs_less_than_memory_is_computed_again():
     t = type_of("f32", 4, 9)
     centred = check(trace(lambda x: toy.sub(x, toy.spread(toy.max_(x, axis=1), axis=1, n=9)), t), data(t))
