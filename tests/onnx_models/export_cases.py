@@ -95,6 +95,18 @@ def truths(x):
             *tn.cummax(x, 1, return_indices=True), tn.cummin(x, 0), *tn.topk(x, 2, axis=1))
 
 
+def systems(x, y):
+    return (tn.linalg.det(x), tn.linalg.inv(x), tn.linalg.solve(x, y), *tn.linalg.slogdet(x), tn.linalg.inv(x[..., :1, :1]),
+            tn.linalg.inv(x[..., :2, :2]))
+
+
+def doublings(x):
+    found = [x]
+    while found[-1].sum() < 100:
+        found.append(found[-1] * 2)
+    return tn.stack(found), len(found) * x
+
+
 ODD = np.array([0, 0, 1, -1, np.nan, 0, -0.0, -2], np.float32), np.array([1, -1, 0, 0, 1, 0, -1, -3], np.float32)
 PLACES = np.array([[0, 1, 2], [2, 3, 4]])
 CASES: dict[str, Case] = {
@@ -146,6 +158,9 @@ CASES: dict[str, Case] = {
     "groups of rows": (lambda: lambda x, y, ends: tn.grouped_mm(x, y, offs=ends),
                        [some(6, 2), some(3, 2, 4), np.array([2, 2, 5], np.int32)],
                        [(some(6, 2), some(3, 2, 4), np.array(ends, np.int32)) for ends in ([2, 2, 5], [0, 6, 6], [1, 2, 3])]),
+    "linear systems": (lambda: systems, ["f32[B, 4, 4]", "f32[B, 4, 3]"],
+                       [(some(2, 4, 4), some(2, 4, 3)), (some(1, 4, 4), some(1, 4, 3))]),
+    "rows that the data decide": (lambda: doublings, [some(3)], [(np.ones(3, np.float32),), (np.full(3, 40, np.float32),)]),
     "nest": (lambda: lambda x: {"a": x + 1, "b": [x, x * 2]}, [some(3)], [(some(3),)]),
 }
 

@@ -76,3 +76,50 @@ def test_what_changes_tensors_is_refused() -> None:
         tn.onnx.export(nn.BatchNorm1d(3), [tn.ones(4, 3)])
     with pytest.raises(ArgumentError, match="opset 3 is not one of 13 to"):
         tn.onnx.export(tn.exp, [tn.ones(2)], opset=3)
+
+
+def test_draws_are_onnx_s_own_where_they_are_asked_for() -> None:
+    asked = {
+        "bernoulli": (lambda x: tn.bernoulli(x), 0.3), "dropout": (lambda x: nn.functional.dropout(x, 0.25), 0.3),
+        "normal": (lambda x: x + tn.randn_like(x), 0.3), "uniform": (lambda x: x + tn.rand(x.shape[0], dtype=tn.float64), 0.8),
+        "integers": (lambda x: tn.randint(-3, 4, x.shape), 0.0),
+        "classes": (lambda x: tn.distributions.Categorical(logits=x[:4] * 0).sample((4000,)), 1.5),
+        "two": (lambda x: tn.rand(4000) - tn.rand(4000), 0.0)}
+    for name, (function, mean) in asked.items():
+        with pytest.raises(ArgumentError, match=r"(?s)draws random numbers.*random=True"):
+            tn.onnx.export(function, ["f32[N]"])
+        model = tn.onnx.export(function, ["f32[N]"], random=True)
+        onnx.checker.check_model(model, full_check=True)
+        assert all(x.data_type != onnx.TensorProto.UINT64 for x in model.graph.initializer), name
+        found = tn.onnx.load(model, compile=False)(np.full(4000, 0.3, np.float32))
+        assert abs(float(found.double().mean()) - mean) < 0.1, name
+    with pytest.raises(tn.onnx.UnsupportedError, match="dealt is not supported"):
+        tn.onnx.export(lambda x: x[tn.randperm(3)], [tn.ones(3)], random=True)
+    with pytest.raises(ArgumentError, match="changes tensors"):
+        tn.onnx.export(nn.Sequential(nn.Dropout(0.5), nn.BatchNorm1d(3)), [tn.ones(4, 3)], random=True)
+
+
+def test_a_model_fails_where_the_function_raises() -> None:
+    def positive(x: tn.Tensor) -> tn.Tensor:
+        if x.sum() < 0:
+            raise ValueError("negative")
+        return x * 2
+    back = tn.onnx.load(tn.onnx.export(positive, [tn.ones(3)]), compile=False)
+    assert back(np.ones(3, np.float32)).tolist() == [2, 2, 2]
+    with pytest.raises(IndexError):
+        back(-np.ones(3, np.float32))
+
+
+def test_lists_that_the_data_decide_are_refused() -> None:
+    def doubled(x: tn.Tensor) -> list[tn.Tensor]:
+        found = []
+        while x.sum() < 100:
+            x = x * 2
+            found.append(x)
+        return found
+    with pytest.raises(ArgumentError, match=r"(?s)a list whose length the data decide.*tn.stack"):
+        tn.onnx.export(doubled, [tn.ones(3)])
+    with pytest.raises(tn.onnx.UnsupportedError, match=r"inv of f32\[9, 9\] is not supported: ONNX has determinants only"):
+        tn.onnx.export(tn.linalg.inv, [tn.eye(9)])
+    with pytest.raises(tn.onnx.UnsupportedError, match="cholesky is not supported"):
+        tn.onnx.export(tn.linalg.cholesky, [tn.eye(2)])

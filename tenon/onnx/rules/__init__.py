@@ -6,6 +6,8 @@ from tenon.onnx.rules import (
     elementwise_rules,
     group_rules,
     layer_rules,
+    linalg_rules,
+    random_rules,
     reduction_rules,
     shape_rules,
 )

@@ -18,7 +18,7 @@ SAME = {
     "atanh": "Atanh", "sign": "Sign", "erf": "Erf",
     "sigmoid": "Sigmoid", "relu": "Relu", "softsign": "Softsign", "reciprocal": "Reciprocal", "isnan": "IsNaN",
     "isinf": "IsInf", "logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "logical_not": "Not",
-    "equal": "Equal", "greater": "Greater", "less": "Less", "matmul": "MatMul", "det": "Det",
+    "equal": "Equal", "greater": "Greater", "less": "Less", "matmul": "MatMul", "det": "Det", "portable_log": "Log",
     "copy": "Identity", "stop_gradient": "Identity", "positive": "Identity", "recomputed": "Identity",
 }
 SINCE = {"greater_equal": (16, "GreaterOrEqual"), "less_equal": (16, "LessOrEqual"), "mish": (18, "Mish"),
