@@ -341,9 +341,19 @@ def scatter(x: Any, indices: Any, updates: Any, axis: int = 0, reduce: str = "se
     >>> tn.scatter(tn.zeros(4), tn.tensor([1, 1, 3]), 1.0, reduce="add")
     tensor([0., 2., 0., 1.])
     """
+    reduce = "mul" if reduce == "multiply" else reduce
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"scatter: reduce={reduce!r} is unknown", hint="one of " + " ".join(REDUCTIONS))
-    return scatter_op(x, indices, _spread(updates, indices.shape, x.dtype), axis=axis, reduce=reduce)
+    return scatter_op(x, indices, _spread(first_of(updates, indices), indices.shape, x.dtype), axis=axis, reduce=reduce)
+
+
+def first_of(values: Any, indices: Any) -> Any:
+    """As many values along each axis as there are indices: PyTorch allows more."""
+    wanted, own = tuple(indices.shape), tuple(getattr(values, "shape", ()))
+    if len(own) != len(wanted) or not any(isinstance(a, int) and isinstance(b, int) and a > b
+                                          for a, b in zip(own, wanted, strict=True)):
+        return values
+    return lift(values)[tuple(slice(0, n) if own[k] != 1 else slice(None) for k, n in enumerate(wanted))]
 
 
 @function

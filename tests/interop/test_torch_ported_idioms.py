@@ -111,6 +111,9 @@ for _ in range(3):
     torch.topk(x, 2, out=(w := torch.empty(0).double(), at)); out += [w, at]
     torch.mean(x, dim=1, out=(w := torch.empty(3).double())); out.append(w)
     torch.arange(4, out=(w := torch.empty(4))); out.append(w)""",
+    "more values than places": """
+x, y, at = numbers(4, 5), numbers(4, 5, seed=2), torch.tensor([[0, 1], [2, 0], [1, 1]])
+out = [x.scatter(1, at, y), x.scatter_add(0, at, y), x.scatter(1, at, 2, reduce="multiply"), x.scatter_reduce(1, at, y, "sum")]""",
     "lists of tensors": """
 xs, ys = [numbers(3), numbers(2)], [numbers(3, seed=2), numbers(2, seed=3)]
 torch._foreach_mul_(xs, 0.5)
