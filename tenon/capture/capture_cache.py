@@ -83,8 +83,9 @@ class CaptureRecord:
     eager: Reason | None = None
     split: bool = False                                             # whether it runs in pieces, where there is a reason
     full: Reason | None = None                                      # why there are no more captures
-    text_read: Stack | None = None                                  # where a text had to be itself, at last
-    texts: int = 0                                                  # captures made for another text
+    number_read: Stack | None = None        # where a number or text that changes had to be itself, at last
+    seen: set[Any] = field(default_factory=set)                     # in what calls differed that were not captured
+    unlike: Reason | None = None                                    # why not, for the time being
     passed: int = 0                                                 # calls that ran by part, and others need not
     raises: bool = False                # whether the last call for which there was no capture raised an error
     parts: FunctionParts | None = None                                      # of a function that runs by part

@@ -11,12 +11,13 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tenon.capture.by_part import ByPart
+from tenon.capture.by_part import MOST_UNLIKE, ByPart
 from tenon.capture.capture_cache import CaptureRecord, Reason, argument_names, argument_types, places
 from tenon.capture.capture_lookup import changes_since
 from tenon.capture.captured import Captured
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.counted_loops import CountedLoops, is_how_many, last_place
+from tenon.capture.graph_breaks import FunctionParts
 from tenon.capture.guard_places import NUMBERS, GuardPlace, root_of, stored_at
 from tenon.capture.histories import growing_arguments, history_reads, reads_of_growing, what_grows
 from tenon.capture.moving import value_in
@@ -57,11 +58,10 @@ if TYPE_CHECKING:
     from tenon.pipelining.pipelined import Pipeline
 
 MOST_CAPTURES = 64      # of one key; what fits none of them runs by part, which is right and says so
-MOST_TEXTS = 16         # captures that differ in text alone, such as a message, before others run by part
 MOST_OF_A_FAMILY = 256  # captures for objects of the same classes, which others replace
 MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
 WARN_AT = 9             # captures beside the first, of which the user is told once
-MOST_NEW = 6            # captures of a piece in a row that served one call, before it is split once more
+MOST_NEW = 6            # captures that served one call, before further ones await a second call like theirs
 
 
 class Capturing(ByPart):
@@ -73,14 +73,18 @@ class Capturing(ByPart):
     converting: bool
     _growing: Reason | None
     _recompiles: int
+    _alone: int
+    _unlike_parts: FunctionParts
+    _waited: int
 
-    def _capture(self, record: CaptureRecord, leaves: list[Any], structure: Structure,
-                 containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
+    def _capture(self, record: CaptureRecord, leaves: list[Any], structure: Structure, containers: Sequence[Any],
+                 at_once: bool = False) -> tuple[Captured | None, Sequence[Any]]:
         """A new capture for this call, and its arguments; None when the function runs by part."""
         if record.full is not None:
             return None, leaves
         captured, arguments = self._bind(record, leaves, containers)
         if captured is not None:
+            self._served()
             if self.part is not None:
                 self.part.captured(len(captured.graph.nodes), structure, leaves)
             return captured, arguments
@@ -88,9 +92,10 @@ class Capturing(ByPart):
             return None, leaves
         names = argument_names(getattr(self.function, "__func__", self.function), structure)
         why = why_anew(record.captures, self.records, leaves, structure, (*modes(), placing()), names)
-        if self._is_full(record, leaves, why):
+        if self._is_full(record, why) or not (at_once or self._may_come_again(record, leaves, why)):
             return None, leaves
         captured = self._made(record, leaves, structure, containers)
+        self._alone += 1
         if captured is None or self._leave_histories(record, captured, structure, leaves):
             return None, leaves
         self._annotate(captured)
@@ -111,23 +116,41 @@ class Capturing(ByPart):
             return self._give_up(record, grown)
         return False
 
-    def _is_full(self, record: CaptureRecord, leaves: Sequence[Any], why: str) -> bool:
+    def _is_full(self, record: CaptureRecord, why: str) -> bool:
         """Whether there are so many captures that a further one would serve nobody."""
         if record.family.captures >= MOST_OF_A_FAMILY:
             return self._fill(record, Reason(f"captured {MOST_OF_A_FAMILY} times for objects of the same classes"))
         if len(record.captures) >= MOST_CAPTURES:
             return self._fill(record, Reason(
                 f"captured {MOST_CAPTURES} times, each time with something changed, at last: {why}"))
-        serve_one_call = all(captured.calls < 2 for captured in record.captures[-MOST_NEW:])
-        if self.is_piece and len(record.captures) >= MOST_NEW and serve_one_call:
+        if self.is_piece and self._alone >= MOST_NEW:
             return self._give_up(record, Reason(f"captured anew at every call, at last: {why}", stack=()))
+        return False
+
+    def _served(self) -> None:
+        """A capture was of use to a second call."""
+        self._alone, self._unlike = max(self._alone - 1, 0), 0
+
+    def _may_come_again(self, record: CaptureRecord, leaves: Sequence[Any], why: str) -> bool:
+        """Whether a capture may serve other calls: captures do so on the whole, a call like this was there before, or
+        many were not captured since the last one."""
+        sight = (why, *numbers_moved(record, leaves))
+        if self.fullgraph or self._alone < MOST_NEW or sight in record.seen or \
+                self._waited >= 2 ** (self._alone - MOST_NEW + 1):
+            record.seen.discard(sight)
+            self._waited = 0
+            return True
+        record.seen.add(sight)
+        record.parts = record.parts or self._unlike_parts
+        self._waited += 1
+        self._unlike += 1
+        reason = Reason(f"captured anew at every call, at last: {why}", stack=record.number_read)
         if record.captures and is_another_text(record.captures[-1], leaves):
-            record.texts += 1
-            reason = Reason(f"captured for {record.texts} texts in one place, at last: {why}", stack=record.text_read)
-            if record.texts >= MOST_NEW and not self.fullgraph and serve_one_call:
-                return self._give_up(record, reason)
-            if record.texts >= MOST_TEXTS:
-                return self._fill(record, reason)
+            self._give_up(record, reason)
+        elif self._unlike == MOST_UNLIKE:
+            record.unlike = reason
+            if self._split_at(reason):
+                self._leave(record, reason)
         return False
 
     def _fill(self, record: CaptureRecord, reason: Reason) -> bool:
@@ -264,10 +287,10 @@ class Capturing(ByPart):
             try:
                 captured = self._converted(record, leaves, structure, places)
                 if captured.further is not None:
-                    record.text_read = captured.further.program.text_asked or record.text_read
+                    record.number_read = captured.further.program.asked_at or record.number_read
                 return captured
             except Unmoved as unmoved:
-                record.text_read = unmoved.stack
+                record.number_read = unmoved.stack
                 record.unmoved.update(root_of(place).name for place in unmoved.places)
             except (UnsafeCall, Exception) as error:
                 with suppress(UnsafeCall):      # the message of an error may be text that the graph computes
@@ -350,6 +373,13 @@ def note_changes(record: CaptureRecord, leaves: Sequence[Any]) -> None:
                 record.shapes.setdefault(place.name, before.own.payload.shape)
         for place in numbers_stored(captured, leaves):
             record.moving.setdefault(place.name, place)
+
+
+def numbers_moved(record: CaptureRecord, leaves: Sequence[Any]) -> Iterator[Any]:
+    """The numbers of this call that the last capture reads anew."""
+    further = record.captures[-1].further if record.captures else None
+    for place, _ in further.numbers if further is not None else ():
+        yield value_in(place, leaves)
 
 
 def numbers_stored(captured: Captured, leaves: Sequence[Any]) -> Iterator[GuardPlace]:

@@ -91,6 +91,11 @@ def read_slots(names: Sequence[str], holder: Any) -> tuple[Any, ...]:
     return tuple([getattr(holder, name, MISSING) for name in names])
 
 
+def read_described(names: Sequence[str], described: Any) -> tuple[Any, ...]:
+    """What a function or class is called, and the like, which may be set and is no entry of its table."""
+    return tuple([getattr(described, name, MISSING) for name in names])
+
+
 def defaults_with_lists(function: types.FunctionType) -> list[tuple[str, Any]]:
     """The parameters that have a default, and these, where one is a list, which may keep what every call appends."""
     given, code = function.__defaults__ or (), function.__code__

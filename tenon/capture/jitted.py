@@ -24,6 +24,7 @@ from tenon.capture.capturing import Capturing
 from tenon.capture.code_monitor import stack_where
 from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.fast_call import MISS, make_fast_call, make_ready
+from tenon.capture.graph_breaks import FunctionParts
 from tenon.capture.opened_objects import classes_to_open
 from tenon.capture.pytree import BOUND, Structure, unfold
 from tenon.capture.replay import run
@@ -81,6 +82,10 @@ class Jitted(Capturing):
         self._short_ways: Ways = ()
         self._around: tuple[Around, ...] = ()       # what debugging tools put around runs of captures
         self._recompiles = 0
+        self._alone = 0                 # how many captures served one call
+        self._unlike = 0                # how many calls in a row were like none before
+        self._waited = 0                # how many of them were not captured since the last capture
+        self._unlike_parts = FunctionParts(self.__name__)
         self._instead: Instead | None = None        # what makes calls in their place
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -121,6 +126,7 @@ class Jitted(Capturing):
             self.opened |= more
             return self._find_and_run(args, keywords)
         if record.eager is not None:
+            self._unlike = 0
             return self._by_part(record, args, keywords)
         captured, arguments = self._find(record, leaves, containers)
         if captured is None and record.raises:
@@ -137,6 +143,8 @@ class Jitted(Capturing):
                 if captured.calls == 0:
                     make_ready()
                 captured.calls += 1
+                if captured.calls == 2:
+                    self._served()
                 shorter = captured.calls in SHORTEN_AT and not self._around and self.mesh is None
                 if shorter:     # before the run: all is as the capture needs it
                     self._shorten(captured, structure, given)
@@ -279,7 +287,7 @@ class Jitted(Capturing):
             return record, None
         try:
             found, _ = self._find(record, leaves, containers)
-            return record, found or self._capture(record, leaves, structure, containers)[0]
+            return record, found or self._capture(record, leaves, structure, containers, at_once=True)[0]
         except Stopped as stopped:
             if isinstance(stopped.error, Exception):
                 raise stopped.error from None

@@ -7,7 +7,7 @@ of does arithmetic on the number instead, which is an argument of the graph; its
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from tenon.autocast import autocasting
 from tenon.autodiff import pullback
@@ -16,6 +16,7 @@ from tenon.capture.symbolic_numbers import SymNumber, nest_known, value_of
 from tenon.capture.trace import Capture
 from tenon.eager.dispatch import agree_recast
 from tenon.errors import Location
+from tenon.graph.attributes import kinds_of
 from tenon.graph.build import canonical_attrs
 from tenon.graph.op import Op
 from tenon.records import dataclass
@@ -25,18 +26,24 @@ from tenon.tensor import Tensor
 def by_definition(capture: Capture, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
     """The results of a composite; None where a number has to be known, such as one that may be an axis."""
     assert op.expand is not None
-    counts = any(x.kind is int for x in attrs.values() if type(x) is SymNumber)
+    kinds = kinds_of(op)
+    counts = any(x.kind is int and not is_float(kinds[name]) for name, x in attrs.items() if type(x) is SymNumber)
     if op.vjp is not None and (counts or autocasting() is not None):    # within which others might be cast
         return None
     lifted = tuple(map(capture.lift, inputs))
     given = tuple([capture.cast(x, dtype) for x, dtype in agree_recast(op, lifted)]) if op.promote else lifted
-    if op.vjp is None:
-        return op.expand(*given, **attrs)
     if (canonical := canonical_with_numbers(op, given, attrs)) is None:
         return None
+    if op.vjp is None:
+        return op.expand(*given, **canonical)
     rule = CompositeRule(op, given, canonical).rule()
     results = call_rule(rule, [x for x in given if isinstance(x, Tensor)], capture)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def is_float(kind: Any) -> bool:
+    """Whether an attribute of this kind is a float, for which an integer may be given."""
+    return kind is float or (float in get_args(kind) and int not in get_args(kind))
 
 
 def canonical_with_numbers(op: Op, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> dict[str, Any] | None:

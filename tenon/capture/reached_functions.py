@@ -40,6 +40,7 @@ class ReachedFunctions(ReachedValues):
             self.add(default, f"{path}.<{name}>")
         self._items(FUNCTION, function, FUNCTION(function), path, [".__code__", ".__defaults__", ".__kwdefaults__"],
                     follow=not named)
+        self._add_described(function, path)
         if named:
             self.add(function.__kwdefaults__, f"{path}.__kwdefaults__")
         table, names = function.__globals__, self._global_names(function.__code__)

@@ -55,6 +55,7 @@ class ReachedObjects(ReachedValues):
         ours = module_of(cls).startswith("tenon.")
         if not ours:
             self._hold(cls)
+            self._add_described(cls, path)
         table, chosen = vars(cls), []
         wanted = set(self._wanted(table)) if not ours else set()
         for name, member in list(table.items()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from tenon.capture.classes import is_library, looks_at_its_own
 from tenon.capture.code_monitor import PACKAGE, KeptThing, follows
 from tenon.capture.code_names import formatted, module_of, names_of, only_appends, only_counts, stored_keys
 from tenon.capture.guard_places import ENTRY, OF_A_LIBRARY, Key, places_of
-from tenon.capture.guard_readers import entry_reader
+from tenon.capture.guard_readers import entry_reader, read_described
 from tenon.capture.guards import GuardGroup
 
 LARGEST_CONTAINER = 100_000
+DESCRIBING = frozenset(("__name__", "__qualname__", "__doc__", "__module__", "__annotations__"))
 OTHERS_NAMES = frozenset(("args", "keywords", "__defaults__", "__kwdefaults__"))    # parameters have their own
 
 
@@ -121,6 +123,12 @@ class ReachedValues:
             read = entry_reader(table, names)
             self._items(read, table, read(table), path, [f".{n}" for n in names], follow=follow,
                         owner=owner)
+
+    def _add_described(self, value: Any, path: str) -> None:
+        """What a function or class says of itself, as far as the user's code reads it."""
+        if names := sorted(DESCRIBING & self._own_names):
+            read = partial(read_described, names)
+            self._items(read, value, read(value), path, [f".{n}" for n in names])
 
     def _hold(self, value: Any) -> None:
         self.holders[id(value)] = value

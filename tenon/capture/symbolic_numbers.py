@@ -319,7 +319,7 @@ class Numbers:
         self.declare: Callable[[Tensor, int, TensorType], None] = _undeclared
         self.lengths: dict[int, tuple[Any, int]] = {}   # of lists: as at first, where it is a number that changes
         self.counted: set[int] = set()                  # those that were asked for their length
-        self.text_asked: Stack | None = None            # where a text had to be itself
+        self.asked_at: Stack | None = None              # where a number or text had to be itself, at last
         self.loops: CountedLoops | None = None          # which may run as often as one of these says
         self.in_graph: Callable[[Any], Any] = known     # what the graph compares, where it is to
         self.sizes = SizeNumbers(self.read)
@@ -411,11 +411,10 @@ class Numbers:
 
     def know(self, x: SymNumber) -> Any:
         """The number itself, which it must be in every call."""
-        if isinstance(x, SymObject):
-            self.text_asked = stack_now()
         if x.index in self.sizes.inputs:
             raise PinnedSize(self.sizes.inputs[x.index])
         if not self.is_settled(x):
+            self.asked_at = stack_now()
             self.settled.add(x.index)
             if x.roots != {x.index}:
                 self.ask(same_as(x.value), x)

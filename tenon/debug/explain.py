@@ -158,7 +158,8 @@ def _so_far(jitted: Jitted) -> Iterator[str]:
     if split:
         yield from _pieces(jitted)
     yield from (f"runs by part: {record.eager}" for record in records if record.eager and not (split and record.split))
-    yield from (f"other calls run by part: {record.full}" for record in records if record.full)
+    further = [record.full or record.unlike for record in records]
+    yield from (f"other calls run by part: {reason}" for reason in further if reason)
 
 
 def _captures(captures: Sequence[Captured]) -> Iterator[str]:

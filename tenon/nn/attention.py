@@ -46,7 +46,8 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
     if dropout_p > 0:
         check_shapes(query, key, value, attn_mask)
         return matmul(dropout(attention_weights(query, key, attn_mask, is_causal, scale), dropout_p), value)
-    scale = scale if scale.__class__ is float else float(scale)      # so is one that changes
+    if scale.__class__ is not float:        # so is one that changes
+        scale = scale / 1 if scale.__class__ is int else float(scale)
     return attention(query, key, value, attn_mask, is_causal=is_causal, scale=scale)[0]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -181,10 +182,10 @@ def _quantile(x: Any, q: float, axis: int | None, keepdims: bool) -> Any:
     elements, count = sort(x, axis=at), int(x.shape[at])
     if not count:
         raise ShapeError(f"quantile: there are no elements along axis {at} of {shown(x)}")
-    below = min(int(q * (count - 1)), max(count - 2, 0))
+    below = min(math.floor(q * (count - 1)), max(count - 2, 0))
     share = q * (count - 1) - below
-    low, last = _part(elements, at, below, 1), _part(elements, at, count - 1, 1)
-    out = low if share == 0 else low * (1 - share) + _part(elements, at, below + 1, 1) * share
+    low, last = _element(elements, at, below), _element(elements, at, count - 1)
+    out = low if share == 0 else low * (1 - share) + _element(elements, at, below + 1) * share
     out = where(isnan(last), last, out)         # NaN, which sorts last, makes the result NaN
     if keepdims:
         return reshape_op(out, shape=(1,) * len(shape)) if axis is None else out
@@ -195,6 +196,11 @@ def _quantile(x: Any, q: float, axis: int | None, keepdims: bool) -> Any:
 def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """The middle element along an axis, or the mean of the two middle ones."""
     return quantile(x, 0.5, axis, keepdims)
+
+
+def _element(x: Any, axis: int, place: Any) -> Any:
+    """One along an axis, which stays; at a place that may be a number that changes from call to call."""
+    return _part(x, axis, place, 1) if type(place) is int else expand_dims(x[(slice(None),) * axis + (place,)], axis)
 
 
 def _part(x: Any, axis: int, start: int, size: int) -> Any:

@@ -205,3 +205,66 @@ def test_a_size_that_is_a_key_is_itself() -> None:
     f = tn.jit(lambda x: {x.shape[0]: x.sum()})
     for rows in (2, 3, 5, 2, 7):
         assert list(f(tn.ones(rows))) == [rows]
+
+
+SCALES = [0.5 ** k for k in range(200)]
+LAYERS = [tn.ones(3) * k for k in range(200)]
+
+
+def scaled_by_one_of_a_list(x: Any, n: int) -> Any:
+    y = x.sum() + x
+    scale = SCALES[n]
+    return y * scale
+
+
+def one_of_many_tensors(x: Any, n: int) -> Any:
+    return (x * LAYERS[n]).sum()
+
+
+def as_many_as_chosen(x: Any, n: int) -> Any:
+    return x * math.comb(n + 3, 2)
+
+
+def in_a_nest_that_grows(kept: dict[str, Any], x: Any, n: int) -> Any:
+    kept["sum"] = kept.get("sum", 0) + x
+    kept["all"].append(x[0])
+    return kept["sum"] * n
+
+
+@pytest.mark.parametrize("f", [scaled_by_one_of_a_list, one_of_many_tensors, as_many_as_chosen])
+def test_calls_like_none_before_are_soon_left_to_python(f: Callable[..., Any]) -> None:
+    jitted = tn.jit(f)
+    for n in range(150):
+        x = tn.ones(3) * (n % 7)
+        assert jitted(x, n).tolist() == f(x, n).tolist()
+        assert sum(len(record.captures) for record in jitted.records.values()) <= 10
+    assert "captured anew at every call" in str(tn.explain(jitted))
+
+
+def test_arguments_like_none_before_are_soon_left_to_python() -> None:
+    def f(x: Any, z: complex) -> Any:
+        return x * z.real
+    jitted = tn.jit(f)
+    for n in range(100):
+        assert jitted(tn.ones(2), complex(n, 1)).tolist() == [n, n]
+    assert len(jitted.records) < 30
+    for _ in range(3 * 64):
+        assert jitted(tn.ones(2), 7.5 + 0j).tolist() == [7.5, 7.5]
+    assert any(record.captures[-1].calls > 1 for record in jitted.records.values() if record.captures)
+
+
+def test_a_nest_that_grows_is_soon_left_to_python() -> None:
+    jitted, kept, want = tn.jit(in_a_nest_that_grows), {"all": []}, {"all": []}
+    for n in range(60):
+        x = tn.ones(3) * n
+        assert jitted(kept, x, n).tolist() == in_a_nest_that_grows(want, x, n).tolist()
+    assert [x.tolist() for x in kept["all"]] == [x.tolist() for x in want["all"]]
+    assert len(jitted.records) < 30
+
+
+def test_calls_that_come_again_are_captured() -> None:
+    jitted = tn.jit(lambda x, n: (x * LAYERS[n]).sum())
+    for n in [*range(12)] * 4:
+        assert jitted(tn.ones(3), n).item() == 3 * n
+    (record,) = jitted.records.values()
+    assert len(record.captures) == 12 and all(captured.calls > 1 for captured in record.captures)

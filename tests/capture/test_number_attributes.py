@@ -107,3 +107,22 @@ def test_a_layers_slope_is_an_attribute_that_may_be_annealed():
         layer.negative_slope = slope
         np.testing.assert_array_equal(step(x).numpy(), F.leaky_relu(x, slope).numpy())
     assert layer.options == {"negative_slope": NUMBERS[-1]} and "2 captures" in str(tn.explain(step))
+
+
+INTEGERS = [
+    lambda x, n: F.leaky_relu(x, n), lambda x, n: F.elu(x, alpha=n), lambda x, n: F.hardtanh(x, -n, n),
+    lambda x, n: F.layer_norm(x, (6,), eps=n), lambda x, n: x.std(correction=n), lambda x, n: x.var(1, correction=n),
+    lambda x, n: tn.var_mean(x, correction=n / 2)[0], lambda x, n: tn.quantile(x, n / 20),
+    lambda x, n: tn.quantile(x, n / 20, axis=1, keepdims=True),
+    lambda x, n: F.scaled_dot_product_attention(x[None], x[None], x[None], scale=n),
+]
+
+
+@pytest.mark.parametrize("operator", range(len(INTEGERS)))
+def test_an_integer_for_a_float_and_what_is_no_attribute(operator):
+    f = loss(INTEGERS[operator])
+    eager, jitted = tn.grad(f), tn.jit(tn.grad(f), fullgraph=True)
+    x = tn.tensor(X)
+    for n in (1, 3, 2, 5, 4, 7, 11, 20, 3):
+        np.testing.assert_allclose(jitted(x, n).numpy(), eager(x, n).numpy(), rtol=1e-9, atol=1e-12)
+    assert sum(len(record.captures) for record in jitted.records.values()) <= 4     # a share may meet an element

@@ -570,3 +570,23 @@ def around_a_condition(opened, x, k):
 @pytest.mark.parametrize("function", [in_a_stack, around_a_condition])
 def test_generators_that_an_attempt_leaves_are_ended_with_it(function):
     check(function, [([1.0, 2.0], 1), ([1.0, 2.0], 2), ([1.0, -2.0], 3)], make=Opened, fullgraph=False)
+
+
+def test_what_functions_and_classes_are_called_is_guarded():
+    class Layer:
+        """One."""
+        rate: float
+
+        def __call__(self, x):
+            return x * 2
+
+    def described(f, x):
+        return f(x), type(f).__name__, type(f).__doc__, sorted(type(f).__annotations__), f.__call__.__func__.__name__
+
+    layer, jitted = Layer(), tn.jit(described, fullgraph=True)
+    for change in (lambda: None, lambda: setattr(Layer, "__name__", "Other"), lambda: setattr(Layer, "__doc__", "Two."),
+                   lambda: Layer.__annotations__.update(more=int), lambda: None,
+                   lambda: setattr(Layer.__call__, "__name__", "called")):
+        change()
+        for _ in range(3):
+            assert repr(jitted(layer, tn.ones(2))) == repr(described(layer, tn.ones(2)))

@@ -48,7 +48,7 @@ def test_a_thousand_steps_of_a_counter_are_two_captures():
 def test_text_that_changes_at_every_call_ends_by_part_and_keeps_the_captures_there_are():
     trainer = Trainer()
     f = tn.jit(lambda x: x * sum(1 for _ in range(len(trainer.name))))      # a loop of Python's, turn by turn
-    for k in range(MOST_CAPTURES + 8):
+    for k in [k for each in range(MOST_CAPTURES + 8) for k in (each, each)]:
         trainer.name = "x" * k
         assert f(tn.ones(2)).tolist() == [k, k]
     (record,) = f.records.values()
