@@ -18,7 +18,7 @@ from tenon.capture.effects import STORES, Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.output_effects import OutputEffects, filled
 from tenon.capture.pytree import LEAF, Structure, container
-from tenon.capture.result_leaves import FromArguments, FromGraph, FromOutside
+from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside
 from tenon.capture.trace import Argument
 from tenon.tensor import fresh
 
@@ -26,18 +26,17 @@ Epilogue = Callable[[Sequence[Any], Sequence[Any]], Any]
 
 
 def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any, miss: object,
-             arrays: bool = False) -> Epilogue | None:
+             arrays: bool = False, containers_at: int = 0) -> Epilogue | None:
     """The function of a call's arguments and its new arrays, which gives the result; None where it is not as simple.
 
     `places` says where among the new arrays each result of the graph is, below 0 for none; `run` runs the program, and
     says whether it did: else the answer is `miss`.  Where it writes `in_place`, what is stored is made before it runs.
-    `arrays`: there are some among the arguments, in the places of tensors.
+    `arrays`: there are some among the arguments, in the places of tensors; the containers among these are from
+    `containers_at` on.
     """
     structure = captured.output.structure
     parts = structure.children if captured.effects else (structure,)
-    if captured.uses_containers:
-        return None
-    writer = _EpilogueWriter(places, run, miss, arrays)
+    writer = _EpilogueWriter(places, run, miss, arrays, containers_at)
     leaves = iter(captured.output.leaves)
     result, *values = [writer.nest(part, leaves) for part in parts]
     if result is None or None in values or (in_place and any(".item()" in str(value) for value in values)):
@@ -64,8 +63,8 @@ def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any
 class _EpilogueWriter:
     """Writes the text; `scope` holds what it names."""
 
-    def __init__(self, places: Sequence[int], run: Any, miss: object, arrays: bool):
-        self.places, self.arrays = places, arrays
+    def __init__(self, places: Sequence[int], run: Any, miss: object, arrays: bool, containers_at: int):
+        self.places, self.arrays, self.containers_at = places, arrays, containers_at
         self.scope: dict[str, Any] = {"fresh": fresh, "run": run, "miss": miss, "at_once": at_once, "later": later,
                                       "not_": not_, "starmap": starmap, "call": call}
         self.lines: list[str] = []
@@ -90,6 +89,8 @@ class _EpilogueWriter:
         """The expression for a leaf."""
         if isinstance(leaf, FromArguments):
             return f"leaves[{leaf.position}]"
+        if isinstance(leaf, FromContainers):
+            return f"leaves[{self.containers_at + leaf.number}]"
         if isinstance(leaf, FromOutside) and isinstance(leaf.source, Argument) and not self.arrays:
             return f"leaves[{leaf.source.position}]"
         if isinstance(leaf, FromGraph):
@@ -136,7 +137,8 @@ class _EpilogueWriter:
 
     def store(self, effect: Effect, number: int | None, value: str) -> str:
         """The stores that make an effect, as items of a list."""
-        holder = self.name(effect.holder) if number is None else f"leaves[{-1 - number}]"
+        holder = self.name(effect.holder) if number is None else \
+            f"leaves[{self.containers_at + number if number >= 0 else -1 - number}]"
         return f"*{self.name(STORES[effect.kind])}({holder}, {self.name(effect.key)}, {value})"
 
     def name(self, x: Any) -> str:

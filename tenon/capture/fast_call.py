@@ -61,9 +61,13 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 Run = Callable[[tuple[Any, ...]], Any]      # given the leaves
 
 
-def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> Call | None:
-    """What makes calls like this one, which went well, or says MISS; None where there is no such way."""
-    if not object_layout.READABLE or captured.uses_containers or captured.places is not None or \
+def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[Any],
+                   containers: Sequence[Any]) -> Call | None:
+    """What makes calls like this one, which went well, or says MISS; None where there is no such way.
+
+    Where the call changes some of the `containers` among its arguments, these stand behind the leaves.
+    """
+    if not object_layout.READABLE or captured.places is not None or \
             not hasattr(late_program(captured.program), "quick_frame"):
         return None
     prologue = captured.prologue
@@ -73,11 +77,13 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     if captured.further is not None and captured.further.copied and any(
             child.has_changeable for part in structure.children for child in part.children):
         return None                     # containers from places and among the arguments may be the same
-    own, leaves = len(leaves), (*leaves, *further)
+    own, changed = len(leaves), tuple(containers) if captured.uses_containers else ()
+    leaves = (*leaves, *further, *changed)
     distinct = len(set(map(id, leaves)))
     if len({id(x) for x in leaves if isinstance(x, Tensor)}) < sum(isinstance(x, Tensor) for x in leaves):
         return None                     # two arguments are one tensor
-    found = _for_all_sizes(captured, leaves, own) or (None if captured.sized else _Maker(captured, leaves, own).made())
+    found = _for_all_sizes(captured, leaves, own, len(changed)) or (
+        None if captured.sized else _Maker(captured, leaves, own, len(changed)).made())
     if found is None:
         return None
     maker, made = found
@@ -86,8 +92,8 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
         made = _for_leaves(captured.leaves_of_tape, made)
     anew = {k: leaves[k] for k, value in captured.values if leaves[k] is not value}
     if prologue is not None:
-        equal = _with_equal(anew, _read_anew(prologue, made, leaves, outside))
-        return _with_leaves(structure, leaves[:own], equal, captured.apart)
+        equal = _with_equal(anew, _read_anew(prologue, made, leaves, own, outside))
+        return _with_leaves(structure, leaves[:own], equal, captured.apart, bool(changed))
     if maker.answer is not None and distinct == len(leaves) and is_plain(structure) and not anew:
         return maker.answer if not outside else _apart_from(outside, maker.answer)
     several = len(leaves) > 1
@@ -99,7 +105,7 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
             return MISS
         return made(given)
     equal = _with_equal(anew, call if outside or several else made)
-    return _with_leaves(structure, leaves[:own], equal, captured.apart)
+    return _with_leaves(structure, leaves[:own], equal, captured.apart, bool(changed))
 
 
 def _with_equal(values: Mapping[int, Any], made: Run) -> Run:
@@ -117,14 +123,14 @@ def _with_equal(values: Mapping[int, Any], made: Run) -> Run:
     return equal
 
 
-def _for_all_sizes(captured: Captured, leaves: Sequence[Any], own: int) -> tuple[_Maker, Run] | None:
+def _for_all_sizes(captured: Captured, leaves: Sequence[Any], own: int, changed: int) -> tuple[_Maker, Run] | None:
     """A way for calls whose sizes are others, too: with memory for twice these, or at least for these.
 
     Where it cannot be one native call, the first way is for these sizes alone, which may stay.
     """
     sizes = sizes_of(captured.types, leaves)
     for growth in (2, 1) if sizes else ():
-        maker = _Maker(captured, leaves, own, {name: growth * size for name, size in sizes.items()})
+        maker = _Maker(captured, leaves, own, changed, {name: growth * size for name, size in sizes.items()})
         found = maker.made(only_quick=captured.short is None and not captured.differentiable)
         if found is not None:
             captured.sized, captured.grows = True, growth > 1
@@ -142,7 +148,7 @@ def _for_leaves(places: Sequence[int], made: Run) -> Run:
     return call
 
 
-def _read_anew(prologue: Prologue, made: Run, leaves: Sequence[Any],
+def _read_anew(prologue: Prologue, made: Run, leaves: Sequence[Any], own: int,
                outside: frozenset[int]) -> Run:
     """The call, with what is read anew behind its own arguments; its tensors must be apart from one another."""
     tensors = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
@@ -152,7 +158,7 @@ def _read_anew(prologue: Prologue, made: Run, leaves: Sequence[Any],
         further = prologue(given)
         if further is None:
             return MISS
-        given = (*given, *further)
+        given = (*given[:own], *further, *given[own:])
         if outside and not outside.isdisjoint(map(id, given)):
             return MISS
         if pick is not None and len(set(map(id, pick(given)))) != len(tensors):
@@ -196,8 +202,11 @@ def _apart_from(outside: frozenset[int], call: Call) -> Call:
 
 
 def _with_leaves(structure: Structure, leaves: Sequence[Any], call: Run,
-                 apart: frozenset[int]) -> Call:
-    """A function of a call's arguments that gives their leaves to `call`, and says MISS where the structure differs."""
+                 apart: frozenset[int], changed: bool) -> Call:
+    """A function of a call's arguments that gives their leaves to `call`, and says MISS where the structure differs.
+
+    Behind them stand the containers, where they are `changed`.
+    """
     positional, named = structure.children
     count, names = len(positional.children), named.labels
 
@@ -214,9 +223,11 @@ def _with_leaves(structure: Structure, leaves: Sequence[Any], call: Run,
 
     def nested(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         leaves, found, containers = unfold((args, keywords), classes=classes)
-        return call(tuple(leaves)) if found == structure and apart.isdisjoint(map(id, containers)) else MISS
+        if found != structure or not apart.isdisjoint(map(id, containers)):
+            return MISS
+        return call((*leaves, *containers) if changed else tuple(leaves))
     if any(child is not LEAF for child in (*positional.children, *named.children)):
-        read: Any = nest_reader(structure, leaves, apart)
+        read: Any = nest_reader(structure, leaves, apart, changed)
         classes = structure.kinds()
         return nested if read is None else simple
     return with_names if names else plain
@@ -225,7 +236,8 @@ def _with_leaves(structure: Structure, leaves: Sequence[Any], call: Run,
 class _Maker:
     """Collects the conditions of a capture, and what is done where they hold."""
 
-    def __init__(self, captured: Captured, leaves: Sequence[Any], own: int, most: Mapping[str, int] | None = None):
+    def __init__(self, captured: Captured, leaves: Sequence[Any], own: int, changed: int,
+                 most: Mapping[str, int] | None = None):
         with unforked:
             from tenon.capture.native_guards import GuardConditions
             from tenon.cpython import guard_table, jit_fast_call  # local: LLVM is slow to load, and not always needed
@@ -233,7 +245,8 @@ class _Maker:
         self.most = most        # the sizes for which there is to be memory, where they may be others in other calls
         self.sized: list[tuple[int, Dim]] = []                  # where such sizes are written, for machine code
         self.answer: Call | None = None                         # the call that is one builtin, if there is one
-        self.leaves, self.own = leaves, own                     # the first `own` are the call's arguments
+        # the first `own` are the call's arguments, the last ones containers that it changes
+        self.leaves, self.own, self.containers_at = leaves, own, len(leaves) - changed
         values = dict(captured.values)
         self.renewed = {id(x) for x, _, without_grad, *_ in captured.held if without_grad is None}
         self.free = {k for k, x in enumerate(leaves) if k >= own or (type(x) in CHANGING and k not in values)}
@@ -329,7 +342,7 @@ class _Maker:
     def checked(self, inputs: Sequence[Input]) -> Run | None:
         """Look at everything natively, then run as ever."""
         looked = [replace(row, place=self.native.ANY, flags=0, array=0) for row in inputs]
-        check, rest, captured = self.table(looked).check, self.guards.rest, self.captured
+        check, rest, captured, at = self.table(looked).check, self.guards.rest, self.captured, self.containers_at
         arrays, read = any(isinstance(x, np.ndarray) for x in self.leaves), self.reader()
         if read is None:
             return None
@@ -345,7 +358,7 @@ class _Maker:
             if not holds(leaves) or (rest is not None and not rest.hold()):
                 return MISS
             try:
-                return run(captured, _as_tensors(leaves) if arrays else leaves)
+                return run(captured, _as_tensors(leaves) if arrays else leaves, leaves[at:])
             except Stopped:
                 return MISS         # nothing was changed; the long way fails too, and knows what to do
         return call
@@ -400,6 +413,7 @@ class _Maker:
     def quick_call(self, calls: FastCalls, new: Sequence[int], made: Sequence[NewArray], new_arrays: SizeReader,
                    donors: Sequence[int | None]) -> Run:
         captured, rest, call, lent = self.captured, self.guards.rest, calls.call, Lending(self.captured, donors)
+        at = self.containers_at
         output = captured.output
         leaf = output.leaves[0] if output.structure is LEAF else None
         plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (
@@ -418,7 +432,7 @@ class _Maker:
         arrays, in_place = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own]), any(lent.lenders)
         end = None if lent.changes or captured.failed is not None else epilogue(
             captured, [-1 if lender else place for lender, place in zip(lent.lenders, lent.new, strict=True)],
-            in_place, call, MISS, arrays)
+            in_place, call, MISS, arrays, at)
 
         def simple(leaves: tuple[Any, ...]) -> Any:
             new = new_arrays(leaves)
@@ -430,7 +444,7 @@ class _Maker:
             new = new_arrays(leaves)
             if new is None or not ((rest is None or rest.hold()) and call(leaves, new)):
                 return MISS
-            settlement = Settlement(captured, _as_tensors(leaves) if arrays else leaves, captured.changes)
+            settlement = Settlement(captured, _as_tensors(leaves) if arrays else leaves, captured.changes, leaves[at:])
             try:
                 at_once(settlement.stores(RunResults(new)) or ())
             except Stopped:         # the long way deals with it
@@ -443,7 +457,7 @@ class _Maker:
             if new is None or (rest is not None and not rest.hold()):
                 return MISS
             tensors = _as_tensors(leaves) if arrays else leaves
-            settlement, results = Settlement(captured, tensors, lent.changes), Lent(lent, new, tensors)
+            settlement, results = Settlement(captured, tensors, lent.changes, leaves[at:]), Lent(lent, new, tensors)
             try:
                 stores = settlement.stores(results)
             except Stopped:

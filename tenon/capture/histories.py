@@ -29,7 +29,7 @@ from tenon.errors import Location
 CONTAINERS = (list, deque, set, dict)
 PROLONGED = (str, bytes, tuple, list, set, frozenset)      # what stands in a place, and is another one each time
 GROWN = 3           # captures, each for a longer list, after which a fourth is not made
-MOST_GROWN = 8      # the same where nothing can be split
+MOST_GROWN = 6      # the same where nothing can be split
 Place = tuple[int, Any]     # identity of a holder, and a key; None: what it holds as a whole
 
 

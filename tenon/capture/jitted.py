@@ -147,7 +147,7 @@ class Jitted(Capturing):
                     self._served()
                 shorter = captured.calls in SHORTEN_AT and not self._around and self.mesh is None
                 if shorter:     # before the run: all is as the capture needs it
-                    self._shorten(captured, structure, given)
+                    self._shorten(captured, structure, given, containers)
                     if self.part is not None and (captured.calls > WEIGHED_AT or captured.differentiable) and (
                             captured.short is None or captured.differentiable):
                         self.part.weigh(captured.graph, captured.differentiable)
@@ -248,10 +248,11 @@ class Jitted(Capturing):
             self._refuse(record, Reason(
                 f"its first {MOST_FAILURES} calls raised an error, or took a way that the graph does not hold"))
 
-    def _shorten(self, captured: Captured, structure: Structure, leaves: Sequence[Any]) -> None:
+    def _shorten(self, captured: Captured, structure: Structure, leaves: Sequence[Any],
+                 containers: Sequence[Any]) -> None:
         """Make a short way for calls like this one, in the place of the one that this capture had."""
         try:
-            call = make_fast_call(captured, structure, leaves)
+            call = make_fast_call(captured, structure, leaves, containers)
         except CompilerDefect:
             raise
         except Exception:       # what is wrong with the program, running it says

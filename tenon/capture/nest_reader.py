@@ -24,9 +24,11 @@ from tenon.capture.pytree import LEAF, SeenContainer, Structure, table_type
 Reader = Callable[[tuple[Any, ...], dict[str, Any]], "tuple[Any, ...] | None"]
 
 
-def nest_reader(structure: Structure, leaves: Sequence[Any], apart: frozenset[int]) -> Reader | None:
+def nest_reader(structure: Structure, leaves: Sequence[Any], apart: frozenset[int],
+                changed: bool = False) -> Reader | None:
     """The function of positional and named arguments, for leaves of these types; None where it is not as simple.
 
+    It reads the containers that can be changed too, behind the leaves, where these are `changed`.
     Its answer is None for calls of another structure, and where a container is one of those `apart`, or found twice.
     """
     writer = _ReaderWriter(leaves)
@@ -39,7 +41,8 @@ def nest_reader(structure: Structure, leaves: Sequence[Any], apart: frozenset[in
     if len(found) > 1:
         lines.append(f"if len(s) != {len(found)}: return None")
     body = "\n".join(f"    {line}" for line in lines)
-    source = f"def read(v0, v1):\n{body}\n    return ({''.join(f'{name}, ' for name in writer.read)})\n"
+    read = [*writer.read, *(writer.changeable if changed else ())]
+    source = f"def read(v0, v1):\n{body}\n    return ({''.join(f'{name}, ' for name in read)})\n"
     exec(compile(source, "<tenon arguments>", "exec"), writer.scope)
     made: Reader = writer.scope["read"]
     return made

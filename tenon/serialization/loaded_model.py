@@ -126,10 +126,10 @@ class LoadedFunction(OfCapture):
 
     def _shorten(self, captured: Captured, args: Any, keywords: Any, leaves: Sequence[Any]) -> None:
         """Make a short way for calls like this one, as `tn.jit` does, where its leaves stand as the file has them."""
-        given, structure, _ = unfold((args, keywords))
+        given, structure, containers = unfold((args, keywords))
         if len(given) != len(leaves) or any(x is not y for x, y in zip(given, leaves, strict=True)):
             return
-        call = make_fast_call(captured, structure, given)
+        call = make_fast_call(captured, structure, given, containers)
         if call is not None:
             ways, captured.short = without(self._short_ways, [captured.short]), call
             self._short_ways = added(ways, recording(), call)

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
+import pytest
+
 import tenon as tn
 from capture.both import outcome, same, vector
 from tenon.capture.pytree import flatten, unfold
@@ -166,3 +168,59 @@ def test_what_cannot_be_told_apart_is_said():
         return len(items)
     assert "elsewhere" in str(outcome(lambda: tn.jit(f, fullgraph=True)(LOG, vector(1.0))))
     assert outcome(lambda: tn.jit(f, fullgraph=True)(LOG, vector(1.0)))[0] is CaptureError
+
+
+def averaged(state, x):
+    state["mean"] = state["mean"] * 0.5 + x
+    state["count"] += 1
+    return state["mean"].sum() / state["count"]
+
+
+def replaced(state, x):
+    state["old"], state["mean"] = state["mean"], x * 2
+    state["mean"][0] = 1.0
+    return state["old"], state
+
+
+def within(state, x):
+    state["inner"][0].x = state["inner"][0].x + x
+    state["inner"][0].n += 1
+    state["inner"][1] = x.sum().item()
+    return [state["inner"], x]
+
+
+def appended_and_taken(state, x):
+    state["inner"].append(x + 1)
+    return state["inner"].pop(0)
+
+
+@pytest.mark.parametrize("function", [averaged, replaced, within, appended_and_taken])
+def test_calls_that_change_their_arguments_have_a_short_way(function):
+    def state():
+        return {"mean": vector(0, 1), "old": vector(1, 1), "count": 1, "inner": [Point(vector(1, 2)), 0.5]}
+    jitted, left, right = tn.jit(function, fullgraph=function is not appended_and_taken), state(), state()
+    for k in range(12):
+        if k == 8:
+            left, right = state(), state()
+        x = vector(k, 2)
+        want, got = function(left, x), jitted(right, x)
+        same(want, got, f"call {k}")
+        same(left, right, f"state after call {k}")
+        assert function is not replaced or (got[1] is right and got[0] is right["old"])
+        assert function is not within or got[0] is right["inner"]
+    if function is not appended_and_taken:
+        assert jitted.records and all(r.captures[-1].short is not None for r in jitted.records.values())
+
+
+def test_a_short_way_refuses_containers_that_are_one():
+    def f(a, b, x):
+        a["x"] = a["x"] + x
+        b["x"] = b["x"] * 2
+    jitted = tn.jit(f)
+    for k in range(8):
+        left, right = ({"x": vector(1, k)}, {"x": vector(2, k)}), ({"x": vector(1, k)}, {"x": vector(2, k)})
+        if k == 6:
+            left, right = (left[0], left[0]), (right[0], right[0])
+        f(*left, vector(3, 4))
+        jitted(*right, vector(3, 4))
+        same(left, right, f"call {k}")
