@@ -107,7 +107,8 @@ class Capturing(ByPart):
 
     def _is_outgrown(self, record: CaptureRecord) -> bool:
         """Whether calls are left to Python because something that they read is longer each time."""
-        if self._growing is not None and not record.captures and self.is_split:
+        if self._growing is not None and not record.captures:
+            record.parts = record.parts or self._unlike_parts
             return self._leave(record, self._growing)
         growing = [] if self.fullgraph else reads_of_growing(record.captures)
         if self._split_at_all(growing):

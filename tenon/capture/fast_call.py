@@ -80,8 +80,6 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     own, changed = len(leaves), tuple(containers) if captured.uses_containers else ()
     leaves = (*leaves, *further, *changed)
     distinct = len(set(map(id, leaves)))
-    if len({id(x) for x in leaves if isinstance(x, Tensor)}) < sum(isinstance(x, Tensor) for x in leaves):
-        return None                     # two arguments are one tensor
     found = _for_all_sizes(captured, leaves, own, len(changed)) or (
         None if captured.sized else _Maker(captured, leaves, own, len(changed)).made())
     if found is None:
@@ -90,6 +88,8 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     outside = captured.outside
     if captured.leaves_of_tape:
         made = _for_leaves(captured.leaves_of_tape, made)
+    if pairs := _one_tensor(leaves):
+        made = _with_pairs(pairs, made)
     anew = {k: leaves[k] for k, value in captured.values if leaves[k] is not value}
     if prologue is not None:
         equal = _with_equal(anew, _read_anew(prologue, made, leaves, own, outside))
@@ -148,11 +148,28 @@ def _for_leaves(places: Sequence[int], made: Run) -> Run:
     return call
 
 
+def _one_tensor(leaves: Sequence[Any]) -> list[tuple[int, int]]:
+    """The places in which a tensor stands once more, each behind the first one."""
+    first = {id(x): k for k, x in reversed([*enumerate(leaves)])}
+    return [(first[id(x)], k) for k, x in enumerate(leaves) if isinstance(x, Tensor) and first[id(x)] != k]
+
+
+def _with_pairs(pairs: Sequence[tuple[int, int]], made: Run) -> Run:
+    """The call, where the arguments in these places are one tensor."""
+    def call(given: tuple[Any, ...]) -> Any:
+        for first, other in pairs:
+            if given[first] is not given[other]:
+                return MISS
+        return made(given)
+    return call
+
+
 def _read_anew(prologue: Prologue, made: Run, leaves: Sequence[Any], own: int,
                outside: frozenset[int]) -> Run:
-    """The call, with what is read anew behind its own arguments; its tensors must be apart from one another."""
+    """The call, with what is read anew behind its own arguments; of its tensors as many must be one as were."""
     tensors = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
     pick = itemgetter(*tensors) if len(tensors) > 1 else None
+    distinct = len(tensors) - len(_one_tensor(leaves))
 
     def call(given: tuple[Any, ...]) -> Any:
         further = prologue(given)
@@ -161,7 +178,7 @@ def _read_anew(prologue: Prologue, made: Run, leaves: Sequence[Any], own: int,
         given = (*given[:own], *further, *given[own:])
         if outside and not outside.isdisjoint(map(id, given)):
             return MISS
-        if pick is not None and len(set(map(id, pick(given)))) != len(tensors):
+        if pick is not None and len(set(map(id, pick(given)))) != distinct:
             return MISS
         return made(given)
     return call

@@ -139,3 +139,37 @@ def test_a_key_that_is_set_only_under_a_condition_is_not_made_by_looking(kind):
     for n in (1, 2, 3, 2):
         step(tn.ones(3) * (100.0 if n == 2 else 1.0), tally, n)
     assert dict(tally) == {2: 2}
+
+
+def added_in_place(a, b, n):
+    a += b * n
+    b[0] = 7.0
+    return a is b, a * 1, b.sum()
+
+
+def a_product(a, b, n):
+    return (a * b).sum() * n
+
+
+def a_gradient(a, b, n):
+    return tn.grad(lambda v: (v * b).sum() * n)(a)
+
+
+def in_a_list(a, b, n):
+    return sum(x.sum() for x in [a, b]) * n, [a, b]
+
+
+@pytest.mark.parametrize("function", [added_in_place, a_product, a_gradient, in_a_list])
+@pytest.mark.parametrize("numbers", [(2.0,), (1.0, 2.0, 3.0)])
+def test_one_tensor_given_twice_goes_a_short_way(function, numbers):
+    jitted = tn.jit(function)
+    for k in range(24):
+        left, right = ([tn.tensor([1.0 + k, 2.0]), tn.tensor([3.0, k])] for _ in range(2))
+        if k % 6 > 1:
+            left, right = [left[0]] * 2, [right[0]] * 2
+        n = numbers[k % len(numbers)]
+        want, got = function(*left, n), jitted(*right, n)
+        assert repr(got) == repr(want) and repr(left) == repr(right)
+        if function is in_a_list:
+            assert got[1][0] is right[0] and got[1][1] is right[1]
+    assert all(record.captures[-1].short is not None for record in jitted.records.values())
