@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from inspect import CO_GENERATOR
 from typing import Any
 
 import numpy as np
@@ -186,6 +187,8 @@ class CodeWatch:
                 except BaseException:
                     self.suspended.end()
                     raise
+                finally:
+                    self.suspended.forget()
         except BaseException:
             sources.put_back()
             self._left_locks()
@@ -243,7 +246,8 @@ class CodeWatch:
             return
         if event == "call":
             code = frame.f_code
-            self.suspended.enter(frame)
+            if code.co_flags & CO_GENERATOR and not code.co_filename.startswith(PACKAGE):
+                self.suspended.enter(frame)
             known = self._known.get(id(code))
             if known is None:
                 known = self._known[id(code)] = code, follows(code)

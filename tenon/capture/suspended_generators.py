@@ -8,7 +8,6 @@ from __future__ import annotations
 import gc
 from contextlib import suppress
 from dis import opmap
-from inspect import CO_GENERATOR
 from types import FrameType, GeneratorType
 
 YIELDS = opmap["YIELD_VALUE"]
@@ -21,19 +20,21 @@ class SuspendedGenerators:
         self._frames: dict[FrameType, None] = {}
 
     def enter(self, frame: FrameType) -> None:
-        """A frame runs, or goes on."""
-        if frame.f_code.co_flags & CO_GENERATOR:
-            self._frames[frame] = None
+        """The frame of a generator runs, or goes on."""
+        self._frames[frame] = None
 
     def leave(self, frame: FrameType) -> None:
         """It yields, or is done."""
         if frame in self._frames and frame.f_code.co_code[frame.f_lasti] != YIELDS:
             del self._frames[frame]
 
+    def forget(self) -> None:
+        """Keep nothing of them."""
+        self._frames.clear()
+
     def end(self) -> None:
         """Leave what they are in."""
-        frames, self._frames = self._frames, {}
-        for generator in gc.get_referrers(*frames) if frames else ():
+        for generator in gc.get_referrers(*self._frames) if self._frames else ():
             if isinstance(generator, GeneratorType):
                 with suppress(BaseException):       # such as that of a stop before an act
                     generator.close()
