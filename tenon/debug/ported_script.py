@@ -86,6 +86,7 @@ MODULES = {
     "torch.distributions.transforms": "tenon.distributions.transforms", "torch.distributions": "tenon.distributions",
     "torch.nn.modules.utils": "tenon.nn.modules", "torch.nn.modules": "tenon.nn", "torch.nn.parameter": "tenon.nn",
     "torch.nn.parallel": "tenon.nn.parallel", "torch.utils.data": "tenon.utils.data",
+    "torch.hub": "tenon.utils.hub", "torch.utils.model_zoo": "tenon.utils.hub",
 }
 
 

@@ -12,7 +12,16 @@ from tenon.distributed.local_parts import from_local
 from tenon.distributed.run_folder import RunFolder as Checkpoint
 from tenon.distributed.shard import gather, shard
 from tenon.distributed.sharded_files import load, save
-from tenon.distributed.world import current_mesh, is_available, is_initialized, rank, set_mesh, size
+from tenon.distributed.world import (
+    current_mesh,
+    destroy_process_group,
+    init_process_group,
+    is_available,
+    is_initialized,
+    rank,
+    set_mesh,
+    size,
+)
 from tenon.distributed.world import rank as get_rank
 from tenon.distributed.world import size as get_world_size
 from tenon.ops.collectives import (
@@ -51,12 +60,14 @@ __all__ = [
     "collective_permute",
     "collective_place",
     "current_mesh",
+    "destroy_process_group",
     "estimate_step",
     "explain",
     "from_local",
     "gather",
     "get_rank",
     "get_world_size",
+    "init_process_group",
     "is_available",
     "is_initialized",
     "load",

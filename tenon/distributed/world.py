@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from tenon.config import config
 from tenon.errors import ArgumentError
@@ -41,6 +42,16 @@ def is_available() -> bool:
 def is_initialized() -> bool:
     """Whether this process is one of a run of several."""
     return bool(config().processes)
+
+
+def init_process_group(*_: Any, **__: Any) -> None:
+    """Not there: raises ArgumentError."""
+    raise ArgumentError("init_process_group: processes are started with a mesh, which a step is compiled for",
+                        hint="tn.jit(step, mesh=...), see docs/distributed.md")
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """Nothing: a run ends with its processes."""
 
 
 def gather_texts(text: str) -> list[str]:

@@ -10,6 +10,7 @@ from tenon.dlpack import imported
 from tenon.errors import ArgumentError
 from tenon.tensor import Tensor
 
+BEGINNINGS = (b"PK\x03\x04", b"\x80\x02\x8a\n")        # of an archive, and of what versions before 1.6 wrote
 HOLDERS = ("state_dict", "model_state_dict", "model", "module", "net")     # under which training programs keep weights
 
 
@@ -18,21 +19,49 @@ def read_torch_checkpoint(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 
     Raises ArgumentError where PyTorch is not installed, cannot read the file as weights, or finds no weights in it.
     """
-    try:
-        import torch  # local: optional
-    except ImportError:
-        raise ArgumentError(f"load_weights: reading {os.fspath(path)!r} takes PyTorch, which is not installed",
-                            hint="pip install tenon-graph[torch], or save the weights as safetensors") from None
-    try:
-        found = _loaded(torch, path)
-    except Exception as error:      # of many kinds, by the state of the file
-        raise ArgumentError(f"load_weights: PyTorch cannot read {os.fspath(path)!r} as weights",
-                            why=str(error).splitlines()[0][:200] if str(error) else type(error).__name__) from error
+    torch, found = _read("load_weights", path)
     weights = _weights(torch, found)
     if not weights:
         raise ArgumentError(f"load_weights: {os.fspath(path)!r} holds no weights by name",
                             hint=f"a state dict, itself or under one of {', '.join(HOLDERS)}")
-    return {name: Tensor(imported(x.detach().resolve_conj(), None)) for name, x in weights.items()}
+    return {name: _tensor(x) for name, x in weights.items()}
+
+
+def read_torch_nest(path: str | os.PathLike[str]) -> Any:
+    """All that a checkpoint holds: dictionaries, lists and numbers as they are, tensors as Tenon's."""
+    torch, found = _read("load", path)
+
+    def ours(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            return _tensor(x)
+        if isinstance(x, Mapping):
+            return {key: ours(value) for key, value in x.items()}
+        return type(x)(map(ours, x)) if type(x) in (list, tuple) else x
+    return ours(found)
+
+
+def is_torch_checkpoint(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as PyTorch's do."""
+    with open(path, "rb") as file:
+        return file.read(4) in BEGINNINGS
+
+
+def _tensor(x: Any) -> Tensor:
+    return Tensor(imported(x.detach().resolve_conj(), None))
+
+
+def _read(asked: str, path: str | os.PathLike[str]) -> tuple[Any, Any]:
+    """PyTorch, and what it reads."""
+    try:
+        import torch  # local: optional
+    except ImportError:
+        raise ArgumentError(f"{asked}: reading {os.fspath(path)!r} takes PyTorch, which is not installed",
+                            hint="pip install tenon-graph[torch], or save the weights as safetensors") from None
+    try:
+        return torch, _loaded(torch, path)
+    except Exception as error:      # of many kinds, by the state of the file
+        raise ArgumentError(f"{asked}: PyTorch cannot read {os.fspath(path)!r} as weights",
+                            why=str(error).splitlines()[0][:200] if str(error) else type(error).__name__) from error
 
 
 def _loaded(torch: Any, path: str | os.PathLike[str]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +19,29 @@ from tenon.onnx.graph_writer import Writer, value_info
 from tenon.onnx.onnx_package import onnx
 from tenon.ops.philox_random import random_advance
 from tenon.passes.drop_dead import drop_dead
+from tenon.serialization.export import PlainFunction
 from tenon.serialization.export import export as exported
+from tenon.serialization.input_types import arguments_of
 from tenon.serialization.saved_function import Variant
 from tenon.serialization.state_names import names_of
 from tenon.tensor import Tensor
 from tenon.types import TensorType, int64, uint64
 
 OLDEST, DEFAULT = 13, 21
+IGNORED = {"do_constant_folding", "dynamo", "export_params", "keep_initializers_as_inputs", "training", "verbose"}
 IR_VERSIONS = ((13, 7), (15, 8), (19, 9), (21, 10), (23, 11), (24, 12), (26, 13))      # of the first opset that has it
 
 
 def export(function: Callable[..., Any], inputs: Any, path: Any = None, *, dynamic: Mapping[str, Any] | None = None,
-           opset: int | None = None, random: bool = False) -> Any:
+           opset: int | None = None, random: bool = False, input_names: Sequence[str] | None = None,
+           output_names: Sequence[str] | None = None, **theirs: Any) -> Any:
     """Write what a function or module computes as an ONNX model; returns the ModelProto.
 
     `inputs` are the arguments of a call as in `tn.save`: tensors stand for their types, a text such as "f32[B, 3]" is a
     type with a size that may be any, and `dynamic={"x": {0: "B"}}` names sizes of a tensor.  `opset` is 13 or newer.
     Nothing is written where `path` is None.  A model that is to draw random numbers is exported with `random=True`; it
-    draws others in every run.
+    draws others in every run.  `input_names` and `output_names` are those of the model; what else PyTorch's `export`
+    takes means the same here, `dynamic_axes={"x": [0]}`, `opset_version`, or nothing.
 
     >>> model = tn.onnx.export(lambda x: tn.relu(x) + 1, ["f32[N, 2]"])
     >>> [node.op_type for node in model.graph.node]
@@ -45,14 +50,24 @@ def export(function: Callable[..., Any], inputs: Any, path: Any = None, *, dynam
     Raises UnsupportedError, with the line, for an operator that ONNX has no words for, and ArgumentError for a function
     that changes tensors.  Where the function would raise, the model fails at a `Gather`.
     """
-    opset = DEFAULT if opset is None else opset
+    path, opset = theirs.pop("f", path), theirs.pop("opset_version", opset)
+    opset, axes = DEFAULT if opset is None else opset, theirs.pop("dynamic_axes", None)
+    if unknown := sorted(theirs.keys() - IGNORED):
+        raise ArgumentError(f"export: no argument {unknown[0]!r}", hint="dynamic=, opset=, input_names=, output_names=")
     newest = onnx.defs.onnx_opset_version()
     if not OLDEST <= opset <= newest:
         raise ArgumentError(f"export: opset {opset} is not one of {OLDEST} to {newest}")
     name = getattr(function, "__name__", type(function).__name__)
+    given, named = arguments_of(inputs)
+    own = PlainFunction.of(name, function, {}).names(given, named)
+    called = [*(input_names or ()), *own[len(input_names or ()):]]
+    if axes is not None:
+        dynamic = {mine: axes[theirs] if isinstance(axes[theirs], Mapping) else
+                   {axis: f"{theirs}_{axis}" for axis in axes[theirs]}
+                   for theirs, mine in zip(called, own, strict=False) if theirs in axes}
     made = exported(name, function, inputs, dynamic)
     variant = _without_gradients(made.variants, random)
-    model = _model(variant, made.arguments, names_of([("", function)]), opset, name)
+    model = _model(variant, called, names_of([("", function)]), opset, name, output_names or ())
     onnx.checker.check_model(model)
     if path is not None:
         _store(path, model.SerializeToString())
@@ -85,7 +100,8 @@ def _without_gradients(variants: tuple[Variant, ...], random: bool) -> Variant:
     return variant
 
 
-def _model(variant: Variant, arguments: tuple[str, ...], names: Mapping[int, list[str]], opset: int, name: str) -> Any:
+def _model(variant: Variant, arguments: Sequence[str], names: Mapping[int, list[str]], opset: int, name: str,
+           output_names: Sequence[str]) -> Any:
     writer = Writer(opset)
     declared, given = [], []
     for value, source in zip(variant.graph.params, variant.sources, strict=True):
@@ -98,7 +114,7 @@ def _model(variant: Variant, arguments: tuple[str, ...], names: Mapping[int, lis
     outputs = []
     leaves = [leaf for leaf in variant.output.leaves if leaf is not None]       # None says that something is not there
     for k, leaf in enumerate(leaves):
-        own = f"output_{k}" if len(leaves) > 1 else "output"
+        own = output_names[k] if k < len(output_names) else f"output_{k}" if len(leaves) > 1 else "output"
         found, type = _result(writer, leaf, results, variant, names)
         if k == 0 and variant.failed is not None:
             found = _unless_failed(writer, found, results[variant.failed])

@@ -18,6 +18,7 @@ from tenon import tensor_file
 from tenon.capture.jitted import Jitted
 from tenon.config import VERSION
 from tenon.errors import ArgumentError
+from tenon.interop.torch_checkpoints import is_torch_checkpoint, read_torch_nest
 from tenon.nn.module import Module
 from tenon.serialization.export import export
 from tenon.serialization.loaded_model import LoadedFunction, LoadedModel
@@ -82,8 +83,8 @@ def load(path: Any, map_location: Any = None, *, weights_only: bool = True) -> A
 
     `map_location` and `weights_only` are PyTorch's: tensors come to the CPU's memory, and never anything but data.
 
-    Nothing of a file is run, and no name in it is looked up.  Raises ArgumentError where the file is no safetensors
-    file or is damaged.
+    Nothing of a file is run, and no name in it is looked up.  A checkpoint of PyTorch's is read by PyTorch, as weights
+    only.  Raises ArgumentError where the file is no safetensors file or is damaged.
     """
     if hasattr(path, "read"):
         with TemporaryDirectory() as folder:
@@ -99,6 +100,8 @@ def load(path: Any, map_location: Any = None, *, weights_only: bool = True) -> A
         if is_model(header):
             return LoadedModel(read_model(arrays, header))
     except DamagedFile as error:
+        if is_torch_checkpoint(path):
+            return read_torch_nest(path)
         raise DamagedFile(f"{os.fspath(path)!r} is not a safetensors file, or is damaged: {error.what}") from None
     return nest_of(arrays, header, os.fspath(path))
 

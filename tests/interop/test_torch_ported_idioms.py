@@ -131,6 +131,32 @@ class Plain(_Loss):
 loss = Loss(weight=torch.tensor([1.0, 2.0]).double(), reduction="sum")
 out = loss(numbers(3, 2), torch.tensor([0, 1, 1])), list(loss.state_dict()), Plain().reduction, \\
     nn.init._calculate_fan_in_and_fan_out(torch.ones(4, 3, 2)), nn.init._calculate_correct_fan(torch.ones(4, 3), "fan_out")""",
+    "the imports of public programs": """
+import hashlib, importlib, pathlib, tempfile
+import torch.distributed as dist
+from torch.distributed import destroy_process_group, init_process_group
+from torch.hub import load_state_dict_from_url
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.model_zoo import load_url
+folder = pathlib.Path(tempfile.mkdtemp())
+real = importlib.import_module("torch")
+real.save(real.nn.Linear(2, 1).state_dict(), folder / "w.pt")
+state = {"model": {"w": real.ones(2), "n": real.tensor(3)}, "epoch": 4, "lr": [0.1, ("a", None, True)], "optimizer": {"state": {0: {"step": real.tensor(1.0)}}}}
+for old in (False, True):
+    real.save(state, folder / "all.pth", _use_new_zipfile_serialization=not old)
+    back = torch.load(folder / "all.pth", map_location="cpu")
+    out = [back["model"]["w"], back["model"]["n"], back["epoch"], back["lr"], back["optimizer"]["state"][0]["step"]]
+data = (folder / "w.pt").read_bytes()
+named = folder / f"w-{hashlib.sha256(data).hexdigest()[:8]}.pt"
+named.write_bytes(data)
+(folder / "w-00000000.pt").write_bytes(data)
+found = load_state_dict_from_url(named.as_uri(), model_dir=str(folder / "a"), check_hash=True)
+out += [sorted(found), sorted(load_url(named.as_uri(), str(folder / "a"))), dist.is_initialized()]
+out.append([p.name for p in (folder / "a").iterdir()] == [named.name])
+try:
+    load_state_dict_from_url((folder / "w-00000000.pt").as_uri(), model_dir=str(folder / "a"), check_hash=True)
+except RuntimeError:
+    out.append(len(list((folder / "a").iterdir())))""",
     "names that mean nothing here": """
 torch.set_default_tensor_type(torch.FloatTensor)
 torch.set_flush_denormal(False)

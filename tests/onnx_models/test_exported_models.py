@@ -123,3 +123,16 @@ def test_lists_that_the_data_decide_are_refused() -> None:
         tn.onnx.export(tn.linalg.inv, [tn.eye(9)])
     with pytest.raises(tn.onnx.UnsupportedError, match="cholesky is not supported"):
         tn.onnx.export(tn.linalg.cholesky, [tn.eye(2)])
+
+
+def test_arguments_of_pytorchs_export(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 3), nn.ReLU()).eval()
+    for axes in ({"image": {0: "batch"}, "scores": {0: "batch"}}, {"image": [0]}):
+        tn.onnx.export(net, (tn.ones(2, 4),), f=tmp_path / "net.onnx", export_params=True, opset_version=17, do_constant_folding=True,
+                       input_names=["image"], output_names=["scores"], dynamic_axes=axes, verbose=False)
+        model = onnx.load(tmp_path / "net.onnx")
+        assert (model.opset_import[0].version, model.graph.input[0].name, model.graph.output[0].name) == (17, "image", "scores")
+        x = tn.rand(5, 4)
+        assert bool(tn.allclose(tn.onnx.load(model)(x), net(x), atol=1e-6))
+    with pytest.raises(ArgumentError, match="no argument 'output_name'"):
+        tn.onnx.export(net, (tn.ones(2, 4),), output_name="y")
