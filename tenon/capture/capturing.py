@@ -136,7 +136,7 @@ class Capturing(ByPart):
         """Whether a capture may serve other calls: captures do so on the whole, a call like this was there before, or
         many were not captured since the last one."""
         sight = (why, *numbers_moved(record, leaves))
-        if self.fullgraph or self._alone < MOST_NEW or sight in record.seen or \
+        if self.fullgraph or self._around or self._alone < MOST_NEW or sight in record.seen or \
                 self._waited >= 2 ** (self._alone - MOST_NEW + 1):
             record.seen.discard(sight)
             self._waited = 0

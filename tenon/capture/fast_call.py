@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from tenon.runtime.frame import Frame
 
 MISS = object()
+MADE_ANEW = (slice, range, frozenset, complex, bytes)       # for each call, as a rule, and equal
 CONTIGUOUS_AND_ALIGNED = 0x101      # of ndarray.flags
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 Run = Callable[[tuple[Any, ...]], Any]      # given the leaves
@@ -91,6 +92,7 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
     if pairs := _one_tensor(leaves):
         made = _with_pairs(pairs, made)
     anew = {k: leaves[k] for k, value in captured.values if leaves[k] is not value}
+    anew |= {k: x for k, x in enumerate(leaves[:own]) if type(x) in MADE_ANEW}
     if prologue is not None:
         equal = _with_equal(anew, _read_anew(prologue, made, leaves, own, outside))
         return _with_leaves(structure, leaves[:own], equal, captured.apart, bool(changed))

@@ -228,6 +228,7 @@ class Jitted(Capturing):
     def _look_at(self, around: Around) -> Ways:
         with self._lock:
             ways, self._short_ways, self._around = self._short_ways, (), (*self._around, around)
+            self._as_it_is = 0
         return ways
 
     def _look_away(self, around: Around, ways: Ways) -> None:

@@ -129,3 +129,19 @@ def test_many_values_each_have_a_short_way(monkeypatch):
     assert all(right(given) for given in calls) and not seen
     assert right(("a", 1)) and right(("a", 0.0)) and right(("bb", tn.tensor(True))) and seen     # other types
     assert right(("a", True))
+
+
+@pytest.mark.parametrize("function, makes", [
+    (lambda x, s: x[s], [lambda: slice(0, 2), lambda: slice(0, 2.0 and 1), lambda: slice(None, 2)]),
+    (lambda x, r: x[list(r)], [lambda: range(2), lambda: range(1, 3)]),
+    (lambda x, z: x * z.real + z.imag, [lambda: complex(1, 2), lambda: complex(1, -0.0), lambda: complex(1, 0.0)]),
+    (lambda x, s: x * len(s), [lambda: frozenset({1}), lambda: frozenset({1, 2}), lambda: frozenset({True})]),
+    (lambda x, b: x * b[0], [lambda: bytes([1]), lambda: bytes([2])]),
+])
+def test_values_made_anew_for_each_call_go_a_short_way(function, makes):
+    jitted, x = tn.jit(function), tn.tensor([1.0, 2.0, -3.0])
+    for k in range(6 * len(makes)):
+        value = makes[k % len(makes)]()
+        assert repr(jitted(x, value)) == repr(function(x, value))
+    counts = [captured.calls for record in jitted.records.values() for captured in record.captures]
+    assert max(counts) <= 3 and all(r.captures[-1].short is not None for r in jitted.records.values())

@@ -268,3 +268,11 @@ def test_calls_that_come_again_are_captured() -> None:
         assert jitted(tn.ones(3), n).item() == 3 * n
     (record,) = jitted.records.values()
     assert len(record.captures) == 12 and all(captured.calls > 1 for captured in record.captures)
+
+
+def test_debugging_tools_see_calls_like_none_before() -> None:
+    jitted = tn.jit(lambda x, z: tn.log(x) * z.real)
+    for n in range(40):
+        jitted(tn.ones(3), complex(n, 1))
+    with pytest.raises(tn.debug.BadNumber), tn.debug.check(jitted):
+        jitted(-tn.ones(3), complex(77, 1))
