@@ -157,9 +157,9 @@ def _so_far(jitted: Jitted) -> Iterator[str]:
     split = any(record.split for record in records) and jitted.is_split
     if split:
         yield from _pieces(jitted)
-    yield from (f"runs by part: {record.eager}" for record in records if record.eager and not (split and record.split))
-    further = [record.full or record.unlike for record in records]
-    yield from (f"other calls run by part: {reason}" for reason in further if reason)
+    by_part = [f"runs by part: {record.eager}" for record in records if record.eager and not (split and record.split)]
+    further = [f"other calls run by part: {x.full or x.unlike}" for x in records if x.full or x.unlike]
+    yield from dict.fromkeys([*by_part, *further])      # several kinds of calls may, for one reason
 
 
 def _captures(captures: Sequence[Captured]) -> Iterator[str]:
