@@ -30,6 +30,7 @@ from tenon.target import GENERIC, Target
 CALL = 1000         # elements that cost as much as one more kernel
 MIN_KEPT_BYTES = 1 << 25  # bytes between kernels, below which nothing is computed again unasked
 MAX_RECOMPUTED_TIME_SHARE = 0.015  # the part of a graph's time that computing again may take unasked
+MAX_STEPS_WITHOUT_GAIN = 32     # values, each computed again unasked, after which the peak should be lower
 
 
 def recompute(graph: Graph, target: Target = GENERIC) -> Graph:
@@ -56,13 +57,14 @@ def _within(timeline: Timeline, budget: int, target: Target) -> Timeline:
 def _where_cheap(timeline: Timeline, target: Target) -> Timeline:
     costs = Costs(target)
     left = MAX_RECOMPUTED_TIME_SHARE * costs.of(timeline.graph.nodes)
-    best = timeline
-    while (choice := best_choice(timeline, costs, cheap=True)) is not None:
+    best, since = timeline, 0
+    while since < MAX_STEPS_WITHOUT_GAIN and (choice := best_choice(timeline, costs, cheap=True)) is not None:
         graph = choice.made_in(timeline.graph, target)
         left -= costs.added(timeline.graph, graph)
         if left < 0:
             break
         timeline = Timeline(graph)
+        since = 0 if timeline.peak < best.peak else since + 1
         best = min(best, timeline, key=lambda x: x.peak)
     return best
 
