@@ -141,6 +141,8 @@ class Capturing(ByPart):
             record.seen.discard(sight)
             self._waited = 0
             return True
+        if len(record.seen) >= MOST_CAPTURES:
+            record.seen.clear()
         record.seen.add(sight)
         record.parts = record.parts or self._unlike_parts
         self._waited += 1
@@ -148,10 +150,8 @@ class Capturing(ByPart):
         reason = Reason(f"captured anew at every call, at last: {why}", stack=record.number_read)
         if record.captures and is_another_text(record.captures[-1], leaves):
             self._give_up(record, reason)
-        elif self._unlike == MOST_UNLIKE:
+        elif self._unlike == MOST_UNLIKE and not (self._split_at(reason) and self._leave(record, reason)):
             record.unlike = reason
-            if self._split_at(reason):
-                self._leave(record, reason)
         return False
 
     def _fill(self, record: CaptureRecord, reason: Reason) -> bool:

@@ -3,6 +3,7 @@
 import collections
 import functools
 import gc
+import math
 import os
 import sys
 import weakref
@@ -65,6 +66,14 @@ def test_arguments_of_a_thousand_texts_are_a_limited_number_of_captures():
     for k in range(2 * MOST_RECORDS):
         assert f(tn.ones(2), "x" * k).tolist() == [k, k]
     assert captures(f) <= MOST_CAPTURES and len(f.records) == 1
+
+
+def test_little_is_kept_of_calls_like_none_before():
+    f = tn.jit(lambda x, n: x * math.comb(n, 2))
+    for n in range(1000):
+        f(tn.ones(2), n if n % 2 else 4)
+    (record,) = f.records.values()
+    assert captures(f) < MOST_CAPTURES and len(record.seen) <= MOST_CAPTURES
 
 
 def grown(step, calls):
