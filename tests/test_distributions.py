@@ -155,6 +155,13 @@ def test_mistakes_are_told(make: Any, message: str) -> None:
         make()
 
 
+def test_a_divergence_of_weibulls_is_its_integral() -> None:
+    p, q = (D.Weibull(*map(tn.tensor, map(np.float64, given))) for given in ((1.5, 2.0), (2.25, 1.25)))
+    x = tn.linspace(1e-6, 30.0, 400_001, dtype="float64")
+    integral = tn.trapezoid(p.log_prob(x).exp() * (p.log_prob(x) - q.log_prob(x)), x)
+    assert D.kl_divergence(p, q).item() == pytest.approx(integral.item(), rel=1e-6)
+
+
 def test_shapes_that_do_not_fit() -> None:
     with pytest.raises(ShapeError):
         D.Normal(tn.zeros(2), tn.ones(3))

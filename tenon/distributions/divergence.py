@@ -9,8 +9,21 @@ from typing import Any
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.gammas import Beta, Dirichlet, Gamma
 from tenon.distributions.independent import Independent
-from tenon.distributions.location_scale import Exponential, Gumbel, HalfNormal, Laplace, LogNormal, Normal, Uniform
+from tenon.distributions.lifetimes import HalfCauchy, Pareto, Weibull
+from tenon.distributions.location_scale import (
+    EULER,
+    Cauchy,
+    Exponential,
+    Gumbel,
+    HalfNormal,
+    Laplace,
+    LogNormal,
+    Normal,
+    Uniform,
+)
 from tenon.distributions.multivariate_normal import MultivariateNormal
+from tenon.distributions.ratios import InverseGamma
+from tenon.distributions.tallies import ContinuousBernoulli
 from tenon.distributions.trials import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from tenon.errors import ArgumentError
 from tenon.ops.activations import softplus
@@ -77,8 +90,33 @@ def _laplaces(p: Laplace, q: Laplace) -> Any:
 
 @register_kl(Gumbel, Gumbel)
 def _gumbels(p: Gumbel, q: Gumbel) -> Any:
-    euler, ratio, away = 0.57721566490153286, p.scale / q.scale, (q.loc - p.loc) / q.scale
-    return -log(ratio) + euler * (ratio - 1) + exp(away + lgamma(ratio + 1)) - away - 1
+    ratio, away = p.scale / q.scale, (q.loc - p.loc) / q.scale
+    return -log(ratio) + EULER * (ratio - 1) + exp(away + lgamma(ratio + 1)) - away - 1
+
+
+@register_kl(Cauchy, Cauchy)
+def _cauchys(p: Cauchy, q: Cauchy) -> Any:
+    """Chyzak and Nielsen 2019, arXiv:1905.10965."""
+    return log((square(p.scale + q.scale) + square(p.loc - q.loc)) / (4 * p.scale * q.scale))
+
+
+@register_kl(HalfCauchy, HalfCauchy)
+def _half_cauchys(p: HalfCauchy, q: HalfCauchy) -> Any:
+    return log(square(p.scale + q.scale) / (4 * p.scale * q.scale))
+
+
+@register_kl(Weibull, Weibull)
+def _weibulls(p: Weibull, q: Weibull) -> Any:
+    """Bauckhage 2013, arXiv:1310.3713."""
+    a, b, ratio = p.concentration, q.concentration, log(p.scale) - log(q.scale)
+    return log(a / b) - b * ratio - EULER * (a - b) / a + exp(b * ratio + lgamma(b / a + 1)) - 1
+
+
+@register_kl(Pareto, Pareto)
+def _paretos(p: Pareto, q: Pareto) -> Any:
+    """Infinite where p has values below the least of q."""
+    ratio = q.alpha / p.alpha
+    return where(p.scale < q.scale, math.inf, q.alpha * log(p.scale / q.scale) - log(ratio) + ratio - 1)
 
 
 @register_kl(Uniform, Uniform)
@@ -94,7 +132,8 @@ def _exponentials(p: Exponential, q: Exponential) -> Any:
 
 
 @register_kl(Gamma, Gamma)
-def _gammas(p: Gamma, q: Gamma) -> Any:
+@register_kl(InverseGamma, InverseGamma)
+def _gammas(p: Gamma | InverseGamma, q: Gamma | InverseGamma) -> Any:
     a, b = p.concentration, q.concentration
     return (b * log(p.rate / q.rate) + lgamma(b) - lgamma(a) + (a - b) * digamma(a)
             + (q.rate - p.rate) * (a / p.rate))
@@ -116,6 +155,12 @@ def _dirichlets(p: Dirichlet, q: Dirichlet) -> Any:
 @register_kl(Bernoulli, Bernoulli)
 def _bernoullis(p: Bernoulli, q: Bernoulli) -> Any:
     return p.probs * (p.logits - q.logits) + softplus(q.logits) - softplus(p.logits)
+
+
+@register_kl(ContinuousBernoulli, ContinuousBernoulli)
+def _continuous_bernoullis(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Any:
+    return (p.mean * (p.logits - q.logits) + softplus(q.logits) - softplus(p.logits)
+            + p._log_norm() - q._log_norm())
 
 
 @register_kl(Geometric, Geometric)
