@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 MOST_CAPTURES = 64      # of one key; what fits none of them runs by part, which is right and says so
 MOST_OF_A_FAMILY = 256  # captures for objects of the same classes, which others replace
 MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
-WARN_AT = 9             # captures beside the first, of which the user is told once
+WARN_AT = 9             # calls beside the first that no capture fitted, of which the user is told once
 MOST_NEW = 6            # captures that served one call, before further ones await a second call like theirs
 
 
@@ -145,6 +145,7 @@ class Capturing(ByPart):
             record.seen.clear()
         record.seen.add(sight)
         record.parts = record.parts or self._unlike_parts
+        self._note_recompile(why, captured=False)
         self._waited += 1
         self._unlike += 1
         reason = Reason(f"captured anew at every call, at last: {why}", stack=record.number_read)
@@ -271,12 +272,13 @@ class Capturing(ByPart):
             above = import_module("tenon.planning.divided_step")        # by name: it stands above
             above.divide_as_awaited(self, captured, self.mesh)
 
-    def _note_recompile(self, why: str) -> None:
-        """Say that there is a further capture, and warn where there are many."""
+    def _note_recompile(self, why: str, captured: bool = True) -> None:
+        """Say that there is a further capture, and warn where many calls found none that fits."""
         if not why:
             return
         self._recompiles += 1
-        emit("recompiled", function=self.__name__, why=why, number=self._recompiles)
+        if captured:
+            emit("recompiled", function=self.__name__, why=why, number=self._recompiles)
         if self._recompiles == WARN_AT:
             warn_of_recompiles(self.__name__, WARN_AT, why)
 

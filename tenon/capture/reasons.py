@@ -100,9 +100,9 @@ def why_anew(captures: Sequence[Captured], keys: Mapping[Any, Any], leaves: Sequ
 
 
 def warn_of_recompiles(function: str, number: int, why: str) -> None:
-    """Warn, at the line that calls the function, that it was captured again and again; `why` it was at last."""
+    """Warn, at the line that calls the function, that so many calls fitted no capture; `why` at last."""
     advice = next((advice for word, advice in ADVICE.items() if word in why), ADVICE[""])
-    text = f"{function} was captured again {number} times, at last since {why}\n  hint: {advice}"
+    text = f"{number} calls of {function} fitted no capture of it, at last since {why}\n  hint: {advice}"
     where = user_location()
     if where is None:
         warnings.warn(text, RecompileWarning, stacklevel=2)

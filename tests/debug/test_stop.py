@@ -111,7 +111,7 @@ def test_breakpoint_in_a_jitted_function_stops_there(monkeypatch):
 
 # ---------------------------------------------------------------- recompiles
 
-def test_each_recompile_is_told_with_both_values_and_the_ninth_warns_once():
+def test_each_recompile_is_told_with_both_values_and_the_ninth_call_that_fits_none_warns():
     @tn.jit
     def f(x, word):
         return x * sum(1 for _ in range(len(word)))      # a loop of Python's, turn by turn
@@ -122,9 +122,9 @@ def test_each_recompile_is_told_with_both_values_and_the_ninth_warns_once():
         for k in range(14):
             f(tn.ones(2), "w" * k)
     stop()
-    assert told[0] == "word is 'w', and was ''" and len(told) == 13
+    assert told[0] == "word is 'w', and was ''" and 5 < len(told) < 9        # after these, a word is awaited twice
     (warning,) = [w for w in caught if w.category is RecompileWarning]
-    assert "f was captured again 9 times" in str(warning.message) and "hint: " in str(warning.message)
+    assert "9 calls of f fitted no capture of it" in str(warning.message) and "hint: " in str(warning.message)
     assert warning.filename == __file__
 
 
