@@ -45,11 +45,8 @@ class DamagedFile(ArgumentError):
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]]:
     """(the arrays by name, in the order of the header; the metadata)."""
-    with open(path, "rb", opener=_open_to_read) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise DamagedFile("it is no regular file")
-        entries, metadata, start = _header(file, found.st_size)
+    with regular_file(path) as (file, size):
+        entries, metadata, start = _header(file, size)
         return {name: _elements(file, start, name, entry) for name, entry in entries.items()}, metadata
 
 
@@ -59,12 +56,9 @@ def mapped(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, st
     What does not lie at a multiple of its elements' size is read.  The file may be replaced, but not be cut off, as
     long as an array is in use.
     """
-    with open(path, "rb", opener=_open_to_read) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise DamagedFile("it is no regular file")
-        entries, metadata, start = _header(file, found.st_size)
-        memory = mmap.mmap(file.fileno(), found.st_size, access=mmap.ACCESS_READ)
+    with regular_file(path) as (file, size):
+        entries, metadata, start = _header(file, size)
+        memory = mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ)
         views = {name: _view(memory, start, entry) for name, entry in entries.items()}
         return {name: _elements(file, start, name, entries[name]) if view is None else view
                 for name, view in views.items()}, metadata
@@ -76,6 +70,16 @@ def _view(memory: mmap.mmap, start: int, entry: Mapping[str, Any]) -> Array | No
     if first % dtype.itemsize or dtype.kind == "b" or not dtype.isnative or not prod(entry["shape"]):
         return None
     return np.frombuffer(memory, dtype, prod(entry["shape"]), first).reshape(entry["shape"])
+
+
+@contextmanager
+def regular_file(path: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
+    """A file to read, and its size; raises DamagedFile for a device or a pipe."""
+    with open(path, "rb", opener=_open_to_read) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise DamagedFile("it is no regular file")
+        yield file, found.st_size
 
 
 def _open_to_read(path: str, flags: int) -> int:

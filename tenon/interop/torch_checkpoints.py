@@ -9,6 +9,7 @@ from typing import Any
 from tenon.dlpack import imported
 from tenon.errors import ArgumentError
 from tenon.tensor import Tensor
+from tenon.tensor_file import DamagedFile, regular_file
 
 BEGINNINGS = (b"PK\x03\x04", b"\x80\x02\x8a\n")        # of an archive, and of what versions before 1.6 wrote
 HOLDERS = ("state_dict", "model_state_dict", "model", "module", "net")     # under which training programs keep weights
@@ -41,9 +42,12 @@ def read_torch_nest(path: str | os.PathLike[str]) -> Any:
 
 
 def is_torch_checkpoint(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as PyTorch's do."""
-    with open(path, "rb") as file:
-        return file.read(4) in BEGINNINGS
+    """Whether it is a file that begins as PyTorch's do."""
+    try:
+        with regular_file(path) as (file, _):
+            return file.read(4) in BEGINNINGS
+    except DamagedFile:
+        return False
 
 
 def _tensor(x: Any) -> Tensor:
