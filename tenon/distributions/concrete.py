@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.parameters import positive, together, within
 from tenon.distributions.transformed import TransformedDistribution
@@ -36,6 +37,7 @@ def _uniform(shape: tuple[Any, ...], like: Any) -> Any:
 class LogitRelaxedBernoulli(BernoulliTrials):
     """The logit of a relaxed Bernoulli draw."""
 
+    support = constraints.real
     has_rsample = True
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None):
@@ -54,6 +56,7 @@ class LogitRelaxedBernoulli(BernoulliTrials):
 class ExpRelaxedCategorical(Categorical):
     """The logarithm of a relaxed draw of classes, along the last axis."""
 
+    support = constraints.real_vector
     has_rsample = True
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None):
@@ -109,6 +112,8 @@ class RelaxedBernoulli(_Relaxed):
     ((2,), tensor([-0.9808, -0.9808]))
     """
 
+    support = constraints.unit_interval
+
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None):
         super().__init__(LogitRelaxedBernoulli(temperature, probs, logits), SigmoidTransform())
 
@@ -122,6 +127,8 @@ class RelaxedOneHotCategorical(_Relaxed):
     >>> tn.distributions.RelaxedOneHotCategorical(tn.tensor(0.5), logits=tn.zeros(3)).rsample().sum().round()
     tensor(1.)
     """
+
+    support = constraints.simplex
 
     def __init__(self, temperature: Any, probs: Any = None, logits: Any = None):
         super().__init__(ExpRelaxedCategorical(temperature, probs, logits), ExpTransform())

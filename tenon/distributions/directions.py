@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.parameters import a_number, positive, together
 from tenon.ops.counted_draws import random_von_mises
@@ -23,6 +24,7 @@ class VonMises(Distribution):
     tensor(-1.0738)
     """
 
+    support = constraints.real
     arg_names = ("loc", "concentration")
 
     def __init__(self, loc: Any, concentration: Any):

@@ -6,7 +6,6 @@ from functools import wraps
 from inspect import signature
 from typing import Any
 
-from tenon.distributions.supports import support_of
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.exponential import exp, sqrt
 from tenon.ops.shape import as_shape, broadcast_to
@@ -94,8 +93,8 @@ class Distribution:
 
     @property
     def support(self) -> Any:
-        """The set of its draws: a constraint, whose `check(x)` says which values are among them."""
-        return support_of(self)
+        """The set of its draws: a constraint, whose `check(x)` says which values are among them; None if not known."""
+        return None
 
     def perplexity(self) -> Any:
         """exp(entropy)."""

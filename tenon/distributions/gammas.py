@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.parameters import a_number, positive, together
 from tenon.errors import ShapeError
@@ -53,6 +54,7 @@ class Gamma(Distribution):
     tensor(0.5)
     """
 
+    support = constraints.nonnegative
     has_rsample = True
     arg_names: tuple[str, ...] = ("concentration", "rate")
 
@@ -108,6 +110,7 @@ class Dirichlet(Distribution):
     tensor([0.25, 0.75])
     """
 
+    support = constraints.simplex
     has_rsample = True
     arg_names = ("concentration",)
 
@@ -156,6 +159,7 @@ class Beta(Distribution):
     tensor(0.25)
     """
 
+    support = constraints.unit_interval
     has_rsample = True
     arg_names = ("concentration1", "concentration0")
 
@@ -202,6 +206,7 @@ class StudentT(Distribution):
     tensor(2.)
     """
 
+    support = constraints.real
     has_rsample = True
     arg_names = ("df", "loc", "scale")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.errors import ArgumentError
 from tenon.ops.reduction import sum_
@@ -25,6 +26,10 @@ class Independent(Distribution):
         self.has_rsample = base_distribution.has_rsample
         self.batch_shape = batch[:len(batch) - moved]
         self.event_shape = (*batch[len(batch) - moved:], *base_distribution.event_shape)
+
+    @property
+    def support(self) -> Any:
+        return constraints.independent(self.base_dist.support, self.reinterpreted_batch_ndims)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         return self.base_dist._draw(shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.location_scale import EULER
 from tenon.distributions.parameters import a_number, positive, together
@@ -26,6 +27,7 @@ class Weibull(Distribution):
     tensor(2.)
     """
 
+    support = constraints.positive
     has_rsample = True
     arg_names = ("scale", "concentration")
 
@@ -84,6 +86,10 @@ class Pareto(Distribution):
         self.scale, self.alpha = together("Pareto", {"scale": positive, "alpha": positive}, scale=scale, alpha=alpha)
         self.batch_shape = tuple(self.scale.shape)
 
+    @property
+    def support(self) -> Any:
+        return constraints.greater_than_eq(self.scale)
+
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         return self.scale * exp(exponential(size=shape, dtype=self.scale.dtype, device=beside(self.scale)) / self.alpha)
 
@@ -140,6 +146,10 @@ class GeneralizedPareto(Distribution):
         ends = self.concentration < 0
         return where(ends, self.loc - self.scale / where(ends, self.concentration, 1), math.inf)
 
+    @property
+    def support(self) -> Any:
+        return constraints.interval(self.loc, self.upper_bound)
+
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         return self.icdf(rand(*shape, dtype=self.scale.dtype, device=beside(self.scale)))
 
@@ -185,6 +195,7 @@ class HalfCauchy(Distribution):
     tensor(0.5)
     """
 
+    support = constraints.nonnegative
     has_rsample = True
     arg_names = ("scale",)
 

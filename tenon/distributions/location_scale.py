@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.parameters import a_number, check, positive, together
 from tenon.ops.arithmetic import abs_, sign, square
@@ -49,6 +50,8 @@ class Normal(_LocationScale):
     tensor(-0.9189)
     """
 
+    support = constraints.real
+
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         return scaled(randn(*shape, dtype=self.loc.dtype, device=beside(self.loc)), self.scale, self.loc)
 
@@ -75,6 +78,8 @@ class LogNormal(_LocationScale):
     >>> tn.distributions.LogNormal(0.0, 1.0).mean
     tensor(1.6487)
     """
+
+    support = constraints.positive
 
     def _normal(self) -> Normal:
         return Normal(self.loc, self.scale)
@@ -116,6 +121,8 @@ class Laplace(_LocationScale):
     tensor(0.5)
     """
 
+    support = constraints.real
+
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         dtype = self.loc.dtype
         side = where(rand(*shape, dtype=dtype, device=beside(self.loc)) < 0.5, -1.0, 1.0).astype(dtype)
@@ -146,6 +153,8 @@ class Gumbel(_LocationScale):
     >>> tn.distributions.Gumbel(0.0, 1.0).cdf(tn.tensor(0.0))
     tensor(0.3679)
     """
+
+    support = constraints.real
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         drawn = exponential(size=shape, dtype=self.loc.dtype, device=beside(self.loc))
@@ -180,6 +189,8 @@ class Cauchy(_LocationScale):
     tensor(0.75)
     """
 
+    support = constraints.real
+
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         dtype = self.loc.dtype
         above, below = (randn(*shape, dtype=dtype, device=beside(self.loc)) for _ in range(2))
@@ -213,6 +224,7 @@ class HalfNormal(Distribution):
     tensor(0.7979)
     """
 
+    support = constraints.nonnegative
     has_rsample = True
     arg_names = ("scale",)
 
@@ -264,6 +276,10 @@ class Uniform(Distribution):
         check("Uniform", "high - low", self.high - self.low, positive)
         self.batch_shape = tuple(self.low.shape)
 
+    @property
+    def support(self) -> Any:
+        return constraints.interval(self.low, self.high)
+
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         return scaled(rand(*shape, dtype=self.low.dtype, device=beside(self.low)), self.high - self.low, self.low)
 
@@ -300,6 +316,7 @@ class Exponential(Distribution):
     tensor(0.5)
     """
 
+    support = constraints.nonnegative
     has_rsample = True
     arg_names = ("rate",)
 

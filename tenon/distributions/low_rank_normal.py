@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.location_scale import Normal
 from tenon.distributions.parameters import a_number, positive, together
@@ -36,6 +37,7 @@ class LowRankMultivariateNormal(Distribution):
     tensor(-1.8379)
     """
 
+    support = constraints.real_vector
     has_rsample = True
     arg_names = ("loc", "cov_factor", "cov_diag")
 
@@ -114,6 +116,8 @@ class LogisticNormal(TransformedDistribution):
     >>> tn.distributions.LogisticNormal(tn.zeros(2), tn.ones(2)).sample().shape
     (3,)
     """
+
+    support = constraints.simplex
 
     def __init__(self, loc: Any, scale: Any):
         base = Normal(loc, scale)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.gammas import Beta, Chi2
 from tenon.distributions.multivariate_normal import MultivariateNormal
@@ -41,6 +42,7 @@ class Wishart(Distribution):
             [0., 3.]])
     """
 
+    support = constraints.positive_definite
     has_rsample = True
     arg_names = ("df", "scale_tril")
 
@@ -104,6 +106,7 @@ class LKJCholesky(Distribution):
     (3, 3)
     """
 
+    support = constraints.corr_cholesky
     arg_names = ("concentration",)
 
     def __init__(self, dim: int, concentration: Any = 1.0):

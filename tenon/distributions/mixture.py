@@ -36,6 +36,10 @@ class MixtureSameFamily(Distribution):
         self.mixture_distribution, self.component_distribution = mixture, parts
         self.batch_shape, self.event_shape = batch[:-1], tuple(parts.event_shape)
 
+    @property
+    def support(self) -> Any:
+        return self.component_distribution.support
+
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         events = len(self.event_shape)
         before = shape[:len(shape) - events]                    # of samples and batch

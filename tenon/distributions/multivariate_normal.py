@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tenon.array_api import result_type
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.parameters import a_number, together
 from tenon.errors import ArgumentError, ShapeError
@@ -32,6 +33,7 @@ class MultivariateNormal(Distribution):
     tensor(-1.8379)
     """
 
+    support = constraints.real_vector
     has_rsample = True
     arg_names = ("loc", "scale_tril")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.gammas import Gamma
 from tenon.distributions.parameters import not_negative, together
 from tenon.distributions.trials import BernoulliTrials, Poisson, counts
@@ -21,6 +22,7 @@ class NegativeBinomial(BernoulliTrials):
     tensor(4.)
     """
 
+    support = constraints.nonnegative_integer
     arg_names = ("total_count", "_given")
 
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.gammas import Gamma
 from tenon.distributions.location_scale import EULER
@@ -25,6 +26,7 @@ class InverseGamma(Distribution):
     tensor(0.5)
     """
 
+    support = constraints.positive
     has_rsample = True
     arg_names = ("concentration", "rate")
 
@@ -70,6 +72,7 @@ class FisherSnedecor(Distribution):
     tensor(2.)
     """
 
+    support = constraints.positive
     has_rsample = True
     arg_names = ("df1", "df2")
 
@@ -111,6 +114,7 @@ class Kumaraswamy(Distribution):
     tensor(0.5)
     """
 
+    support = constraints.unit_interval
     has_rsample = True
     arg_names = ("concentration1", "concentration0")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.parameters import within
 from tenon.distributions.trials import BernoulliTrials, Categorical
@@ -33,6 +34,10 @@ class Multinomial(Categorical):
             raise ArgumentError(f"Multinomial: total_count is a number of draws, not {total_count!r}")
         super().__init__(probs, logits)
         self.total_count, self.event_shape = total_count, (self._classes,)
+
+    @property
+    def support(self) -> Any:
+        return constraints.multinomial(self.total_count)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         samples = shape[:len(shape) - 1 - len(self.batch_shape)]
@@ -78,6 +83,7 @@ class ContinuousBernoulli(BernoulliTrials):
     tensor(0.5)
     """
 
+    support = constraints.unit_interval
     has_rsample = True
 
     def __init__(self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.independent import Independent
 from tenon.distributions.transform import ComposeTransform, Transform, summed
@@ -38,6 +39,11 @@ class TransformedDistribution(Distribution):
         batch = len(given) - whole.codomain.event_dim - max(own - taken, 0)
         self.batch_shape, self.event_shape = given[:batch], given[batch:]
         self.has_rsample = base_distribution.has_rsample
+
+    @property
+    def support(self) -> Any:
+        last = self.transforms[-1].codomain if self.transforms else self.base_dist.support
+        return constraints.independent(last, max(len(self.event_shape) - last.event_dim, 0))
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         return self._whole(self.base_dist._draw(self._whole.inverse_shape(shape)))

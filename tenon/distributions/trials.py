@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.parameters import (
     Chances,
@@ -81,6 +82,8 @@ class Bernoulli(BernoulliTrials):
     tensor(-1.3863)
     """
 
+    support = constraints.boolean
+
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         return bernoulli(self.probs, size=shape, dtype=self._given.dtype)
 
@@ -116,6 +119,8 @@ class Geometric(BernoulliTrials):
     >>> tn.distributions.Geometric(probs=0.25).mean
     tensor(3.)
     """
+
+    support = constraints.nonnegative_integer
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         fails = 1 - rand(*shape, dtype=self._given.dtype, device=beside(self._given))       # in (0, 1]
@@ -155,6 +160,10 @@ class Binomial(BernoulliTrials):
         self.total_count, self._given = together("Binomial", {"total_count": whole}, total_count=total_count,
                                                  probs=self._given)
         self.batch_shape = tuple(self._given.shape)
+
+    @property
+    def support(self) -> Any:
+        return constraints.integer_interval(0, self.total_count)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         count, p = self.total_count.detach(), self.probs.detach()
@@ -198,6 +207,7 @@ class Poisson(Distribution):
     tensor(-2.)
     """
 
+    support = constraints.nonnegative_integer
     arg_names = ("rate",)
 
     def __init__(self, rate: Any):
@@ -255,6 +265,10 @@ class Categorical(BernoulliTrials):
     def _classes(self) -> Any:
         return self._given.shape[-1]
 
+    @property
+    def support(self) -> Any:
+        return constraints.integer_interval(0, self._classes - 1)
+
     def _draw(self, shape: tuple[Any, ...]) -> Any:
         return categorical(self.logits, size=shape[:len(shape) - len(self.batch_shape)])
 
@@ -294,6 +308,8 @@ class OneHotCategorical(Categorical):
     >>> tn.distributions.OneHotCategorical(logits=tn.zeros(3)).sample().sum()
     tensor(1.)
     """
+
+    support = constraints.one_hot
 
     def __init__(self, probs: Any = None, logits: Any = None):
         super().__init__(probs, logits)
