@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon.distributions.concrete import ExpRelaxedCategorical, LogitRelaxedBernoulli
 from tenon.distributions.gammas import standard_gamma
 from tenon.errors import ArgumentError, LinearAlgebraError, ShapeError
 from tenon.ops.incomplete_gamma import gamma_slope
@@ -153,6 +154,13 @@ def test_policy_gradient_in_a_captured_step() -> None:
 def test_mistakes_are_told(make: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         make()
+
+
+def test_logits_of_relaxed_draws_are_real() -> None:
+    """Not the 0 or 1, or the class, of what these derive from."""
+    x = tn.tensor([-1.5, 2.0])
+    assert LogitRelaxedBernoulli(tn.tensor(0.5), x.sigmoid()).support.check(x).all()
+    assert ExpRelaxedCategorical(tn.tensor(0.5), x.softmax()).support.check(x)
 
 
 def test_a_divergence_of_weibulls_is_its_integral() -> None:
