@@ -45,7 +45,7 @@ asinh = unary("asinh", np.arcsinh, call("asinh"),
               lambda g, y, x: (g * conj(rsqrt(1 + x * x)) if x.dtype.kind == "c" else g / hypot(x, 1),),
               "The inverse hyperbolic sine.")
 acosh = unary("acosh", np.arccosh, call("acosh"), lambda g, y, x: (g * conj(rsqrt(x - 1) * rsqrt(x - -1)),),
-              "The inverse hyperbolic cosine, for x >= 1.", domain=(1.2, 3.0))
+              "The inverse hyperbolic cosine, for x >= 1.", domain=(1.2, 3.0))    # x + 1 loses the sign of a 0 part
 atanh = unary("atanh", np.arctanh, call("atanh"), lambda g, y, x: (g / conj(1 - x * x),),
               "The inverse hyperbolic tangent.", domain=INSIDE)
 
