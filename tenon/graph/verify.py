@@ -198,10 +198,10 @@ _accepted: set[Any] = set()     # keys of nodes that break no rule: passes leave
 
 def _check_inputs(node: Node) -> None:
     signature, given = node.op.signature, node.inputs
-    least = len(signature.data) - signature.optional
-    if len(given) < least or (len(given) > len(signature.data) and not signature.variadic):
+    names = len(signature.data)     # what is left out is None
+    if len(given) < names or (len(given) > names and not signature.variadic):
         raise GraphError(f"takes ({signature}), and is given {len(given)} inputs")
-    if None in given[:least] or None in given[len(signature.data):]:
+    if None in given[:names - signature.optional] or None in given[names:]:
         raise GraphError(f"takes ({signature}), and input {given.index(None)} is left out")
     if node.op.data_dependent and node.attrs.get("size") is None:
         raise GraphError("has results whose shapes depend on the data, and no symbol for their size")

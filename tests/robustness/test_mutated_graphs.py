@@ -212,6 +212,12 @@ def test_an_operator_that_many_would_make_is_refused_at_once(call):
         verify(parse_graph(f"def f(x: f32[2, C]):\n    v0: f32[2, C] = {call}\n    return v0"))
 
 
+@pytest.mark.parametrize("call", ["clip(x)", "clip(x, 0.0)"])
+def test_an_input_that_may_be_left_out_is_written_as_none(call):
+    with pytest.raises(GraphError, match="takes .*, and is given"):
+        verify(parse_graph(f"def f(x: f32[2]):\n    v0: f32[2] = {call}\n    return v0"))
+
+
 def test_mutated_texts_are_refused_or_run():
     """New ones in each run: what is found is printed, with the seed."""
     seed = int.from_bytes(os.urandom(4), "little")
