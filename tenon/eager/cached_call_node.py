@@ -33,6 +33,7 @@ class CachedRule:
     wanted: tuple[int, ...]             # the inputs of the node that get a gradient
     ends: tuple[bool, ...]              # whether a gradient flows to a result that is not given
     again: Callable[[list[Tensor]], Any]        # the call on other tensors, in full
+    takes_none: bool = True             # as a tape of several operators: nothing flows from a result that nobody used
 
     def inputs_of(self, tensors: Sequence[Tensor]) -> tuple[Any, ...]:
         """What the node of a call holds in the place of its inputs."""
@@ -42,7 +43,7 @@ class CachedRule:
     def vjp(self, g: Any, y: Any, *inputs: Tensor, kept: tuple[Any, ...]) -> list[Tensor | None]:
         """The gradients of the inputs: by the recipe, or, where they are recorded, by calling the function again."""
         seeds = [s for s, end in zip(g if isinstance(g, tuple) else (g,), self.ends, strict=True) if end]
-        if recording() or current() is not None or recorder.get() is not None:
+        if recording() or current() is not None or recorder.get() is not None or any(s is None for s in seeds):
             return _replayed(self, seeds, inputs)
         outputs = y if isinstance(y, tuple) else (y,)
         with np.errstate(all="ignore"):
@@ -79,9 +80,9 @@ class CallNode(TapeNode):
         given = []
         for g, y, end in zip(seeds, self.payloads, self.rule.ends, strict=True):
             if end:
-                if g is not None and g.dtype is not y.dtype:
-                    return None
-                given.append(np.zeros_like(y) if g is None else g)
+                if g is None or g.dtype is not y.dtype:
+                    return None         # zeros times what is infinite would be no number
+                given.append(g)
         found = self.rule.derived.pulled(given, self.payloads, self.arrays, self.kept)
         if found is None:
             return None
@@ -89,7 +90,7 @@ class CallNode(TapeNode):
         return [(inputs[k], array) for k, array in zip(self.rule.wanted, found, strict=True)]
 
 
-def _replayed(rule: CachedRule, seeds: Sequence[Tensor], inputs: Sequence[Tensor]) -> list[Tensor | None]:
+def _replayed(rule: CachedRule, seeds: Sequence[Tensor | None], inputs: Sequence[Tensor]) -> list[Tensor | None]:
     """The gradients as the operators of the call make them, one by one, on a tape of its own."""
     forks = [fork(x) if x.requires_grad else x for x in inputs]
     own = {x.node for x in forks if x.node is not None}
@@ -103,7 +104,8 @@ def _replayed(rule: CachedRule, seeds: Sequence[Tensor], inputs: Sequence[Tensor
     results = [x for x in (out if isinstance(out, (tuple, list)) else [out]) if not any(x is y for y in forks)]
     gradients: dict[Any, Any] = {}
     for x, seed in zip([x for x, end in zip(results, rule.ends, strict=True) if end], seeds, strict=True):
-        gradients[x.slot] = gradients[x.slot] + seed if x.slot in gradients else seed
+        if seed is not None:
+            gradients[x.slot] = gradients[x.slot] + seed if x.slot in gradients else seed
     backward(_since(own, results), gradients, lambda x: isinstance(x, Tensor) and x.requires_grad)
     return [gradients.get(x.slot) if x.requires_grad else None for x in forks]
 
