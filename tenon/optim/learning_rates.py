@@ -310,20 +310,23 @@ class ChainedScheduler(Schedule):
     So their factors multiply.
     """
 
+    scales = True
+
     def __init__(self, schedulers: Sequence[Schedule], optimizer: Optimizer | None = None):
         if not schedulers or any(x.optimizer is not schedulers[0].optimizer for x in schedulers):
             raise ArgumentError("ChainedScheduler: schedules of one optimizer are needed, at least one")
         self.schedulers = list(schedulers)
+        for group in schedulers[0].optimizer.param_groups:
+            group["lr"] = group["initial_lr"]       # each of them has made its first step alone
         super().__init__(schedulers[0].optimizer if optimizer is None else optimizer)
 
-    def step(self, epoch: int | None = None) -> None:
-        """Go on by one, or to an epoch, in all of them."""
-        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
-        rates = list(self.base_lrs)
+    def rates_from(self, bases: Sequence[float]) -> list[float]:
+        """The learning rate of each group now, through all of them."""
+        rates = list(bases)
         for schedule in self.schedulers:
             schedule.last_epoch = self.last_epoch
             rates = schedule.rates_from(rates)
-        self._set(rates)
+        return rates
 
 
 class ReduceLROnPlateau:

@@ -151,8 +151,11 @@ def test_schedules_act_together() -> None:
     scheduler = torch.optim.lr_scheduler
     other = scheduler.ChainedScheduler([scheduler.ConstantLR(theirs, 0.1, 3), scheduler.ExponentialLR(theirs, 0.9)])
     mine = optim.ChainedScheduler([optim.ConstantLR(ours, 0.1, 3), optim.ExponentialLR(ours, 0.9)])
-    for _ in range(6):
+    for k in range(6):
         np.testing.assert_allclose(float(ours.lr), theirs.param_groups[0]["lr"], rtol=1e-9)
+        if k == 2:                      # what the user sets is scaled, not replaced
+            for optimizer in (ours, theirs):
+                optimizer.param_groups[0]["lr"] *= 0.5
         mine.step()
         theirs.step()
         other.step()
