@@ -77,10 +77,7 @@ def _reshaped_in_place(name: str) -> Callable[..., Tensor]:
 def _written(self: Tensor, what: str, new: Tensor) -> Tensor:
     """The tensor rebound to new elements; raises ShapeError for another shape, or another kind of numbers."""
     self._refuse_leaf(what)
-    if new.shape != self.shape or (new.dtype is not self.dtype and new.dtype.kind != self.dtype.kind):
-        raise ShapeError(f"{what} would change {self.type} to {new.type}", hint="write x = x.add(y), and so on")
-    self._rebind(new if new.dtype is self.dtype else new.astype(self.dtype))
-    return self
+    return self._written(what, new)
 
 
 def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
@@ -102,7 +99,8 @@ def copy_(self: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
     new = source if isinstance(source, Tensor) else tensor(source, dtype=self.dtype)
     new = new if new.shape == self.shape else new.expand(self.shape)
     self._refuse_leaf("x.copy_(y)")
-    self._rebind(new.astype(self.dtype))
+    new = new.astype(self.dtype)
+    self._rebind(new.view(new.shape) if new is source else new)     # read: what is computed of it is for its gradient
     return self
 
 

@@ -359,6 +359,13 @@ class Tensor(TensorViews):
         else:
             self.hold(held)
 
+    def _written(self, what: str, new: Tensor) -> Tensor:
+        """This tensor rebound to new elements; raises ShapeError for another shape, or another kind of numbers."""
+        if new.shape != self.shape or (new.dtype is not self.dtype and new.dtype.kind != self.dtype.kind):
+            raise ShapeError(f"{what} would change {self.type} to {new.type}", hint="write x = x.add(y), and so on")
+        self._rebind(new if new.dtype is self.dtype else new.astype(self.dtype))
+        return self
+
     def _leave_tape(self, old: TensorState, node: TapeNode | None) -> None:
         """Let what computed the new value hold the old one without this tensor: a cycle would keep both."""
         if node is None or old.node is not None or old.requires_grad:
@@ -439,11 +446,7 @@ def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Tensor:
         self._refuse_leaf(name)
         self._renew()
-        new = getattr(self, name.replace("__i", "__", 1))(other)
-        if new.shape != self.shape or new.dtype is not self.dtype:
-            raise ShapeError(f"in-place operation would change {self.type} to {new.type}")
-        self._rebind(new)
-        return self
+        return self._written("an operation in place", getattr(self, name.replace("__i", "__", 1))(other))
     method.__name__ = name
     return method
 
@@ -457,15 +460,20 @@ def _add_gradient(leaf: Tensor, total: Tensor, there: Any) -> None:
     if isinstance(total.payload, Examples) and not isinstance(leaf.payload, Examples):
         raise GradientError("backward() inside tn.vmap reaches a tensor that all examples share",
                             hint="use tn.grad inside tn.vmap, or backward() outside")
-    capture = recording_capture()
-    if leaf_hooks and (hooks := leaf_hooks.get(id(leaf))):
-        if capture is not None:
-            raise capture.needs_value(leaf, "the hook of a gradient")
-        total = shown_to(hooks, total)
+    capture, total = recording_capture(), shown(leaf, total)
     if capture is not None:
         capture.receive(leaf, total, there)
     else:
         leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
+
+
+def shown(x: Tensor, gradient: Any) -> Any:
+    """The gradient of a tensor, or None, as the hooks leave it that it has as a leaf."""
+    if not leaf_hooks or gradient is None or not (hooks := leaf_hooks.get(id(x))):
+        return gradient
+    if (capture := recording_capture()) is not None:
+        raise capture.needs_value(x, "the hook of a gradient")
+    return shown_to(hooks, gradient)
 
 
 def _carries_gradient(x: Any) -> bool:

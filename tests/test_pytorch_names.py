@@ -90,6 +90,42 @@ def test_backward_of_several_tensors() -> None:
     assert x.grad.tolist() == [4.0, 4.0]
 
 
+@pytest.mark.parametrize("run", [lambda f: f, tn.jit])
+def test_a_copy_of_a_leaf_leads_back_to_it(run: Any) -> None:
+    def copied(w: Any) -> Any:
+        v = w.detach() * 2
+        v.copy_(w)
+        (v * 3).sum().backward()
+        return w.grad
+
+    def averaged(w: Any) -> Any:
+        v = w.detach() * 2
+        with tn.no_grad():
+            v.copy_(w)
+        return v.requires_grad, v
+    w = tn.tensor([1.0, 2.0], requires_grad=True)
+    assert run(copied)(w).tolist() == [3.0, 3.0]
+    assert run(averaged)(w)[0] is False
+    scale = tn.tensor(2.0, requires_grad=True)
+    number = tn.tensor(1.0)
+    number.fill_(scale)
+    (number * 3).backward()
+    assert scale.grad.item() == 3.0
+
+
+@pytest.mark.parametrize("run", [lambda f: f, tn.jit])
+def test_operators_in_place_keep_the_type(run: Any) -> None:
+    def added(x: Any, y: Any) -> Any:
+        x = x * 1
+        x += y
+        x[:] *= y
+        return x
+    found = run(added)(tn.ones(2), tn.ones(2, dtype=tn.float64))
+    assert (found.dtype, found.tolist()) == (tn.float32, [2.0, 2.0])
+    with pytest.raises(ShapeError, match=r"would change i64\[2\] to f64\[2\]"):
+        run(added)(tn.ones(2, dtype=int), tn.ones(2, dtype=tn.float64))
+
+
 def test_in_place_keeps_shape_type_and_tape() -> None:
     whole = tn.tensor([1, 2])
     with pytest.raises(ShapeError, match=r"x.add_\(...\) would change i64\[2\] to f32\[2\]"):

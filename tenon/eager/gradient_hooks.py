@@ -50,13 +50,17 @@ def watched(tensors: Sequence[Any], told: Told) -> list[Any]:
 
 
 class Hooks:
-    """The hooks of one tensor, in the order in which they were added."""
+    """The hooks of one tensor, in the order in which they were added; `retain` sees what they leave."""
 
     def __init__(self) -> None:
         self.hooks: dict[int, Hook] = {}
+        self.retain: Hook | None = None
 
     def __call__(self, gradients: Sequence[Any]) -> Sequence[Any]:
-        return [shown_to(self.hooks, gradients[0])]
+        gradient = shown_to(self.hooks, gradients[0])
+        if self.retain is not None:
+            self.retain(gradient)
+        return [gradient]
 
 
 class GradientHookHandle:
@@ -94,26 +98,32 @@ def register_hook(self: Tensor, hook: Any) -> GradientHookHandle:
     """
     if not callable(hook):
         raise ArgumentError(f"register_hook: a function was expected, not {type(hook).__name__}")
-    if not self.requires_grad:
-        raise GradientError("register_hook: the tensor requires no gradient", hint="x.requires_grad_() first")
+    _refuse(self, "register_hook")
+    return GradientHookHandle(_hooks_of_leaf(self) if self.own.node is None else _hooks_of_computed(self).hooks, hook)
+
+
+def _refuse(x: Tensor, what: str) -> None:
+    if not x.requires_grad:
+        raise GradientError(f"{what}: the tensor requires no gradient", hint="x.requires_grad_() first")
     capture = recorder.get()
     if capture is not None:
-        raise capture.needs_value(self, "the hook of a gradient")
-    return GradientHookHandle(_hooks_of(self), hook)
+        raise capture.needs_value(x, "the hook of a gradient")
 
 
-def _hooks_of(x: Tensor) -> dict[int, Hook]:
+def _hooks_of_leaf(x: Tensor) -> dict[int, Hook]:
+    if id(x) not in leaf_hooks:
+        leaf_hooks[id(x)] = {}
+        weakref.finalize(x, leaf_hooks.pop, id(x), None)
+    return leaf_hooks[id(x)]
+
+
+def _hooks_of_computed(x: Tensor) -> Hooks:
     state = x.own
-    if state.node is None:
-        if id(x) not in leaf_hooks:
-            leaf_hooks[id(x)] = {}
-            weakref.finalize(x, leaf_hooks.pop, id(x), None)
-        return leaf_hooks[id(x)]
-    if state.node.op is not WATCHING:
+    assert state.node is not None
+    if not isinstance(state.node.attrs.get("told"), Hooks):
         _watch(x, state)
-    told: Any = state.node.attrs["told"]
-    hooks: dict[int, Hook] = told.hooks
-    return hooks
+    told: Hooks = state.node.attrs["told"]
+    return told
 
 
 def _watch(x: Tensor, state: TensorState) -> None:
@@ -136,4 +146,5 @@ def retain_grad(self: Tensor) -> None:
         tensor = reference()
         if tensor is not None:
             tensor.grad = gradient if tensor.grad is None else tensor.grad + gradient
-    register_hook(self, keep)
+    _refuse(self, "retain_grad")
+    _hooks_of_computed(self).retain = keep

@@ -60,7 +60,7 @@ def getitem(x: Any, key: Any) -> Any:
     selection = _read(x, key)
     part = _box(x, selection)
     if not selection.arrays:
-        return part
+        return part if part is not x else reshape_op(x, shape=x.shape)      # a tensor of its own, as any other part
     rows, at, axis, _ = _rows(part, selection.arrays)
     return take(rows, at, axis=axis)
 

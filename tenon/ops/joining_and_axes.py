@@ -134,7 +134,7 @@ def squeeze(x: Any, axis: Any = None) -> Any:
         axes = tuple(k for k in axes if isinstance(x.shape[k], int) and x.shape[k] == 1)
     elif wide := [k for k in axes if x.shape[k] != 1]:
         raise ShapeError(f"squeeze: axis {wide[0]} of {x.type} has size {x.shape[wide[0]]}, not 1")
-    return reshaped(x, [n for k, n in enumerate(x.shape) if k not in axes])
+    return reshape_op(x, shape=tuple(n for k, n in enumerate(x.shape) if k not in axes))
 
 
 @function

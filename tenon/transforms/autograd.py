@@ -12,7 +12,7 @@ from tenon.eager.tape import TapeNode, tape_of
 from tenon.errors import ArgumentError, GradientError, ShapeError
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.ops.joining_and_axes import stack
-from tenon.tensor import Tensor
+from tenon.tensor import Tensor, shown
 from tenon.tensor_state import recorder
 from tenon.transforms.autograd_function import AutogradFunction as Function
 from tenon.transforms.autograd_function import FunctionContext
@@ -33,7 +33,7 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
     `create_graph` records the computation, for higher derivatives; without `retain_graph` (default: `create_graph`) the
     tape is released.  Raises GradientError for an input that the outputs do not depend on, unless `allow_unused`, which
     gives None for it, or `materialize_grads`, which gives zeros.  With `is_grads_batched` the weights have a first
-    axis, and so have the gradients: one of each.
+    axis, and so have the gradients: one of each.  The hooks of leaves see theirs, and may replace them.
 
     >>> x = tn.tensor(3.0, requires_grad=True)
     >>> slope, = tn.autograd.grad(x * x, x, create_graph=True)
@@ -58,7 +58,7 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
         _refuse_earlier(tape, ends, starts)
         seeds = list(map(_seed, ends, weights))
         plain = None if create_graph else _on_arrays(tape, ends, seeds, starts)
-        found = _by_operators(tape, ends, seeds, starts) if plain is None else plain
+        found = tuple(map(shown, starts, _by_operators(tape, ends, seeds, starts) if plain is None else plain))
     if not (create_graph if retain_graph is None else retain_graph):
         TapeNode.release_all(tape)
     if materialize_grads:

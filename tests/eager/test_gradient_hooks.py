@@ -52,3 +52,45 @@ def test_a_module_with_a_backward_hook_returns_its_named_tuple() -> None:
     out = net(tn.ones(1, requires_grad=True))
     (out.left + out.right * 5).sum().backward()
     assert type(out) is Pair and seen == [[[1.0], [5.0]]]
+
+
+@pytest.mark.parametrize("run", [lambda f: f, tn.jit])
+def test_hooks_see_what_autograd_grad_finds_for_leaves(run: Any) -> None:
+    w = tn.tensor([1.0, 2.0], requires_grad=True)
+    w.register_hook(lambda g: g * 5)
+
+    def slopes(w: Any) -> Any:
+        y = w * 3
+        y.register_hook(lambda g: g * 10)
+        return tn.autograd.grad((y * 2).sum(), [y, w])
+    assert [g.tolist() for g in run(slopes)(w)] == [[2.0, 2.0], [300.0, 300.0]]     # as PyTorch's
+
+
+def test_a_retained_gradient_is_kept_once_and_after_all_hooks() -> None:
+    w = tn.tensor([1.0, 2.0], requires_grad=True)
+    y = w * 3
+    y.retain_grad()
+    y.retain_grad()
+    y.register_hook(lambda g: g * 10)
+    y.sum().backward()
+    assert (y.grad.tolist(), w.grad.tolist()) == ([10.0, 10.0], [30.0, 30.0])
+
+
+@pytest.mark.parametrize("part", [lambda x: x[:], lambda x: x[0:2], lambda x: x[...], lambda x: x.squeeze(),
+                                  lambda x: tn.squeeze(x), lambda x: x.reshape(2), lambda x: x.expand(2)])
+@pytest.mark.parametrize("run", [lambda f: f, tn.jit])
+def test_all_of_a_tensor_is_a_tensor_of_its_own(run: Any, part: Any) -> None:
+    def hooked(w: Any) -> Any:
+        y = part(w)
+        y.register_hook(lambda g: g * 5)
+        y.retain_grad()
+        (w * 2).sum().backward()
+        return y.grad, y.is_leaf
+
+    def changed(x: Any) -> Any:
+        y = part(x)
+        y += 1
+        return x, y
+    w = tn.tensor([1.0, 2.0], requires_grad=True)
+    assert (run(hooked)(w), w.grad.tolist()) == ((None, False), [2.0, 2.0])
+    assert [x.tolist() for x in run(changed)(tn.tensor([1.0, 2.0]))] == [[1.0, 2.0], [2.0, 3.0]]
