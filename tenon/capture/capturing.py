@@ -20,7 +20,7 @@ from tenon.capture.counted_loops import CountedLoops, is_how_many, last_place
 from tenon.capture.graph_breaks import FunctionParts
 from tenon.capture.guard_places import NUMBERS, GuardPlace, root_of, stored_at
 from tenon.capture.histories import growing_arguments, history_reads, reads_of_growing, what_grows
-from tenon.capture.moving import value_in
+from tenon.capture.moving import shapes_in, value_in
 from tenon.capture.pattern import pattern_of
 from tenon.capture.pytree import Structure
 from tenon.capture.reasons import is_another_text, warn_of_recompiles, why_anew
@@ -51,7 +51,6 @@ from tenon.observe import emit, span, timed
 from tenon.sharding.annotations import check_no_mesh_is_named
 from tenon.sharding.awaiting_plan import is_awaiting
 from tenon.sharding.mesh import Mesh
-from tenon.tensor import Tensor
 from tenon.types import TensorType
 
 if TYPE_CHECKING:
@@ -372,8 +371,8 @@ def note_changes(record: CaptureRecord, leaves: Sequence[Any]) -> None:
     for captured in (*record.captures, *record.bound[:1]):
         for place, before in changes_since(captured, leaves):
             record.moving.setdefault(place.name, place)
-            if isinstance(before, Tensor):
-                record.shapes.setdefault(place.name, before.own.payload.shape)
+            for name, shape in shapes_in(place, before):
+                record.shapes.setdefault(name, shape)
         for place in numbers_stored(captured, leaves):
             record.moving.setdefault(place.name, place)
 

@@ -8,6 +8,7 @@ the node, the tensors that any of them assigns are among its results.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from tenon.capture.code_monitor import UnsafeCall
@@ -17,6 +18,7 @@ from tenon.capture.pytree import Structure, flatten, form
 from tenon.capture.subtrace import Branch
 from tenon.capture.trace import capturing
 from tenon.capture.unify_types import agreed_type, as_tensor, condition_of, is_known, is_number, labels, lifted
+from tenon.eager.grad_mode import recorded_like
 from tenon.errors import ArgumentError, DTypeError, ShapeError, TenonError
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
@@ -161,7 +163,8 @@ def choice(name: str, functions: dict[str, Function], operands: Sequence[Any], e
         results.append([t.branch.value(x) for x in (*found, *assigned)])
     if not results[0]:
         return traced[0].structure.build(traced[0].leaves)
-    outputs = list(all_of(emit(together([t.branch for t in traced], results))))
+    with recorded_like(chain.from_iterable(columns)):
+        outputs = list(all_of(emit(together([t.branch for t in traced], results))))
     count = len(outputs) - len(assigned)
     for tensor, new in zip(assigned, outputs[count:], strict=True):
         tensor._rebind(new)

@@ -53,7 +53,10 @@ class GuardPlace:
 
     @property
     def name(self) -> Key:
-        """What tells places apart."""
+        """What tells places apart; that of a part is the same for other objects that stand for its place."""
+        if isinstance(self.holder, GuardPlace):
+            kind, holder, key = self.holder.name
+            return self.kind, holder, (kind, key, self.key)
         return self.kind, id(self.holder), self.key
 
     @property

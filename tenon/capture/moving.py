@@ -17,6 +17,7 @@ from tenon.capture.movable import ContainerForm, is_movable, part_at, part_keys,
 from tenon.capture.prologue import Further
 from tenon.capture.symbolic_numbers import Numbers, SymNumber, Unmoved
 from tenon.tensor import Tensor
+from tenon.types import Shape
 
 
 class Moving:
@@ -138,6 +139,15 @@ def value_in(place: GuardPlace, leaves: Sequence[Any]) -> Any:
 def tensors_in(places: Iterable[GuardPlace], leaves: Sequence[Any]) -> list[tuple[GuardPlace, Tensor]]:
     """The tensors that calls read anew, in the order in which they are arguments."""
     return Moving(places, leaves).tensors
+
+
+def shapes_in(place: GuardPlace, value: Any) -> Iterator[tuple[Key, Shape]]:
+    """The shapes of a tensor, or of those in a container, by the places that they are found in."""
+    if isinstance(value, Tensor):
+        yield place.name, value.own.payload.shape
+    elif type(value) is tuple or is_movable(value):
+        for key in part_keys(value) or ():
+            yield from shapes_in(GuardPlace(PART, place, key), part_at(value, key))
 
 
 def is_free(value: Any) -> bool:

@@ -18,7 +18,7 @@ from tenon.capture.residuals import recorded_call
 from tenon.capture.settle import OfMesh, OnDevices, OnTape, RunResults, Settlement, Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Source
 from tenon.config import ConfigError
-from tenon.eager.grad_mode import is_grad_enabled
+from tenon.eager.grad_mode import enable_grad
 from tenon.eager.on_device import at_hand
 from tenon.eager.on_mesh import OnMesh, parts_of
 from tenon.errors import CommunicationError, CompilerDefect, DevicePlanError, OverBudget, TenonError
@@ -104,9 +104,9 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     donated: tuple[int, ...] = ()
     loans: Loans | None = None
     try:
-        if captured.differentiable and is_grad_enabled():
+        if captured.differentiable:         # in `enable_grad` too, where the call stands in `no_grad`
             parts = captured.halves
-            with hearing() as settlement.heard:
+            with hearing() as settlement.heard, enable_grad():
                 out = call(*holders, body=captured.graph) if parts is None else \
                     recorded_call(captured.graph, parts, holders, captured.by_data)
             results: RunResults = OnTape(out if isinstance(out, tuple) else (out,))

@@ -18,7 +18,7 @@ import numpy as np
 from tenon.autocast import autocasting
 from tenon.capture.captured_devices import CapturedDevices
 from tenon.capture.code_monitor import CodeWatch, UnsafeCall, unwatched
-from tenon.capture.conditional_gradients import reached_by_data
+from tenon.capture.conditional_gradients import reached_by_any, reached_by_data
 from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.may_raise import unread
 from tenon.capture.output_effects import OutputEffect
@@ -416,15 +416,11 @@ class Capture(TensorInterpreter):
 
     def absent(self, tape: Sequence[TapeNode], end: Any) -> Mapping[Any, Any]:
         """Which leaves get a gradient for some data only is known where control flow is captured."""
-        found = reached_by_data(tape, end)
-        if found:
-            raise UnsafeCall("whether a tensor gets a gradient depends on the data", where=user_location(),
-                             convertible=True)
-        return found
+        return _none_of(reached_by_data(tape, end))
 
     def gradients_by_data(self, ends: Sequence[Tensor]) -> Mapping[int, Tensor]:
         """The sources of leaves from outside that gradients of these tensors reach for some data, and when."""
-        return {}
+        return _none_of(reached_by_any(tapes_of(ends)))
 
     def may_be_another(self, *tensors: Any) -> bool:
         """Whether one of these may be another tensor that the program still has."""
@@ -521,6 +517,19 @@ def _array(source: Source, leaves: Sequence[Any]) -> Any:
 def _type_of(state: TensorState) -> TensorType:
     dtype = state.payload.dtype
     return TensorType(dtype if isinstance(dtype, DType) else as_dtype(dtype), state.payload.shape)
+
+
+def tapes_of(ends: Sequence[Tensor]) -> list[tuple[Sequence[TapeNode], Any]]:
+    """The tapes that these tensors end, and where on them each is."""
+    return [(node.tape(), x.slot) for x in ends if (node := x.node) is not None]
+
+
+def _none_of(by_data: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """That no leaf has a gradient for some data only."""
+    if by_data:
+        raise UnsafeCall("whether a tensor gets a gradient depends on the data", where=user_location(),
+                         convertible=True)
+    return by_data
 
 
 @contextmanager

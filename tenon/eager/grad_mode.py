@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
@@ -26,6 +27,11 @@ def no_grad() -> Any:
 def enable_grad() -> Any:
     """A context (or decorator) in which operators record themselves again, inside `no_grad`."""
     return recording_is(True)
+
+
+def recorded_like(values: Iterable[Any]) -> AbstractContextManager[Any]:
+    """A context in which a choice among these is recorded if any of them was: in `enable_grad` within `no_grad`."""
+    return recording_is(is_grad_enabled() or any(getattr(x, "node", None) is not None for x in values))
 
 
 class differentiating:

@@ -75,9 +75,21 @@ def a_leaf_beside_a_number(w, v, x):
     return scale
 
 
-@pytest.mark.parametrize("loss", [in_arms, beside_a_number, a_leaf_beside_a_number, in_one_arm, beside_each_other, in_a_loop,
-                                  in_an_arm_within_an_arm, in_an_arm_within_a_loop, in_an_arm_within_a_loop_by_data,
-                                  first_of_three])
+def of_cond(w, v, x):
+    return tn.cond(x.sum() > 0, lambda: (x * w).sum(), lambda: (x * v).sum())
+
+
+def of_switch(w, v, x):
+    arms = [lambda: x @ w, lambda: x @ v, lambda: x @ (w * v)]
+    return tn.switch((x > 0).sum(), arms)
+
+
+LOSSES = [in_arms, beside_a_number, a_leaf_beside_a_number, in_one_arm, beside_each_other, in_a_loop,
+          in_an_arm_within_an_arm, in_an_arm_within_a_loop, in_an_arm_within_a_loop_by_data, first_of_three, of_cond,
+          of_switch]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
 def test_backward_leaves_none_where_eager_code_does(loss):
     seen = []
     for jit in (lambda f: f, lambda f: tn.jit(f, fullgraph=True)):
@@ -99,6 +111,26 @@ def test_backward_leaves_none_where_eager_code_does(loss):
         assert [x is None for x in want] == [x is None for x in got]
         for a, b in zip(want, got, strict=True):
             np.testing.assert_allclose(a or 0, b or 0, rtol=1e-5)
+
+
+@pytest.mark.parametrize("around", [tn.enable_grad, tn.no_grad])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_backward_behind_a_call_leaves_none_where_eager_code_does(loss, around):
+    seen = []
+    for jit in (lambda f: f, lambda f: tn.jit(f, fullgraph=True)):
+        w, v = (tn.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+
+        @jit
+        @tn.enable_grad()
+        def f(x, w=w, v=v):
+            return loss(w, v, x)
+        for x in ([1.0, 2.0], [-1.0, -2.0], [-2.0, 1.0], [3.0, 4.0]) * 2:
+            with around():
+                out = f(vector(*x))
+            w.grad = v.grad = None
+            out.backward()
+            seen.append([float(out), grads(w, v)])
+    assert seen[:8] == seen[8:]
 
 
 def test_a_parameter_that_a_number_stands_for_has_no_gradient():

@@ -1,6 +1,7 @@
 """Gradients within a function: tensors that are one edge of the graph keep places of their own on the tape."""
 
 import numpy as np
+import pytest
 
 import tenon as tn
 from capture.both import check
@@ -104,3 +105,74 @@ def test_backward_goes_on_through_what_was_computed_outside():
                 called(outside[0].sum() if function is of_loss else outside[0])
                 found.append(w.grad.tolist())
             assert found[0] == found[1]
+
+
+W, U = nn.Parameter([1.0, 2.0]), nn.Parameter([3.0, 4.0])
+
+
+def recorded_in_no_grad(x):
+    with tn.enable_grad():
+        y = x * W
+    return y, x * W
+
+
+def recorded_in_one_arm(x):
+    if x.sum() > 0:
+        with tn.enable_grad():
+            y = (x * W).sum()
+    else:
+        y = (x * U).sum()
+    return y
+
+
+def recorded_in_a_loop(x):
+    y = x.sum()
+    while y < 5:
+        with tn.enable_grad():
+            y = y + (W * W).sum()
+    return y
+
+
+def chosen_in_no_grad(x):
+    with tn.enable_grad():
+        y = (x * W).sum()
+    with tn.no_grad():
+        return y if y > 0 else y * 2
+
+
+def best_of_two(x):
+    best = None
+    for p in (W, U):
+        with tn.enable_grad():
+            score = (p * x).sum()
+        if best is None or score > best:
+            best = score
+    return best
+
+
+def kept_on_an_object(x):
+    with tn.enable_grad():
+        KEPT.loss = (x * U).sum()
+
+
+KEPT = nn.Module()
+
+
+@pytest.mark.parametrize("function", [recorded_in_no_grad, recorded_in_one_arm, recorded_in_a_loop, chosen_in_no_grad,
+                                      best_of_two, kept_on_an_object])
+def test_what_enable_grad_records_within_no_grad_has_gradients(function):
+    jitted = tn.jit(function, fullgraph=True)
+    for values in ([1.0, 2.0], [-1.0, -2.0], [4.0, 5.0]) * 2:
+        for around in (tn.no_grad, tn.enable_grad):
+            seen = []
+            for called in (function, jitted):
+                with around():
+                    out = called(tn.tensor(values))
+                ends = out if isinstance(out, tuple) else (KEPT.loss if out is None else out,)
+                W.grad = U.grad = None
+                for end in ends:
+                    if end.requires_grad:
+                        end.sum().backward()
+                seen.append([end.tolist() for end in ends] + [end.requires_grad for end in ends] +
+                            [None if p.grad is None else p.grad.tolist() for p in (W, U)])
+            assert seen[0] == seen[1], around

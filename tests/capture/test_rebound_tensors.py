@@ -85,8 +85,37 @@ def a_cache_that_grows():
     return step, lambda: box.cache
 
 
+def caches_of_layers():
+    caches = {0: (tn.zeros((1, 3)), tn.ones((1, 3))), 1: (tn.zeros((1, 3)), tn.ones((1, 3)))}
+
+    def step(x):
+        for layer, (k, v) in caches.items():
+            k, v = tn.concat([k, x.reshape(1, 3)]), tn.concat([v, x.reshape(1, 3)])
+            caches[layer] = k, v
+            x = tn.softmax(k @ x, -1) @ v
+        return x
+    return step, lambda: caches[1][1]
+
+
+def a_cache_in_a_dataclass():
+    box = Box()
+    box.state = Cache(tn.zeros((1, 3)), [tn.ones((2, 3))])
+
+    def step(x):
+        keys, (values,) = box.state.keys, box.state.values
+        box.state = Cache(tn.concat([keys, x.reshape(1, 3)]), [tn.concat([values, keys[:1]])])
+        return box.state.keys.sum(axis=0) - box.state.values[0].sum(axis=0)
+    return step, lambda: box.state.keys
+
+
+@dataclass
+class Cache:
+    keys: tn.Tensor
+    values: list
+
+
 PROGRAMS = [hidden_state, state_of_a_module, state_in_a_dictionary, state_in_a_list, state_in_a_cell,
-            a_cache_that_grows]
+            a_cache_that_grows, caches_of_layers, a_cache_in_a_dataclass]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)

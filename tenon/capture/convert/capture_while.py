@@ -26,6 +26,7 @@ from tenon.capture.convert.widen import Unstable, leaves_of, renewed, replaced, 
 from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, one_kind, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.capture.symbolic_numbers import SymNumber
+from tenon.eager.grad_mode import recorded_like
 from tenon.eager.tape import TapeNode, linked
 from tenon.errors import user_location
 from tenon.graph.ir import Graph, Value
@@ -309,7 +310,8 @@ class WhileCapture:
         constants = [strong(fixed[v]) if v in fixed else capture.carrier(v) for v in free]
         body_graph, test = closed_first(graph, free), closed_first(Graph("condition", graph.params, (), (flag,)), free)
         inputs = [*constants, as_tensor(self.condition), *(strong(self.params[k][0]) for k in carried)]
-        made = all_of(while_loop(*inputs, constants=len(constants), condition=test, body=body_graph))
+        with recorded_like([*inputs, *exit_of.values()]):
+            made = all_of(while_loop(*inputs, constants=len(constants), condition=test, body=body_graph))
         after = [entry for entry, _, _ in self.params]
         for k, out in zip(carried, made[1:], strict=True):
             entry = after[k]

@@ -33,7 +33,7 @@ from tenon.capture.runtime_numbers import (
     truth,
 )
 from tenon.capture.subgraph import InnerBuilder
-from tenon.capture.trace import Capture
+from tenon.capture.trace import Capture, tapes_of
 from tenon.dims import Dim, SymbolicDim, is_by_data
 from tenon.eager.tape import TapeNode, saved
 from tenon.errors import user_location
@@ -121,8 +121,7 @@ class ConvertingCapture(OfCapture, Capture):
         return tensor.requires_grad if there is None else number_of(there)
 
     def gradients_by_data(self, ends: Sequence[Tensor]) -> Mapping[int, Tensor]:
-        tapes = [(node.tape(), x.slot) for x in ends if (node := x.node) is not None]
-        there = reached_by_any(tapes)
+        there = reached_by_any(tapes_of(ends))
         return {id(seen.source): there[seen.tensor] for seen in self.seen.values() if seen.tensor in there}
 
     def receive(self, leaf: Tensor, total: Tensor, there: Any) -> None:

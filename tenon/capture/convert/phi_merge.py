@@ -7,6 +7,7 @@ structure are built anew; what is not the same kind of thing becomes a `UnionVal
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.code_monitor import UnsafeCall, unwatched
@@ -18,6 +19,7 @@ from tenon.capture.effects import MISSING
 from tenon.capture.guards import same_atom
 from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, in_graph, is_number, kind_of, one_kind, strong
 from tenon.capture.subgraph import InnerBuilder, closed
+from tenon.eager.grad_mode import recorded_like
 from tenon.eager.tape import RELEASED, TapeNode, saved
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.partition import has_effect
@@ -228,8 +230,9 @@ class Join:
             made: Sequence[Any] = [where(self.condition, Tensor(x), Tensor(y)) for x, y in pairs]
         elif pairs:
             free = free_values(graphs)
-            made = all_of(cond(self.condition, *map(self.capture.carrier, free),
-                               true=self.closed(graphs[0], free), false=self.closed(graphs[1], free)))
+            with recorded_like(chain.from_iterable(self.requests.values())):
+                made = all_of(cond(self.condition, *map(self.capture.carrier, free),
+                                   true=self.closed(graphs[0], free), false=self.closed(graphs[1], free)))
         else:
             made = []
         self.outputs = {}
@@ -298,7 +301,8 @@ def one_of(condition: Tensor, then: Tensor, other: Tensor) -> Tensor:
     for k, name in enumerate(("then", "otherwise")):
         params = Value(then.type), Value(other.type)
         arms.append(Graph(name, params, (), (params[k],)))
-    found = cond(condition, strong(then), strong(other), true=arms[0], false=arms[1])
+    with recorded_like((then, other)):
+        found = cond(condition, strong(then), strong(other), true=arms[0], false=arms[1])
     return found
 
 
