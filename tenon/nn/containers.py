@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from typing import Any
 
 from tenon.errors import ArgumentError
@@ -65,9 +66,18 @@ class _List(_Holder):
         listed = list(self.items_.values())
         if not isinstance(index, slice):
             return listed[index]
+        return self._of(listed[index])
+
+    def _of(self, items: Iterable[Any]) -> Any:
         part = type(self).__new__(type(self))
         _Holder.__init__(part)
-        return part.extend(listed[index])
+        return part.extend(items)
+
+    def __add__(self, other: Iterable[Any]) -> Any:
+        return self._of([*self, *other])
+
+    def __iadd__(self, other: Iterable[Any]) -> Any:
+        return self.extend(list(other))
 
     def __setitem__(self, index: int, item: Any) -> None:
         self._put(list(self.items_)[index], item)
@@ -77,9 +87,15 @@ class _List(_Holder):
         del listed[index]
         self._refill(listed)
 
+    def pop(self, index: int = -1) -> Any:
+        """Take one away; returns it."""
+        item = self[index]
+        del self[index]
+        return item
+
     def append(self, item: Any) -> Any:
         """Add one at the end; returns this."""
-        self._put(str(len(self.items_)), item)
+        self._put(next(str(k) for k in count(len(self.items_)) if str(k) not in self.items_), item)
         return self
 
     def extend(self, items: Iterable[Any]) -> Any:
@@ -115,6 +131,15 @@ class Sequential(_List):
             ((str(k), item) for k, item in enumerate(modules))
         for name, item in named:
             self._put(name, item)
+
+    def __getitem__(self, index: int | slice) -> Any:
+        """One of them, or a `Sequential` of some, which keep their names."""
+        if not isinstance(index, slice):
+            return super().__getitem__(index)
+        part = self._of(())
+        for name, item in list(self.items_.items())[index]:
+            part._put(name, item)
+        return part
 
     def forward(self, x: Any) -> Any:
         for item in self.items_.values():

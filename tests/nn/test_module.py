@@ -289,3 +289,17 @@ def test_a_state_that_is_changed_in_place_changes_the_module() -> None:
     pickle.loads(pickle.dumps(kept))["weight"].zero_()
     np.testing.assert_allclose(layer.weight.numpy(), before * 0.5 + 0.25)
     assert layer.weight.requires_grad and not kept["weight"].requires_grad
+
+
+def test_lists_of_modules_are_cut_joined_and_taken_from() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Linear(2, 3))
+    tail = net[1:]
+    assert list(tail.state_dict()) == ["2.weight", "2.bias"]        # as PyTorch's: a checkpoint's names stay
+    last = tail.append(nn.Linear(3, 1))[-1]
+    assert (len(tail), tail[1], last.weight.shape) == (3, net[2], (1, 3))
+    assert [type(x).__name__ for x in net + nn.Sequential(last)] == ["Linear", "ReLU", "Linear", "Linear"]
+    assert list((net + tail).state_dict())[-1] == "5.bias"
+    assert net.pop(1).__class__ is nn.ReLU and list(net.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    listed = nn.ModuleList([last])
+    listed += listed
+    assert (len(listed), len(listed + [last]), listed.pop() is last, len(listed)) == (2, 3, True, 1)
