@@ -10,6 +10,7 @@ from tenon.data.dataset import TensorDataset as TensorDataset
 from tenon.data.dataset import random_split as random_split
 from tenon.data.loader import DataLoader as DataLoader
 from tenon.data.loader import collate as collate
+from tenon.data.loader import convert as convert
 from tenon.data.sampler import BatchSampler as BatchSampler
 from tenon.data.sampler import DistributedSampler as DistributedSampler
 from tenon.data.sampler import RandomSampler as RandomSampler

@@ -157,16 +157,20 @@ class DataLoader:
     def _load(self, job: Any) -> Any:
         """The batch of a list of indices, or the sample of one."""
         if self.batch_sampler is None:
-            return self.dataset[job]
+            return self._alone(self.dataset[job])
         whole = getattr(self.dataset, "batch", None)
         if whole is not None and self.collate_fn is None:
             return whole(job)
         return (self.collate_fn or collate)([self.dataset[index] for index in job])
 
+    def _alone(self, sample: Any) -> Any:
+        """What a loader without batches gives of a sample."""
+        return convert(sample) if self.collate_fn is None else self.collate_fn(sample)
+
     def _of_stream(self, stream: IterableDataset) -> Iterator[Any]:
         samples = iter(stream)
         if self.batch_size is None:
-            yield from samples
+            yield from map(self._alone, samples)
             return
         while batch := list(islice(samples, self.batch_size)):
             if len(batch) < self.batch_size and self.drop_last:
@@ -221,6 +225,8 @@ def collate(samples: list[Any]) -> Any:
             raise ShapeError("collate: the samples have different numbers of parts", hint="give a collate_fn")
         parts = [collate(list(part)) for part in zip(*samples, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else parts
+    if isinstance(first, (str, bytes)):         # also NumPy's
+        return samples
     if isinstance(first, (Tensor, np.ndarray, np.generic)):
         arrays = [np.asarray(sample) for sample in samples]
         if len({array.shape for array in arrays}) > 1:
@@ -231,3 +237,19 @@ def collate(samples: list[Any]) -> Any:
     if isinstance(first, (bool, int, float, complex)):
         return tensor(samples)
     return samples
+
+
+def convert(sample: Any) -> Any:
+    """A sample with tensors for the arrays in it: what a loader with `batch_size=None` gives.
+
+    >>> tn.data.convert({"x": np.zeros(2, np.int32), "name": "a"})
+    {'x': tensor([0, 0], dtype=int32), 'name': 'a'}
+    """
+    if isinstance(sample, Mapping):
+        return {key: convert(part) for key, part in sample.items()}
+    if isinstance(sample, (tuple, list)):
+        parts = map(convert, sample)
+        return type(sample)(*parts) if hasattr(sample, "_fields") else type(sample)(parts)
+    if isinstance(sample, (np.ndarray, np.generic)) and sample.dtype.kind not in "USO":
+        return tensor(sample)
+    return sample

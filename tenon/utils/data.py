@@ -18,6 +18,7 @@ from tenon.data import SubsetRandomSampler as SubsetRandomSampler
 from tenon.data import TensorDataset as TensorDataset
 from tenon.data import WeightedRandomSampler as WeightedRandomSampler
 from tenon.data import collate as default_collate
+from tenon.data import convert as default_convert
 from tenon.data import random_split as random_split
 
 
@@ -29,5 +30,5 @@ dataloader = dataset = distributed = sampler = _sys.modules[__name__]
 
 __all__ = ["BatchSampler", "ChainDataset", "ConcatDataset", "DataLoader", "Dataset", "DistributedSampler",
            "IterableDataset", "RandomSampler", "Sampler", "SequentialSampler", "StackDataset", "Subset",
-           "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "default_collate", "get_worker_info",
+           "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "default_collate", "default_convert", "get_worker_info",
            "random_split"]

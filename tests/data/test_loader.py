@@ -100,6 +100,20 @@ def test_streams(workers: int) -> None:
     assert list(data.DataLoader(Stream(), batch_size=None, num_workers=workers)) == [0, 1, 2, 3, 4]
 
 
+def test_without_batches_samples_are_converted_or_given_to_the_collate_fn() -> None:
+    samples = [(np.float64(k), {"x": np.full(2, k, np.int32), "name": np.str_("a")}) for k in range(3)]
+
+    class Stream(data.IterableDataset):
+        def __iter__(self) -> Iterator[object]:
+            return iter(samples)
+    for source in (samples, Stream()):
+        number, parts = list(data.DataLoader(source, batch_size=None))[2]
+        assert (str(number.type), number.item()) == ("f64[]", 2.0)
+        assert (str(parts["x"].type), parts["name"]) == ("i32[2]", "a")
+        assert list(data.DataLoader(source, batch_size=None, collate_fn=lambda s: s[0] * 2)) == [0, 2, 4]
+    assert data.collate([np.array(["a"])[0], "b"]) == ["a", "b"]
+
+
 def test_collate_keeps_the_structure() -> None:
     Pair = namedtuple("Pair", "x name")
     batch = data.collate([{"p": Pair(tn.tensor([1.0]), "a"), "n": 1}, {"p": Pair(tn.tensor([2.0]), "b"), "n": 2}])
