@@ -108,7 +108,7 @@ def test_without_batches_samples_are_converted_or_given_to_the_collate_fn() -> N
             return iter(samples)
     for source in (samples, Stream()):
         number, parts = list(data.DataLoader(source, batch_size=None))[2]
-        assert (str(number.type), number.item()) == ("f64[]", 2.0)
+        assert (str(number.type), number.item()) == ("f64", 2.0)
         assert (str(parts["x"].type), parts["name"]) == ("i32[2]", "a")
         assert list(data.DataLoader(source, batch_size=None, collate_fn=lambda s: s[0] * 2)) == [0, 2, 4]
     assert data.collate([np.array(["a"])[0], "b"]) == ["a", "b"]
