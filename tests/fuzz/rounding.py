@@ -199,7 +199,7 @@ def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least:
          times: float = 1.0) -> np.ndarray:
     """`x` off by a random part of so many halves of a unit of the last place, where the type does not hold it exactly.
 
-    Numbers smaller than `least` are moved as if they were as large.
+    Numbers smaller than `least` are moved as if they were as large.  What is no number has any sign (IEEE 754, 6.3).
     """
     if dtype.kind not in "fc" or as_dtype(x.dtype).kind not in "fc" or not noise.loudness:
         return x
@@ -212,7 +212,8 @@ def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least:
         if exactly and dtype in (float64, complex128):
             rounds = rounds & (x != np.round(x))
         rounds = rounds | (np.abs(x) < small)       # that the type holds one of these says nothing
-    return np.where(rounds & np.isfinite(x), x + np.where(np.isfinite(off), off, 0), x)
+    signed = x if np.iscomplexobj(x) else np.where(np.isnan(x), np.copysign(x, noise.rng.uniform(-1, 1, x.shape)), x)
+    return np.where(rounds & np.isfinite(x), x + np.where(np.isfinite(off), off, 0), signed)
 
 
 def _steps(x: np.ndarray, unit: float, noise: Noise) -> Any:
