@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -178,9 +179,14 @@ class Maker:
             self.values[name] = self.env[name] = x
         self.steps.append(step)
 
+    @property
+    def most(self) -> int:
+        """Elements of a value."""
+        return 100_000 if self.big else 6000
+
     def check(self, x: Any) -> None:
         """Raise unless its numbers may go on."""
-        if x.size > (100_000 if self.big else 6000):
+        if x.size > self.most:
             raise Refused
         if x.dtype.kind in "fc" and not self.special:
             array = np.abs(widened(x.detach().numpy()))
@@ -307,9 +313,10 @@ class Maker:
         return self.shown not in made or any(self.shown in step.targets for step in program.steps)
 
     def other_shapes(self, program: Program) -> tuple[Shape, ...]:
-        """The shapes of another call: sizes that were equal stay equal."""
+        """The shapes of another call: sizes that were equal stay equal; as before where they would become too many."""
         sizes = {n: n if n == 1 or self.rng.random() < 0.3 else self.rng.choice(SIZES) for x in program.inputs for n in x.shape}
-        return tuple(tuple(sizes[n] for n in x.shape) for x in program.inputs)
+        shapes = tuple(tuple(sizes[n] for n in x.shape) for x in program.inputs)
+        return shapes if all(prod(shape) <= self.most for shape in shapes) else tuple(x.shape for x in program.inputs)
 
 
 def replace_inputs(example: Example, inputs: tuple[Any, ...]) -> Example:
