@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from tenon.eager.gradient_hooks import register_hook, retain_grad
+from tenon.eager.gradient_hooks import register_hook, register_post_accumulate_grad_hook, retain_grad
 from tenon.errors import ArgumentError
 from tenon.ops.comparison import maximum, minimum
 from tenon.ops.comparison import where as select
@@ -305,7 +305,8 @@ METHODS: dict[str, Any] = METHODS_IN_PLACE | {
     make.__name__: make for make in (
         type_as, view_as, expand_as, unfold, where, adjoint, clamp_min, clamp_max, multinomial,
         new_tensor, element_size, nelement, is_floating_point, is_complex, is_signed, is_nonzero, stride, is_contiguous,
-        register_hook, retain_grad, new, sum_to_size, is_same_size, bernoulli, igamma, igammac, polygamma, ger, msort,
+        register_hook, register_post_accumulate_grad_hook,
+        retain_grad, new, sum_to_size, is_same_size, bernoulli, igamma, igammac, polygamma, ger, msort,
         narrow_copy, get_device, storage_offset)} | {
     f"new_{make.__name__}": _new(make) for make in (zeros, ones, full, empty)} | {
     "reshape_as": view_as, "take_along_dim": take_along_axis, "mH": property(adjoint), "H": property(adjoint),

@@ -40,6 +40,7 @@ from tenon.tensor_state import (
     Examples,
     Payload,
     TensorState,
+    accumulated,
     changed,
     journal,
     leaf_hooks,
@@ -465,6 +466,8 @@ def _add_gradient(leaf: Tensor, total: Tensor, there: Any) -> None:
         capture.receive(leaf, total, there)
     else:
         leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
+        if leaf_hooks:
+            accumulated(leaf)
 
 
 def shown(x: Tensor, gradient: Any) -> Any:

@@ -215,15 +215,30 @@ class TensorState:
 
 
 Hook = Callable[[Any], Any]
-leaf_hooks: dict[int, dict[int, Hook]] = {}     # by the identity of a leaf: what sees its gradient
+leaf_hooks: dict[int, dict[int, Hook | AfterAccumulation]] = {}     # by the identity of a leaf: what sees its gradient
 
 
-def shown_to(hooks: Mapping[int, Hook], gradient: Any) -> Any:
+class AfterAccumulation:
+    """A hook of a leaf that is called when its gradient has been added to `grad`."""
+
+    def __init__(self, hook: Hook):
+        self.hook = hook
+
+
+def shown_to(hooks: Mapping[int, Hook | AfterAccumulation], gradient: Any) -> Any:
     """A gradient as hooks leave it."""
     for hook in list(hooks.values()):
-        new = hook(gradient)
-        gradient = gradient if new is None else new
+        if not isinstance(hook, AfterAccumulation):
+            new = hook(gradient)
+            gradient = gradient if new is None else new
     return gradient
+
+
+def accumulated(leaf: Any) -> None:
+    """Call the hooks that wait for the gradient of this leaf."""
+    for hook in list(leaf_hooks.get(id(leaf), {}).values()):
+        if isinstance(hook, AfterAccumulation):
+            hook.hook(leaf)
 
 
 class Recorder(Protocol):

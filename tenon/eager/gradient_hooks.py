@@ -15,8 +15,9 @@ from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved, saved_as
 from tenon.errors import ArgumentError, GradientError
 from tenon.tensor import Tensor
-from tenon.tensor_state import Hook, TensorState, leaf_hooks, recorder, shown_to
+from tenon.tensor_state import AfterAccumulation, Hook, TensorState, leaf_hooks, recorder, shown_to
 
+LeafHooks = dict[int, Hook | AfterAccumulation]
 Told = Callable[[Sequence[Any]], Sequence[Any]]
 
 
@@ -53,7 +54,7 @@ class Hooks:
     """The hooks of one tensor, in the order in which they were added; `retain` sees what they leave."""
 
     def __init__(self) -> None:
-        self.hooks: dict[int, Hook] = {}
+        self.hooks: LeafHooks = {}
         self.retain: Hook | None = None
 
     def __call__(self, gradients: Sequence[Any]) -> Sequence[Any]:
@@ -66,7 +67,7 @@ class Hooks:
 class GradientHookHandle:
     """A hook that was added; `remove()` takes it away, as does the end of a `with` block."""
 
-    def __init__(self, hooks: dict[int, Hook], hook: Hook):
+    def __init__(self, hooks: LeafHooks, hook: Hook | AfterAccumulation):
         self.hooks, self.key = hooks, max(hooks, default=-1) + 1
         hooks[self.key] = hook
 
@@ -102,6 +103,27 @@ def register_hook(self: Tensor, hook: Any) -> GradientHookHandle:
     return GradientHookHandle(_hooks_of_leaf(self) if self.own.node is None else _hooks_of_computed(self).hooks, hook)
 
 
+def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> GradientHookHandle:
+    """Call `hook(x)` when `backward` has added to `x.grad`, as optimizers that step inside of it do.
+
+    Returns a handle whose `remove()` takes it away.  Raises GradientError for a tensor that requires no gradient, or is
+    no leaf.
+
+    >>> w = tn.ones(2, requires_grad=True)
+    >>> handle = w.register_post_accumulate_grad_hook(lambda w: w.data.sub_(0.1 * w.grad))
+    >>> (w * 3).sum().backward()
+    >>> w.tolist()
+    [0.699999988079071, 0.699999988079071]
+    """
+    if not callable(hook):
+        raise ArgumentError(f"register_post_accumulate_grad_hook: a function was expected, not {type(hook).__name__}")
+    _refuse(self, "register_post_accumulate_grad_hook")
+    if not self.is_leaf:
+        raise GradientError("register_post_accumulate_grad_hook: the tensor is no leaf",
+                            hint="x.register_hook sees the gradient of any tensor")
+    return GradientHookHandle(_hooks_of_leaf(self), AfterAccumulation(hook))
+
+
 def _refuse(x: Tensor, what: str) -> None:
     if not x.requires_grad:
         raise GradientError(f"{what}: the tensor requires no gradient", hint="x.requires_grad_() first")
@@ -110,7 +132,7 @@ def _refuse(x: Tensor, what: str) -> None:
         raise capture.needs_value(x, "the hook of a gradient")
 
 
-def _hooks_of_leaf(x: Tensor) -> dict[int, Hook]:
+def _hooks_of_leaf(x: Tensor) -> LeafHooks:
     if id(x) not in leaf_hooks:
         leaf_hooks[id(x)] = {}
         weakref.finalize(x, leaf_hooks.pop, id(x), None)

@@ -12,6 +12,7 @@ from tenon.eager.gradient_hooks import watched
 from tenon.errors import ArgumentError
 
 Hooks = dict[int, tuple[str, Callable[..., Any]]]       # when it is called, and the hook
+BEFORE_ALL, AFTER_ALL = "before, with keywords", "after, with keywords"
 BEFORE, AFTER, GRADIENT_OUT, GRADIENT_IN = "before", "after", "gradient of the output", "gradient of the input"
 OF_THE_STATE, BEFORE_LOADING, AFTER_LOADING = "of the state", "before loading", "after loading"
 
@@ -33,34 +34,47 @@ class HookHandle:
         self.remove()
 
 
-def added_hook(module: Any, when: str, hook: Callable[..., Any]) -> HookHandle:
-    """Let a module call a hook; raises ArgumentError where its class has a `__call__` of its own, which would not."""
+def added_hook(module: Any, when: str, hook: Callable[..., Any], first: bool = False) -> HookHandle:
+    """Let a module call a hook, before all others if it is to be `first`.
+
+    Raises ArgumentError where its class has a `__call__` of its own, which would not.
+    """
     if not callable(hook):
         raise ArgumentError(f"register_forward_hook: a function was expected, not {type(hook).__name__}")
-    in_calls = when in (BEFORE, AFTER, GRADIENT_OUT, GRADIENT_IN)
+    in_calls = when in (BEFORE, AFTER, BEFORE_ALL, AFTER_ALL, GRADIENT_OUT, GRADIENT_IN)
     if in_calls and any("__call__" in vars(kind) and "forward" not in vars(kind) for kind in type(module).__mro__[:-2]):
         raise ArgumentError(f"{type(module).__name__} defines __call__, which calls no hooks",
                             hint="name its function forward")
     held: Hooks = module.__dict__.get("_hooks", {})
     key = max(held, default=-1) + 1
-    module._hooks = {**held, key: (when, hook)}
+    module._hooks = {key: (when, hook), **held} if first else {**held, key: (when, hook)}
     return HookHandle(module, key)
 
 
 def called_with_hooks(module: Any, hooks: Hooks, inputs: tuple[Any, ...], options: Mapping[str, Any]) -> Any:
     """What the module returns for these inputs, hooks included."""
-    for hook in those(hooks, BEFORE):
-        if (new := hook(module, inputs)) is not None:
+    for when, hook in hooks.values():
+        if when == BEFORE and (new := hook(module, inputs)) is not None:
             inputs = new if isinstance(new, tuple) else (new,)
+        elif when == BEFORE_ALL and (new := hook(module, inputs, options)) is not None:
+            inputs, options = _both(module, new)
     seen = None
     if any(when in (GRADIENT_IN, GRADIENT_OUT) for when, _ in hooks.values()):
         seen = GradientsSeen(module, hooks, inputs)
         inputs = seen.inputs
     out = module.forward(*inputs, **options)
-    for hook in those(hooks, AFTER):
-        if (new := hook(module, inputs, out)) is not None:
-            out = new
+    for when, hook in hooks.values():
+        if when in (AFTER, AFTER_ALL):
+            new = hook(module, inputs, out) if when == AFTER else hook(module, inputs, options, out)
+            out = out if new is None else new
     return out if seen is None else seen.output(out)
+
+
+def _both(module: Any, new: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if not isinstance(new, tuple) or len(new) != 2 or not isinstance(new[0], tuple) or not isinstance(new[1], Mapping):
+        raise ArgumentError(f"{type(module).__name__}: a hook before it, with_kwargs=True, must return None, or a "
+                            f"tuple and a dict, not {type(new).__name__}")
+    return new
 
 
 def those(hooks: Hooks, when: str) -> list[Callable[..., Any]]:

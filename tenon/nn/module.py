@@ -24,8 +24,10 @@ from tenon.nn.buffer import Buffer, is_buffer
 from tenon.nn.describe import as_html, as_text
 from tenon.nn.hooks import (
     AFTER,
+    AFTER_ALL,
     AFTER_LOADING,
     BEFORE,
+    BEFORE_ALL,
     BEFORE_LOADING,
     GRADIENT_IN,
     GRADIENT_OUT,
@@ -142,15 +144,20 @@ class Module:
 
     # ------------------------------------------------------------ hooks
 
-    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+    def register_forward_pre_hook(self, hook: Callable[..., Any], *, prepend: bool = False,
+                                  with_kwargs: bool = False) -> HookHandle:
         """Call `hook(module, inputs)` before every call; what it returns, if anything, replaces the inputs.
 
+        `with_kwargs`: `hook(module, inputs, keywords)`, which returns a pair of them.  `prepend`: before other hooks.
         Returns a handle whose `remove()` takes it away.  Raises ArgumentError for a module that defines `__call__`.
         """
-        return added_hook(self, BEFORE, hook)
+        return added_hook(self, BEFORE_ALL if with_kwargs else BEFORE, hook, prepend)
 
-    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+    def register_forward_hook(self, hook: Callable[..., Any], *, prepend: bool = False,
+                              with_kwargs: bool = False) -> HookHandle:
         """Call `hook(module, inputs, output)` after every call; what it returns, if anything, replaces the output.
+
+        `with_kwargs`: `hook(module, inputs, keywords, output)`.  `prepend`: before other hooks.
 
         >>> layer, sizes = nn.Linear(3, 2), []
         >>> handle = layer.register_forward_hook(lambda module, inputs, output: sizes.append(output.shape))
@@ -158,7 +165,7 @@ class Module:
         >>> sizes
         [(4, 2)]
         """
-        return added_hook(self, AFTER, hook)
+        return added_hook(self, AFTER_ALL if with_kwargs else AFTER, hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable[..., Any]) -> HookHandle:
         """Call `hook(module, gradients of inputs, gradients of outputs)` when they are known.

@@ -6,7 +6,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.errors import GradientError
+from tenon.errors import ArgumentError, GradientError
 
 
 def test_captured_functions_call_hooks() -> None:
@@ -32,6 +32,27 @@ def test_captured_functions_call_hooks() -> None:
         with p.register_hook(lambda g: g * 5):
             assert [gradient(step, p, tn.ones(2)) for _ in range(3)] == [[5.0, 5.0]] * 3
         assert [gradient(step, p, tn.ones(2)) for _ in range(3)] == [[1.0, 1.0]] * 3
+
+
+def test_captured_functions_call_hooks_after_accumulation() -> None:
+    p, seen = nn.Parameter([1.0, 2.0]), []
+
+    @tn.jit
+    def step(a: Any) -> None:
+        (p * a).sum().backward()
+    step(tn.ones(2))
+    p.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.tolist()))
+    step(tn.ones(2))
+    assert seen == [[2.0, 2.0]]
+    with pytest.raises(GradientError, match="no leaf"):
+        (p * 2).register_post_accumulate_grad_hook(print)
+
+
+def test_a_hook_with_keywords_returns_a_pair() -> None:
+    layer = nn.Identity()
+    layer.register_forward_pre_hook(lambda m, args, keywords: args, with_kwargs=True)
+    with pytest.raises(ArgumentError, match="must return None, or a tuple and a dict, not tuple"):
+        layer(tn.ones(2))
 
 
 def test_a_tensor_without_gradients_has_no_hooks() -> None:

@@ -68,7 +68,53 @@ def of_modules(t: Any, n: Any) -> Any:
     return seen, rounded(x.grad), [rounded(p.grad) for p in net.parameters()]
 
 
+def after_accumulation(t: Any, n: Any) -> Any:
+    w, seen = t.tensor([1.0, 2.0], requires_grad=True), []
+    handle = w.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.tolist()))
+    w.register_hook(lambda g: g * 3)
+    for _ in range(2):
+        (w * 2).sum().backward()
+    found = t.autograd.grad((w * 2).sum(), w)[0].tolist()
+    handle.remove()
+    (w * 2).sum().backward()
+    return seen, found, w.grad.tolist()
+
+
+def optimizers_in_backward(t: Any, n: Any) -> Any:
+    net = n.Sequential(n.Linear(3, 4), n.Linear(4, 1))
+    for p in net.parameters():
+        p.data.fill_(0.5)
+    optimizers = {p: t.optim.SGD([p], lr=0.1, momentum=0.9) for p in net.parameters()}
+
+    def step(p: Any) -> None:
+        optimizers[p].step()
+        optimizers[p].zero_grad()
+    for p in net.parameters():
+        p.register_post_accumulate_grad_hook(step)
+    for _ in range(3):
+        (net(t.ones(2, 3)) ** 2).mean().backward()
+    return [rounded(p) for p in net.parameters()], [p.grad is None for p in net.parameters()]
+
+
+def with_keywords(t: Any, n: Any) -> Any:
+    class Scaled(n.Module):
+        def forward(self, x: Any, scale: float = 1.0, *, shift: float = 0.0) -> Any:
+            return x * scale + shift
+    module, seen = Scaled(), []
+    handles = [
+        module.register_forward_pre_hook(lambda m, args: (args[0] * 2,)),
+        module.register_forward_pre_hook(lambda m, args, keywords: ((args[0] + 1,), {**keywords, "shift": 5.0}),
+                                         with_kwargs=True, prepend=True),
+        module.register_forward_hook(lambda m, args, keywords, out: seen.append(sorted(keywords)), with_kwargs=True),
+        module.register_forward_hook(lambda m, args, out: out * 10, prepend=True)]
+    while handles:
+        seen.append(module(t.ones(2), scale=2.0).tolist())
+        handles.pop(len(handles) // 2).remove()
+    return seen
+
+
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
-@pytest.mark.parametrize("program", [interior, leaf, retained, second_derivative, of_modules])
+@pytest.mark.parametrize("program", [interior, leaf, retained, second_derivative, of_modules, after_accumulation,
+                                     optimizers_in_backward, with_keywords])
 def test_hooks(program: Any) -> None:
     assert program(tn, nn) == program(torch, torch.nn)
