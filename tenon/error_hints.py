@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 # Part of the message -> the hint.  The first that fits is taken.
 HINTS = (
@@ -52,6 +53,7 @@ HINTS = (
 )
 
 
+@lru_cache(64)      # a loop that catches errors asks for the same one
 def hint_for(what: str) -> str | None:
     """How to mend what a message says, where that is known."""
     return next((hint for pattern, hint in HINTS if re.search(pattern, what)), None)

@@ -87,7 +87,8 @@ class CaptureRecord:
     seen: set[Any] = field(default_factory=set)                     # in what calls differed that were not captured
     unlike: Reason | None = None                                    # why not, for the time being
     passed: int = 0                                                 # calls that ran by part, and others need not
-    raises: bool = False                # whether the last call for which there was no capture raised an error
+    raised: int = 0                     # captures that ended with an error of the function
+    as_it_is: int = 0                   # calls without one, before a further capture is tried
     parts: FunctionParts | None = None                                      # of a function that runs by part
     alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
 

@@ -62,6 +62,17 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 Run = Callable[[tuple[Any, ...]], Any]      # given the leaves
 
 
+class OffTheGraph(Exception):
+    """The graph of a call like earlier ones does not hold its way, such as one that raises; nothing was changed."""
+
+
+def _off_the_graph(captured: Captured) -> Any:
+    """The long way learns of failures where the capture may be a wrong one; else it would only fail once more."""
+    if not captured.succeeded or captured.counted:
+        return MISS
+    raise OffTheGraph
+
+
 def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[Any],
                    containers: Sequence[Any]) -> Call | None:
     """What makes calls like this one, which went well, or says MISS; None where there is no such way.
@@ -379,7 +390,7 @@ class _Maker:
             try:
                 return run(captured, _as_tensors(leaves) if arrays else leaves, leaves[at:])
             except Stopped:
-                return MISS         # nothing was changed; the long way fails too, and knows what to do
+                return _off_the_graph(captured)
         return call
 
     def quick(self, inputs: list[Input]) -> Run | None:
@@ -466,8 +477,8 @@ class _Maker:
             settlement = Settlement(captured, _as_tensors(leaves) if arrays else leaves, captured.changes, leaves[at:])
             try:
                 at_once(settlement.stores(RunResults(new)) or ())
-            except Stopped:         # the long way deals with it
-                return MISS
+            except Stopped:
+                return _off_the_graph(captured)
             return settlement.value()
 
         def updating(leaves: tuple[Any, ...]) -> Any:

@@ -23,7 +23,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.capturing import Capturing
 from tenon.capture.code_monitor import stack_where
 from tenon.capture.counted_loops import CountedLoops
-from tenon.capture.fast_call import MISS, make_fast_call, make_ready
+from tenon.capture.fast_call import MISS, OffTheGraph, make_fast_call, make_ready
 from tenon.capture.graph_breaks import FunctionParts
 from tenon.capture.opened_objects import classes_to_open
 from tenon.capture.pytree import BOUND, Structure, unfold
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 MOST_FAILURES = 16      # of a capture that has never succeeded
 MOST_FAILURES_COUNTED = 2       # of one with a loop counted by a number, which it might know
+MOST_RAISED = 10        # captures that raised an error, behind which ever more calls are made as they are
 WEIGHED_AT = 2          # calls of a piece by the long way, after which it may be left to Python
 SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
 
@@ -102,12 +103,17 @@ class Jitted(Capturing):
         if self._as_it_is:
             self._as_it_is -= 1
             return self._plainly(*args, **keywords)
-        for (recorded, narrow), call in self._short_ways:
-            if recorded is recording() and narrow is autocasting():
-                result = call(args, keywords)
-                if result is not MISS:
-                    return result
-        return self._find_and_run(args, keywords)
+        try:
+            for (recorded, narrow), call in self._short_ways:
+                if recorded is recording() and narrow is autocasting():
+                    result = call(args, keywords)
+                    if result is not MISS:
+                        return result
+        except OffTheGraph:
+            made: Callable[..., Any] | None = self.function     # behind the handler, whose error would be its context
+        else:
+            made = None
+        return self._find_and_run(args, keywords) if made is None else made(*args, **keywords)
 
     def _find_and_run(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A call by the long way, which may make a short one for those that follow."""
@@ -129,7 +135,7 @@ class Jitted(Capturing):
             self._unlike = 0
             return self._by_part(record, args, keywords)
         captured, arguments = self._find(record, leaves, containers)
-        if captured is None and record.raises:
+        if captured is None and record.as_it_is:
             return self._while_it_raises(record, args, keywords)
         try:
             if captured is None:
@@ -164,9 +170,11 @@ class Jitted(Capturing):
             raise reason.error
         if captured is not None and not reason.broken:
             self._count_failure(record, captured)
-        record.raises = captured is None and not self.fullgraph
+        if captured is None and not self.fullgraph:
+            record.raised += 1
+            record.as_it_is = 2 ** min(record.raised - 1, MOST_RAISED)
         result = self.function(*args, **keywords)       # which raises the error again, or deals with it
-        record.raises = False
+        record.as_it_is = 0
         if captured is None or reason.broken:
             words = "capturing it" if captured is None else "compiling its graph"
             bug = not isinstance(reason.error, CaptureError)
@@ -177,9 +185,9 @@ class Jitted(Capturing):
 
     def _while_it_raises(self, record: CaptureRecord, args: Any, keywords: Any) -> Any:
         """A call after one that raised an error where it was to be captured: it is likely to raise one too, and is
-        made as it is."""
+        made as it is.  The oftener that happened, the more calls without an error come before the next capture."""
         result = self.function(*args, **keywords)
-        record.raises = False
+        record.as_it_is = max(record.as_it_is - 1, 0)
         return result
 
     def _run(self, captured: Captured, arguments: Sequence[Any], containers: Sequence[Any]) -> Any:
