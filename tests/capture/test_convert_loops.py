@@ -313,3 +313,16 @@ def test_a_loop_that_only_the_data_end_is_given_up_early(monkeypatch):
     jitted = tn.jit(f)
     jitted(vector(1.0))
     assert "has no other end" in str(tn.explain(jitted))
+
+
+def test_a_loop_that_is_left_has_no_branches_for_its_flags_and_counts():
+    def f(x):
+        found, n = [], 0
+        while True:
+            x, n = x * 0.5, n + 1
+            found.append(x)
+            if x.abs().sum() < 0.1:
+                break
+        return found, max(n, 3)
+    check(f)
+    assert " cond(" not in str(tn.jit(f).graph(vector(1.0, 2.0)))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 IsNew = Callable[[Any], bool]       # whether an object was made within an arm, so that nobody else can know it
 MAX_SKIPPED_SCALAR_OPS = 4  # scalar operations that are cheaper done than skipped
+FILLED = ("constant", "full_op")
 
 
 class Arm:
@@ -310,7 +311,7 @@ def _is_cheap(graph: Graph) -> bool:
     """Whether doing it always costs less than a branch: a few operations on scalars that carry no gradient."""
     scalar = all(x.shape == () and not x.dtype.is_differentiable for x in graph.results)
     return scalar and len(graph.nodes) <= MAX_SKIPPED_SCALAR_OPS and all(
-        (node.op.elementwise or node.op.name == "constant") and not node.op.is_host and node.output.shape == ()
+        (node.op.elementwise or node.op.name in FILLED) and not node.op.is_host and node.output.shape == ()
         for node in graph.nodes if node.op.name != "constant" or node.output.shape == ())
 
 
