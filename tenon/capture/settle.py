@@ -277,7 +277,7 @@ class Fill:
         """A result of the graph as the function would have returned it."""
         grad = None if leaf.grad is None else self(leaf.grad)
         if leaf.number:
-            array = self.results.arrays[leaf.index]
+            array = self.results.payload(leaf.index)
             return array.item() if type(array) is np.ndarray else self.results[leaf.index].item()
         if leaf.requires_grad and not (leaf.released or leaf.is_leaf):
             result = self.results[leaf.index]
