@@ -819,3 +819,19 @@ def test_a_branch_that_raises_and_is_not_taken_is_no_mistake():
     (record,) = f.records.values()
     assert "the true branch of tn.cond raises ShapeError" in record.eager.what and not record.eager.bug
     assert f(tn.tensor([1.0, 3.0])).tolist() == [-2.0, 0.0]
+
+
+def test_what_a_branch_assigns_requires_no_gradient_for_the_results_beside_it():
+    weight = tn.nn.Parameter([1.0, 2.0])
+
+    def f(x):
+        count = tn.zeros(2)
+
+        def taken():
+            count.assign(count + x)
+            return (weight * x).sum()
+        return tn.cond(x.sum() > 0, taken, lambda: weight.sum()), count
+    jitted = tn.jit(f, fullgraph=True)
+    for values in ([1.0, 2.0], [-1.0, -2.0]):
+        (y, count), (z, expected) = jitted(tn.tensor(values)), f(tn.tensor(values))
+        assert (y.requires_grad, count.requires_grad, count.tolist()) == (z.requires_grad, False, expected.tolist())

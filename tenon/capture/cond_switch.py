@@ -166,8 +166,9 @@ def choice(name: str, functions: dict[str, Function], operands: Sequence[Any], e
     with recorded_like(chain.from_iterable(columns)):
         outputs = list(all_of(emit(together([t.branch for t in traced], results))))
     count = len(outputs) - len(assigned)
+    requiring = {id(seen.tensor) for t in traced for seen in t.branch.assigned if seen.state.requires_grad}
     for tensor, new in zip(assigned, outputs[count:], strict=True):
-        tensor._rebind(new)
+        tensor._rebind(new if id(tensor) in requiring or len(traced) == 1 else new.detach())
     flags = [any(getattr(x, "requires_grad", False) for x in column) for column, d in zip(columns, types, strict=True)
              if d]
     given = iter([x if flag else x.detach() for x, flag in zip(outputs[:count], flags, strict=True)])
