@@ -24,7 +24,14 @@ from tenon.capture.output_effects import OutputEffects
 from tenon.capture.prologue import Further, Prologue
 from tenon.capture.pytree import Structure, unfold
 from tenon.capture.residuals import Halves, halves
-from tenon.capture.result_leaves import FromContainers, OneOf, ResultNest, is_decided_by_data, results_in
+from tenon.capture.result_leaves import (
+    FromContainers,
+    OneOf,
+    ResultNest,
+    all_leaves,
+    is_decided_by_data,
+    results_in,
+)
 from tenon.capture.sightings import Sightings
 from tenon.capture.trace import Argument, Held, Source
 from tenon.devices import Device
@@ -189,7 +196,7 @@ class Captured:
     def uses_containers(self) -> bool:
         """Whether a call stores to a container among its arguments, or hands one on."""
         return any(number is not None and number >= 0 for _, number in self.effects) or any(
-            isinstance(x, FromContainers) for x in self.output.leaves)
+            isinstance(x, FromContainers) for leaf in self.output.leaves for x in all_leaves(leaf))
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

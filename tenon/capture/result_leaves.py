@@ -129,18 +129,27 @@ def is_decided_by_data(leaf: Any) -> bool:
     return isinstance(leaf, (OneOf, RowsOf, Written)) or (isinstance(leaf, FromGraph) and leaf.number)
 
 
+def all_leaves(leaf: Any) -> Iterator[Any]:
+    """A leaf, and those that it is made of, as the data decide."""
+    yield leaf
+    inner: tuple[Any, ...] = ()
+    if isinstance(leaf, SharedLeaf):
+        inner = leaf.nest.leaves
+    elif isinstance(leaf, OneOf):
+        inner = tuple([x for p, nest in leaf.options for x in (p, *nest.leaves)])
+    elif isinstance(leaf, Written):
+        inner = leaf.leaves
+    elif isinstance(leaf, RowsOf):
+        inner = *leaf.rows, leaf.count
+    for x in inner:
+        yield from all_leaves(x)
+
+
 def results_in(leaf: Any) -> Iterator[int]:
     """The results of the graph that a leaf, or what it is made of, stands for."""
-    if isinstance(leaf, int) and not isinstance(leaf, bool):
-        yield leaf
-    elif isinstance(leaf, FromGraph):
-        yield leaf.index
-        yield from results_in(leaf.grad)
-    elif isinstance(leaf, SharedLeaf):
-        yield from (result for x in leaf.nest.leaves for result in results_in(x))
-    elif isinstance(leaf, OneOf):
-        yield from (result for p, nest in leaf.options for x in (p, *nest.leaves) for result in results_in(x))
-    elif isinstance(leaf, Written):
-        yield from (result for x in leaf.leaves for result in results_in(x))
-    elif isinstance(leaf, RowsOf):
-        yield from (result for x in (*leaf.rows, leaf.count) for result in results_in(x))
+    for x in all_leaves(leaf):
+        if isinstance(x, int) and not isinstance(x, bool):
+            yield x
+        elif isinstance(x, FromGraph):
+            yield x.index
+            yield from results_in(x.grad)

@@ -224,3 +224,41 @@ def test_a_short_way_refuses_containers_that_are_one():
         f(*left, vector(3, 4))
         jitted(*right, vector(3, 4))
         same(left, right, f"call {k}")
+
+
+class Kept:
+    best = None
+
+
+def one_of_two(x, a, b):
+    return a if x.sum() > 0 else b
+
+
+def larger(x, a, b):
+    return {"best": max(a, b, key=lambda item: float((item[0] * x).sum()))}
+
+
+def those_that_fit(x, a, b):
+    return [item for item in (a, b) if (item[0] * x).sum() > 0]
+
+
+def argument_or_new(x, a, b):
+    return a if x.sum() > 0 else [x]
+
+
+def kept_on_an_object(x, a, b):
+    Kept.best = a if x.sum() > 0 else b
+    return x * 2
+
+
+@pytest.mark.parametrize("function", [one_of_two, larger, those_that_fit, argument_or_new, kept_on_an_object])
+def test_a_container_among_the_arguments_that_the_data_choose(function):
+    jitted = tn.jit(function, fullgraph=True)
+    for k in range(8):
+        seen = []
+        for called in (function, jitted):
+            x, lists = vector(1.0, 2.0) * (-1) ** k, [[vector(1.0, 2.0)], [vector(-1.0, 3.0)]]
+            found = called(x, *lists)
+            whole = [found, Kept.best, *(found.values() if isinstance(found, dict) else found)]
+            seen.append([[item is one for one in lists] for item in whole])
+        assert seen[0] == seen[1], k
