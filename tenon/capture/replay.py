@@ -106,9 +106,12 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     try:
         if captured.differentiable:         # in `enable_grad` too, where the call stands in `no_grad`
             parts = captured.halves
-            with hearing() as settlement.heard, enable_grad():
-                out = call(*holders, body=captured.graph) if parts is None else \
-                    recorded_call(captured.graph, parts, holders, captured.by_data)
+            with hearing() as settlement.heard:
+                if parts is None:
+                    with enable_grad():
+                        out = call(*holders, body=captured.graph)
+                else:
+                    out = recorded_call(captured.graph, parts, holders, captured.by_data)
             results: RunResults = OnTape(out if isinstance(out, tuple) else (out,))
         else:
             arrays: Any = [x.own.payload for x in holders]
