@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar, cast
 
+from tenon import transforms
 from tenon.errors import ArgumentError
 from tenon.nn.module import Module
 from tenon.ops.joining_and_axes import stack
 from tenon.tensor import Tensor
-from tenon.transforms import grad, hessian, jacfwd, jacrev, jvp, value_and_grad, vjp
-from tenon.transforms import vmap as vmap_along
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 __all__ = ["functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "stack_module_state",
            "vjp", "vmap"]
 
 
-def functional_call(module: Module, parameters: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], args: Any = (),
-                    kwargs: Mapping[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False) -> Any:
+def functional_call(module: Module, parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]],
+                    args: Any = (), kwargs: Mapping[str, Any] | None = None, *, tie_weights: bool = True,
+                    strict: bool = False) -> Any:
     """What the module returns with these tensors in place of its parameters and buffers of the same names.
 
     They are a dictionary, or several.  `args` is a tuple of arguments, or one.  The module is as before afterwards,
@@ -31,7 +34,8 @@ def functional_call(module: Module, parameters: Mapping[str, Tensor] | Sequence[
     >>> tn.func.functional_call(net, zeros, tn.ones(1, 2)).tolist()
     [[0.0]]
     """
-    parts = [parameters] if isinstance(parameters, Mapping) else parameters
+    given = parameter_and_buffer_dicts
+    parts = [given] if isinstance(given, Mapping) else given
     tensors = {name: x for part in parts for name, x in part.items()}
     known = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers())}
     if missing := next((name for name in tensors if name not in known), None):
@@ -43,7 +47,7 @@ def functional_call(module: Module, parameters: Mapping[str, Tensor] | Sequence[
     if strict and len(tensors) < len(known):
         raise ArgumentError(f"functional_call: no {sorted(known.keys() - tensors.keys())[0]!r} was given")
     with _replaced(module, tensors):
-        return module(*(args if isinstance(args, tuple) else (args,)), **(kwargs or {}))
+        return module(*(args if isinstance(args, tuple) else () if args is None else (args,)), **(kwargs or {}))
 
 
 @contextmanager
@@ -63,19 +67,32 @@ def _replaced(module: Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
 
 def vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
          chunk_size: int | None = None) -> Callable[..., Any]:
-    """`tn.vmap`, with PyTorch's names of its arguments; `chunk_size`, which saves memory there, means nothing.
-
-    Raises ArgumentError for `randomness="different"`: what is drawn inside is the same for all examples.
+    """`tn.vmap`, with PyTorch's names of its arguments.
 
     >>> tn.func.vmap(lambda x, y: x @ y, in_dims=(0, None))(tn.ones(3, 2), tn.ones(2)).tolist()
     [2.0, 2.0, 2.0]
     """
-    if randomness == "different":
-        raise ArgumentError("vmap: random numbers are the same for all examples, not different ones",
-                            hint="draw them before, with the batch axis, and pass them in")
-    return vmap_along(func, in_dims, out_dims)
+    return transforms.vmap(func, in_dims, out_dims, randomness=randomness)
 
 
+OF_ORDER = ("chunk_size", "randomness", "_preallocate_and_copy")      # how PyTorch goes about it
+
+
+def _named_as_there(transform: F) -> F:
+    """With `func` for the function, and without what says only in which order PyTorch goes about it."""
+    @wraps(transform)
+    def called(*args: Any, **named: Any) -> Any:
+        named = {"f" if name == "func" else name: x for name, x in named.items() if name not in OF_ORDER}
+        return transform(*args, **named)
+    return cast(F, called)
+
+
+grad, hessian = _named_as_there(transforms.grad), _named_as_there(transforms.hessian)
+jacfwd, jacrev = _named_as_there(transforms.jacfwd), _named_as_there(transforms.jacrev)
+jvp, vjp = _named_as_there(transforms.jvp), _named_as_there(transforms.vjp)
+
+
+@_named_as_there
 def grad_and_value(f: Callable[..., Any], argnums: int | Sequence[int] = 0,
                    has_aux: bool = False) -> Callable[..., Any]:
     """The function that returns the gradient of the scalar `f`, and its value: `tn.value_and_grad` turned round.
@@ -83,7 +100,7 @@ def grad_and_value(f: Callable[..., Any], argnums: int | Sequence[int] = 0,
     >>> tn.func.grad_and_value(lambda x: x * x)(3.0)
     (tensor(6.), tensor(9.))
     """
-    found = value_and_grad(f, argnums, has_aux)
+    found = transforms.value_and_grad(f, argnums, has_aux)
 
     def gradient_and_value(*args: Any, **keywords: Any) -> tuple[Any, Any]:
         value, gradient = found(*args, **keywords)

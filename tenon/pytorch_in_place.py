@@ -18,7 +18,7 @@ from typing import Any, TypeVar, cast
 
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.creation import eye, full, full_like
-from tenon.random import bernoulli, exponential, normal, rand, randint
+from tenon.random import bernoulli, exponential, normal, rand, randint, randn
 from tenon.slice_stores import store_slice
 from tenon.tensor import Tensor, tensor
 from tenon.tensor_state import TensorState
@@ -94,13 +94,13 @@ def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     return _written(self, "x.sub_(...)", self - (other if alpha == 1 else other * alpha))
 
 
-def copy_(self: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
+def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """The tensor rebound to other elements, which are broadcast and cast; returns it."""
-    new = source if isinstance(source, Tensor) else tensor(source, dtype=self.dtype)
+    new = src if isinstance(src, Tensor) else tensor(src, dtype=self.dtype)
     new = new if new.shape == self.shape else new.expand(self.shape)
     self._refuse_leaf("x.copy_(y)")
     new = new.astype(self.dtype)
-    self._rebind(new.view(new.shape) if new is source else new)     # read: what is computed of it is for its gradient
+    self._rebind(new.view(new.shape) if new is src else new)     # read: what is computed of it is for its gradient
     return self
 
 
@@ -127,22 +127,24 @@ def fill_diagonal_(self: Tensor, fill_value: Any) -> Tensor:
 
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
-    """The tensor rebound to random numbers of a normal distribution; returns it."""
+    """The tensor rebound to random numbers of a normal distribution, which may be complex; returns it."""
+    if self.dtype.kind == "c":
+        return copy_(self, randn(*self.shape, dtype=self.dtype, generator=generator) * std + mean)
     return copy_(self, normal(mean, std, self.shape, generator=generator))
 
 
-def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
-    """The tensor rebound to random numbers uniform in [a, b); returns it."""
-    return copy_(self, rand(*self.shape, generator=generator) * (b - a) + a)
+def uniform_(self: Tensor, low: float = 0.0, to: float = 1.0, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to random numbers uniform in [low, to); returns it."""
+    return copy_(self, rand(*self.shape, generator=generator) * (to - low) + low)
 
 
-def random_(self: Tensor, low: int = 0, high: int | None = None, *, generator: Any = None) -> Tensor:
-    """The tensor rebound to whole numbers from low to high - 1; one number is high; returns it."""
-    low, high = (0, low) if low and high is None else (low, high)
+def random_(self: Tensor, low: int = 0, to: int | None = None, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to whole numbers from low to to - 1; one number is `to`; returns it."""
+    low, to = (0, low) if low and to is None else (low, to)
     bits, kind = self.dtype.bits, self.dtype.kind       # all whole numbers that the type holds
     exact = {"b": 1, "f": {16: 8, 32: 24}.get(bits, 53), "i": bits - 1}.get(kind, bits)
     largest = min(2 ** exact, 2 ** 63 - 1)
-    return copy_(self, randint(low, largest if high is None else high, self.shape, generator=generator))
+    return copy_(self, randint(low, largest if to is None else to, self.shape, generator=generator))
 
 
 def exponential_(self: Tensor, lambd: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -221,13 +223,13 @@ NOBODYS = _references_of_a_temporary()
 def for_somebody(method: F) -> F:
     """A function that changes its tensor in place, which refuses one that nobody holds where its result is dropped."""
     @wraps(method)
-    def checked(self: Any, *args: Any, **named: Any) -> Any:
-        count = getrefcount(self)
-        if type(self) is not Tensor and isinstance(self, Tensor):
-            self._renew()
-        changed = method(self, *args, **named)
-        if count <= NOBODYS and type(self) is Tensor and _drops(frame := sys._getframe(1)) and \
-                not store_slice(frame, self):
+    def checked(tensor: Any, *args: Any, **named: Any) -> Any:      # as PyTorch calls it in nn.init
+        count = getrefcount(tensor)
+        if type(tensor) is not Tensor and isinstance(tensor, Tensor):
+            tensor._renew()
+        changed = method(tensor, *args, **named)
+        if count <= NOBODYS and type(tensor) is Tensor and _drops(frame := sys._getframe(1)) and \
+                not store_slice(frame, tensor):
             raise ArgumentError(f"{method.__name__} changed a copy that nobody holds: "
                                 "a slice, or a view, is a tensor of its own", hint="x[i] = value")
         return changed

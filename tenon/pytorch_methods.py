@@ -50,8 +50,10 @@ def expand_as(self: Any, other: Any) -> Any:
 
 
 def _new(make: Callable[..., Any]) -> Callable[..., Any]:
-    def method(self: Any, *shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
-        return make(*shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad)
+    def method(self: Any, *shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+               **named: Any) -> Any:
+        return make(*shape, dtype=dtype or self.dtype, device=device or self.device, requires_grad=requires_grad,
+                    **named)
     method.__name__ = f"new_{make.__name__}"
     method.__doc__ = f"`tn.{make.__name__}` in the type of this tensor, beside it."
     return method

@@ -172,9 +172,9 @@ def from_numpy(array: np.ndarray) -> Tensor:
     return asarray(array)
 
 
-def is_tensor(x: Any) -> Any:
+def is_tensor(obj: Any) -> Any:
     """Whether this is a tensor."""
-    return isinstance(x, Tensor)
+    return isinstance(obj, Tensor)
 
 
 def is_floating_point(x: Tensor) -> Any:

@@ -330,7 +330,12 @@ def _size(size: Any, *parameters: Any) -> Any:
 # ---------------------------------------------------------------- choices
 
 def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator | None = None) -> Tensor:
-    """1 with probability p, else 0; in the element type of p unless given."""
+    """1 with probability p, else 0; in the element type of p unless given.
+
+    `bernoulli(x, 0.3)` draws as many as x has elements, in its type.
+    """
+    if isinstance(size, float) and hasattr(p, "shape"):
+        p, size, dtype = size, p.shape, dtype or p.dtype
     if isinstance(p, (int, float)) and not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p={p} is not a probability")
     u = _numbers(generator, random_draws.fractions, _size(size, p), float32, device=beside(p))
@@ -359,13 +364,13 @@ def categorical(logits: Any, size: Any = (), axis: int = -1, generator: Generato
     return drawn
 
 
-def multinomial(probabilities: Any, num_samples: int, replacement: bool = False,
+def multinomial(input: Any, num_samples: int, replacement: bool = False,
                 generator: Generator | None = None) -> Tensor:
-    """`num_samples` numbers of classes from the last axis of `probabilities`, which need not sum to 1.
+    """`num_samples` numbers of classes from the last axis of `input`, which need not sum to 1.
 
     Raises ArgumentError where more are asked for than there are classes and `replacement` is False.
     """
-    logits = portable_log(probabilities)
+    logits = portable_log(input)
     if replacement:
         wide = getitem(logits, (..., None, slice(None)))
         shape = (*logits.shape[:-1], num_samples, logits.shape[-1])

@@ -250,9 +250,9 @@ class Tensor(TensorViews):
         payload = state.payload if capture is None or state.requires_grad or not flag else capture.leaf(self)
         self.hold(TensorState(payload, flag, state.grad, state.node, state.index))
 
-    def requires_grad_(self, flag: bool = True) -> Tensor:
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set `requires_grad`; returns this tensor."""
-        self.requires_grad = flag
+        self.requires_grad = requires_grad
         return self
 
     @property

@@ -215,41 +215,41 @@ def _until(end: object, items: Iterator[Any]) -> Iterator[Any]:
         yield item
 
 
-def collate(samples: list[Any]) -> Any:
+def collate(batch: list[Any]) -> Any:
     """Samples as a batch: tensors, arrays and numbers stacked, tuples and dicts part by part, other things listed."""
-    first = samples[0]
+    first = batch[0]
     if isinstance(first, Mapping):
-        return {key: collate([sample[key] for sample in samples]) for key in first}
+        return {key: collate([sample[key] for sample in batch]) for key in first}
     if isinstance(first, (tuple, list)):
-        if len({len(sample) for sample in samples}) > 1:
+        if len({len(sample) for sample in batch}) > 1:
             raise ShapeError("collate: the samples have different numbers of parts", hint="give a collate_fn")
-        parts = [collate(list(part)) for part in zip(*samples, strict=True)]
+        parts = [collate(list(part)) for part in zip(*batch, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else parts
     if isinstance(first, (str, bytes)):         # also NumPy's
-        return samples
+        return batch
     if isinstance(first, (Tensor, np.ndarray, np.generic)):
-        arrays = [np.asarray(sample) for sample in samples]
+        arrays = [np.asarray(sample) for sample in batch]
         if len({array.shape for array in arrays}) > 1:
             shown = sorted({str(list(array.shape)) for array in arrays})
             raise ShapeError(f"collate: samples of different shapes {', '.join(shown)} do not stack",
                              hint="give a collate_fn that pads them")
         return Tensor(np.stack(arrays))
     if isinstance(first, (bool, int, float, complex)):
-        return tensor(samples)
-    return samples
+        return tensor(batch)
+    return batch
 
 
-def convert(sample: Any) -> Any:
+def convert(data: Any) -> Any:
     """A sample with tensors for the arrays in it: what a loader with `batch_size=None` gives.
 
     >>> tn.data.convert({"x": np.zeros(2, np.int32), "name": "a"})
     {'x': tensor([0, 0], dtype=int32), 'name': 'a'}
     """
-    if isinstance(sample, Mapping):
-        return {key: convert(part) for key, part in sample.items()}
-    if isinstance(sample, (tuple, list)):
-        parts = map(convert, sample)
-        return type(sample)(*parts) if hasattr(sample, "_fields") else type(sample)(parts)
-    if isinstance(sample, (np.ndarray, np.generic)) and sample.dtype.kind not in "USO":
-        return tensor(sample)
-    return sample
+    if isinstance(data, Mapping):
+        return {key: convert(part) for key, part in data.items()}
+    if isinstance(data, (tuple, list)):
+        parts = map(convert, data)
+        return type(data)(*parts) if hasattr(data, "_fields") else type(data)(parts)
+    if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind not in "USO":
+        return tensor(data)
+    return data

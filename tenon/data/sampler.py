@@ -24,30 +24,30 @@ class Sampler:
 class SequentialSampler(Sampler):
     """0, 1, 2 ..."""
 
-    def __init__(self, dataset: Sized):
-        self.dataset = dataset
+    def __init__(self, data_source: Sized):
+        self.data_source = data_source
 
     def __iter__(self) -> Iterator[int]:
-        return iter(range(len(self.dataset)))
+        return iter(range(len(self.data_source)))
 
     def __len__(self) -> int:
-        return len(self.dataset)
+        return len(self.data_source)
 
 
 class RandomSampler(Sampler):
     """A new random order every time, or `num_samples` draws with replacement."""
 
-    def __init__(self, dataset: Sized, replacement: bool = False, num_samples: int | None = None,
+    def __init__(self, data_source: Sized, replacement: bool = False, num_samples: int | None = None,
                  generator: Generator | None = None):
-        if num_samples is not None and not replacement and num_samples > len(dataset):
-            raise ArgumentError(f"RandomSampler: {num_samples} of {len(dataset)} samples without replacement")
-        self.dataset, self.replacement, self.generator = dataset, replacement, generator
-        self.num_samples = len(dataset) if num_samples is None else num_samples
+        if num_samples is not None and not replacement and num_samples > len(data_source):
+            raise ArgumentError(f"RandomSampler: {num_samples} of {len(data_source)} samples without replacement")
+        self.data_source, self.replacement, self.generator = data_source, replacement, generator
+        self.num_samples = len(data_source) if num_samples is None else num_samples
 
     def __iter__(self) -> Iterator[int]:
         if self.replacement:
-            return iter(randint(0, len(self.dataset), (self.num_samples,), generator=self.generator).tolist())
-        return iter(randperm(len(self.dataset), generator=self.generator).tolist()[:self.num_samples])
+            return iter(randint(0, len(self.data_source), (self.num_samples,), generator=self.generator).tolist())
+        return iter(randperm(len(self.data_source), generator=self.generator).tolist()[:self.num_samples])
 
     def __len__(self) -> int:
         return self.num_samples

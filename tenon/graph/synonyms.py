@@ -9,8 +9,11 @@ definition, and one way to run it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # What an argument is called elsewhere -> what it may be called here: the first that the definition has.
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -18,21 +21,23 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "start_dim": ("start_axis",), "end_dim": ("end_axis",), "dim2": ("axis2",),
     "p": ("ord",), "rcond": ("rtol",), "unbiased": ("correction",), "ddof": ("correction",),
     "input": ("x", "condition"), "a": ("x",), "other": ("y",), "b": ("y",), "exponent": ("y",),
-    "mat2": ("y",), "vec2": ("y",), "vec": ("y",), "end": ("stop", "y"),
+    "mat": ("y",), "mat1": ("y",), "mat2": ("z", "y"), "vec": ("z", "y"), "vec1": ("y",), "vec2": ("z", "y"),
+    "batch1": ("y",), "batch2": ("z",), "end": ("stop", "y"), "A": ("x",), "B": ("y",), "tensor": ("x",),
     "index": ("indices",), "src": ("updates", "values"), "source": ("updates", "values"),
     "value": ("updates", "values", "constant_values"),
     "shifts": ("shift",), "diagonal": ("k",), "offset": ("k",), "steps": ("num",),
     "size": ("shape",), "sizes": ("shape",), "kernel_size": ("kernel",),
-    "indices_or_sections": ("sections",), "a_min": ("min",), "a_max": ("max",),
-    "tensor1": ("a",), "tensor2": ("b",), "sorted_sequence": ("x",), "test_elements": ("values",),
+    "indices_or_sections": ("sections",), "split_size_or_sections": ("split_size",), "interpolation": ("method",),
+    "a_min": ("min",), "a_max": ("max",),
+    "tensor1": ("a",), "tensor2": ("b",), "test_elements": ("values",),
     "x1": ("x",), "x2": ("y",), "input1": ("x",), "input2": ("y",), "var": ("variance",), "output_size": ("sizes",),
     "indices": ("x",), "n": ("n_rows",), "m": ("n_cols",), "row": ("rows",), "col": ("columns",),
 }
 # What says where and how elements lie in memory, of functions that make tensors: it means nothing.
 OF_MEMORY = {"layout", "memory_format", "pin_memory"}
-# Of two axes to exchange, and of those of diagonals.
+# Of two axes to exchange, of those of diagonals, of what is searched.
 PAIRS = {"dim0": {"dim0": "axis1", "dim1": "axis2"}, "axis0": {"axis0": "axis1", "axis1": "axis2"},
-         "dim2": {"dim1": "axis1", "dim2": "axis2"}}
+         "dim2": {"dim1": "axis1", "dim2": "axis2"}, "sorted_sequence": {"sorted_sequence": "x", "input": "values"}}
 
 
 def renamed(parameters: Collection[str], keywords: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -69,3 +74,13 @@ def axis_first(names: tuple[str, ...], args: tuple[Any, ...], keywords: Mapping[
     if len(data) > place:           # what comes after the axis, as `reduce`, stays behind it
         return (*data[:place], args[1], *data[place:]), keywords
     return data, {**keywords, "axis": args[1]}
+
+
+def also_named(**names: str) -> Callable[[F], F]:
+    """A function of functions that knows its keywords by other names too: `in_dims="in_axes"`."""
+    def decorated(fn: F) -> F:
+        @wraps(fn)
+        def called(*args: Any, **keywords: Any) -> Any:
+            return fn(*args, **{names.get(name, name): value for name, value in keywords.items()})
+        return cast(F, called)
+    return decorated

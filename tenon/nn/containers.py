@@ -150,24 +150,20 @@ class Sequential(_List):
 class ModuleList(_List):
     """A list of modules whose parameters are found; a plain list as an attribute does as well."""
 
-    def __init__(self, modules: Iterable[Module] = ()):
+    def __init__(self, modules: Iterable[Module] | None = None):
         super().__init__()
-        self.extend(modules)
+        self.extend(modules or ())
 
 
 class ParameterList(_List):
     """A list of parameters."""
 
-    def __init__(self, parameters: Iterable[Tensor] = ()):
+    def __init__(self, values: Iterable[Tensor] | None = None):
         super().__init__()
-        self.extend(parameters)
+        self.extend(values or ())
 
 
 class _Dict(_Holder):
-    def __init__(self, items: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()):
-        super().__init__()
-        self.update(items)
-
     def update(self, items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
         """Add or replace several."""
         for name, item in dict(items).items():
@@ -212,6 +208,14 @@ class _Dict(_Holder):
 class ModuleDict(_Dict):
     """Modules by name."""
 
+    def __init__(self, modules: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None):
+        super().__init__()
+        self.update(modules or ())
+
 
 class ParameterDict(_Dict):
     """Parameters by name."""
+
+    def __init__(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None):
+        super().__init__()
+        self.update(parameters or ())

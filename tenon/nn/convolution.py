@@ -111,7 +111,9 @@ class _Transposed(_Convolution):
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
-                 device: Any = None, dtype: Any = "float32"):
+                 padding_mode: str = "zeros", device: Any = None, dtype: Any = "float32"):
+        if padding_mode != "zeros":
+            raise ArgumentError(f"{type(self).__name__}: padding_mode must be 'zeros', not {padding_mode!r}")
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
                          transposed=True, dtype=dtype)
         self.output_padding = sizes_of(output_padding, self.count)

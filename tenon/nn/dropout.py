@@ -25,12 +25,12 @@ def dropout_channels(x: Any, p: float = 0.5, training: bool = True, count: int =
     return x * dropout(ones((*x.shape[:x.ndim - count], *(1,) * count), dtype=x.dtype, device=x.device), p)
 
 
-def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
+def alpha_dropout(x: Any, p: float = 0.5, training: bool = False) -> Any:
     """Elements set to what selu tends to with probability p; mean and variance stay (Klambauer et al. 2017)."""
     return _saturated(x, x.shape, p) if training and p else x
 
 
-def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
+def feature_alpha_dropout(x: Any, p: float = 0.5, training: bool = False) -> Any:
     """`alpha_dropout` of whole channels of x [N, C, *sizes]."""
     if x.ndim < 2:
         raise ShapeError(f"feature_alpha_dropout: the input must be [N, C, ...], it is {x.type}")

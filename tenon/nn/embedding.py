@@ -9,7 +9,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
 from tenon.ops.comparison import where
-from tenon.ops.creation import empty, zeros
+from tenon.ops.creation import arange, empty, zeros
 from tenon.ops.embedding_bag import embedding_bag
 from tenon.ops.getitem import setitem
 from tenon.ops.joining_and_axes import expand_dims, ravel
@@ -104,6 +104,23 @@ def _shortened(x: Any, weight: Any, max_norm: float, norm_type: float) -> Any:
     return weight * where(read & (length > max_norm), max_norm / (length + 1e-7), 1.0)
 
 
+def rows_of_bags(input: Any, weight: Any, offsets: Any = None, max_norm: float | None = None, norm_type: float = 2.0,
+                 scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+                 per_sample_weights: Any = None, include_last_offset: bool = False,
+                 padding_idx: int | None = None) -> Any:
+    """`tn.embedding_bag`, its arguments in PyTorch's order; the rows are read as `embedding` reads them.
+
+    Raises ArgumentError for `scale_grad_by_freq` with `padding_idx`.
+    """
+    if scale_grad_by_freq and padding_idx is not None:
+        raise ArgumentError("embedding_bag: scale_grad_by_freq=True takes no padding_idx")
+    if max_norm is not None or scale_grad_by_freq:
+        rows = rows_of(ravel(input), weight, None, max_norm, norm_type, scale_grad_by_freq)
+        if scale_grad_by_freq:
+            input, weight = arange(input.size).reshape(input.shape), rows
+    return embedding_bag(input, weight, offsets, mode, per_sample_weights, include_last_offset, padding_idx)
+
+
 class EmbeddingBag(Embedding):
     """The sum, mean or maximum of the rows of `weight` that each bag of indices names: see `tn.embedding_bag`.
 
@@ -111,15 +128,20 @@ class EmbeddingBag(Embedding):
     (2, 4)
     """
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean", include_last_offset: bool = False,
-                 padding_idx: int | None = None, sparse: bool = False, device: Any = None, dtype: Any = "float32"):
-        super().__init__(num_embeddings, embedding_dim, padding_idx, device=device, dtype=dtype)
+    def __init__(self, num_embeddings: int, embedding_dim: int, max_norm: float | None = None, norm_type: float = 2.0,
+                 scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
+                 _weight: Any = None, include_last_offset: bool = False, padding_idx: int | None = None,
+                 device: Any = None, dtype: Any = "float32"):
+        if isinstance(max_norm, str):
+            raise ArgumentError(f"EmbeddingBag: max_norm={max_norm!r} is no number", hint=f"mode={max_norm!r}")
+        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq,
+                         _weight=_weight, device=device, dtype=dtype)
         self.mode, self.include_last_offset = mode, include_last_offset
         self._place(device)
 
     def forward(self, x: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
-        return embedding_bag(x, self.weight, offsets, self.mode, per_sample_weights, self.include_last_offset,
-                             self.padding_idx)
+        return rows_of_bags(x, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode,
+                            False, per_sample_weights, self.include_last_offset, self.padding_idx)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, mode={self.mode!r}"

@@ -18,7 +18,7 @@ from tenon.nn.dropout import alpha_dropout as alpha_dropout
 from tenon.nn.dropout import dropout_channels
 from tenon.nn.dropout import feature_alpha_dropout as feature_alpha_dropout
 from tenon.nn.dropout import rrelu as rrelu
-from tenon.nn.embedding import rows_of
+from tenon.nn.embedding import rows_of, rows_of_bags
 from tenon.nn.fractional_pooling import fractional_max_pool2d as fractional_max_pool2d
 from tenon.nn.fractional_pooling import fractional_max_pool3d as fractional_max_pool3d
 from tenon.nn.padding import pad as pad
@@ -70,6 +70,15 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None, max_norm:
               norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Any:
     """`tn.embedding`; with `max_norm`, rows that are read and longer are scaled down to it, in `weight`."""
     return rows_of(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
+
+
+embedding_bag = rows_of_bags
+
+
+def multi_margin_loss(input: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None,
+                      reduction: str = "mean") -> Any:
+    """`tn.multi_margin_loss`, its arguments in PyTorch's order."""
+    return PUBLIC["multi_margin_loss"](input, target, weight, p=p, margin=margin, reduction=reduction)
 
 
 def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:

@@ -44,8 +44,9 @@ class Loss(Module):
             else:
                 self.options[key] = value
 
-    def forward(self, *inputs: Any) -> Any:
-        return type(self).fn(*inputs, **self.options, **{name: getattr(self, name) for name in self._persistent})
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        held = {name: getattr(self, name) for name in self._persistent}
+        return type(self).fn(*inputs, **named, **self.options, **held)
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={x!r}" for name, x in self.options.items() if x != self.defaults[name])

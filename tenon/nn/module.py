@@ -132,6 +132,8 @@ class Module:
         return module
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
+        if options and "input" in options and type(self).__module__.startswith("tenon.nn"):     # layer(input=x)
+            inputs, options = (options["input"], *inputs), {name: x for name, x in options.items() if name != "input"}
         hooks = self.__dict__.get("_hooks")
         out = self.forward(*inputs, **options) if not hooks else called_with_hooks(self, hooks, inputs, options)
         if isinstance(out, Tensor):

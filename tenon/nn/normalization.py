@@ -27,10 +27,10 @@ class _ChannelNorm(Module):
     axes: tuple[int, ...] = ()      # how many axes the input may have
 
     def __init__(self, num_features: int, eps: float, momentum: float | None, affine: bool, track_running_stats: bool,
-                 device: Any = None, dtype: Any = "float32"):
+                 device: Any = None, dtype: Any = "float32", bias: bool = True):
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.track_running_stats = track_running_stats
-        _affine(self, num_features, affine, affine, dtype)
+        _affine(self, num_features, affine, affine and bias, dtype)
         track = track_running_stats
         self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if track else None)
         self.register_buffer("running_var", ones(num_features, dtype=dtype) if track else None)
@@ -58,8 +58,8 @@ class _BatchNorm(_ChannelNorm):
     """
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True,
-                 track_running_stats: bool = True, device: Any = None, dtype: Any = "float32"):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype)
+                 track_running_stats: bool = True, device: Any = None, dtype: Any = "float32", *, bias: bool = True):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype, bias=bias)
         self._place(device)
 
     def forward(self, x: Any) -> Any:
@@ -92,8 +92,8 @@ class _InstanceNorm(_ChannelNorm):
     """Mean 0 and variance 1 for every channel of every item."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,
-                 track_running_stats: bool = False, device: Any = None, dtype: Any = "float32"):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype)
+                 track_running_stats: bool = False, device: Any = None, dtype: Any = "float32", *, bias: bool = True):
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, dtype=dtype, bias=bias)
         self._place(device)
 
     def forward(self, x: Any) -> Any:
@@ -164,11 +164,11 @@ class GroupNorm(Module):
     """Mean 0 and variance 1 in each of `num_groups` groups of channels, scaled and shifted channel by channel."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True,
-                 device: Any = None, dtype: Any = "float32"):
+                 device: Any = None, dtype: Any = "float32", *, bias: bool = True):
         if num_groups < 1 or num_channels % num_groups:
             raise ShapeError(f"GroupNorm: {num_channels} channels do not divide into {num_groups} groups")
         self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
-        _affine(self, num_channels, affine, affine, dtype)
+        _affine(self, num_channels, affine, affine and bias, dtype)
         self._place(device)
 
     def forward(self, x: Any) -> Any:

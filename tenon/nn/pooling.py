@@ -74,11 +74,11 @@ class _AdaptiveAvgPool(_Pool):
 class _AdaptiveMaxPool(_Pool):
     """The maximum over windows that give an output of this size; None keeps a size."""
 
-    def __init__(self, output_size: Any):
-        self.output_size = output_size
+    def __init__(self, output_size: Any, return_indices: bool = False):
+        self.output_size, self.return_indices = output_size, return_indices
 
     def forward(self, x: Any) -> Any:
-        return PUBLIC[f"adaptive_max_pool{self.count}d"](x, self.output_size)
+        return PUBLIC[f"adaptive_max_pool{self.count}d"](x, self.output_size, self.return_indices)
 
 
 class _LPPool(_Pool):

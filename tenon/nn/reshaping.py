@@ -100,11 +100,12 @@ class Upsample(Module):
     """x [N, C, *sizes] resampled to other sizes; see `tn.interpolate` for the modes."""
 
     def __init__(self, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-                 align_corners: bool | None = None):
+                 align_corners: bool | None = None, recompute_scale_factor: bool | None = None):
         self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, bool(align_corners)
+        self.recompute_scale_factor = bool(recompute_scale_factor)
 
     def forward(self, x: Any) -> Any:
-        return interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners)
+        return interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners, self.recompute_scale_factor)
 
     def extra_repr(self) -> str:
         return f"{self.size if self.scale_factor is None else f'scale_factor={self.scale_factor}'}, mode={self.mode!r}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from inspect import CO_VARKEYWORDS
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import Any, TypeVar, cast
 
 from tenon.errors import DTypeError, TenonError
@@ -45,9 +45,14 @@ def remembering(fn: F) -> F:
     code = fn.__code__
     names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
     any_name = bool(code.co_flags & CO_VARKEYWORDS)     # then nobody else's name is unknown
+    listed = code.co_varnames[len(names):len(names) + 1] if code.co_flags & CO_VARARGS else ()      # cat(tensors=[x])
 
     def full(args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-        args, keywords = axis_first(names, args, renamed(names, keywords) if keywords and not any_name else keywords)
+        if keywords and not any_name:
+            keywords = renamed((*names, *listed), keywords)
+            for name in keywords.keys() & {*listed}:
+                args, keywords = (*args, keywords[name]), {key: x for key, x in keywords.items() if key != name}
+        args, keywords = axis_first(names, args, keywords)
         try:
             return fn(*args, **keywords)
         except TenonError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -158,9 +158,11 @@ def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Ranked:
 
 
 @function
-def quantile(x: Any, q: float | Sequence[float] | Tensor, axis: int | None = None, keepdims: bool = False) -> Any:
-    """The element below which a share q of the elements along an axis lies, interpolated linearly.
+def quantile(x: Any, q: float | Sequence[float] | Tensor, axis: int | None = None, keepdims: bool = False,
+             method: str = "linear") -> Any:
+    """The element below which a share q of the elements along an axis lies.
 
+    Between two elements it is interpolated by the `method`: "linear", "lower", "higher", "midpoint" or "nearest".
     Several shares give a first axis of their own.
 
     >>> tn.quantile(tn.tensor([1.0, 2.0, 4.0]), 0.75)
@@ -168,22 +170,31 @@ def quantile(x: Any, q: float | Sequence[float] | Tensor, axis: int | None = Non
     """
     share: Any = q.tolist() if hasattr(q, "tolist") else q
     if isinstance(share, (list, tuple)):
-        found = [expand_dims(quantile(x, one, axis, keepdims), 0) for one in share]
+        found = [expand_dims(quantile(x, one, axis, keepdims, method), 0) for one in share]
         return concat(found, axis=0)
     if not 0 <= share <= 1:
         raise ArgumentError(f"quantile: q={share} is not between 0 and 1")
+    if method not in INTERPOLATION:
+        raise ArgumentError(f"quantile: no method {method!r}", hint="one of " + ", ".join(INTERPOLATION))
     check_kind("quantile", x.dtype, "f")
-    return _quantile(x, share, axis, keepdims)
+    return _quantile(x, share, axis, keepdims, INTERPOLATION[method])
 
 
-def _quantile(x: Any, q: float, axis: int | None, keepdims: bool) -> Any:
+# The place of a quantile, between the places of two elements, where they are not mixed by how near they are.
+INTERPOLATION: dict[str, Callable[[float], float]] = {
+    "linear": lambda place: place, "lower": math.floor, "higher": math.ceil, "nearest": round,
+    "midpoint": lambda place: (math.floor(place) + math.ceil(place)) / 2}
+
+
+def _quantile(x: Any, q: float, axis: int | None, keepdims: bool, moved: Callable[[float], float]) -> Any:
     shape = x.shape
     x, at = (flat(x), 0) if axis is None else (x, normalize_axis(axis, x.ndim))
     elements, count = sort(x, axis=at), int(x.shape[at])
     if not count:
         raise ShapeError(f"quantile: there are no elements along axis {at} of {shown(x)}")
-    below = min(math.floor(q * (count - 1)), max(count - 2, 0))
-    share = q * (count - 1) - below
+    place = moved(q * (count - 1))
+    below = min(math.floor(place), max(count - 2, 0))
+    share = place - below
     low, last = _element(elements, at, below), _element(elements, at, count - 1)
     out = low if share == 0 else low * (1 - share) + _element(elements, at, below + 1) * share
     out = where(isnan(last), last, out)         # NaN, which sorts last, makes the result NaN

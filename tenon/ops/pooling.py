@@ -18,6 +18,7 @@ from tenon.ops.program_sizes import pool_sizes
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.slice_pad_concat import concat_op
 from tenon.ops.splitting import narrow
+from tenon.ops.unpooling import adaptive_maxima
 from tenon.ops.windows import (
     Pads,
     Sizes,
@@ -359,8 +360,8 @@ def _names(count: int) -> None:
     def adaptive_avg_pool_nd(x: Any, output_size: Any) -> Any:
         return adaptive_avg_pool(x, output_size, count)
 
-    def adaptive_max_pool_nd(x: Any, output_size: Any) -> Any:
-        return adaptive_max_pool(x, output_size, count)
+    def adaptive_max_pool_nd(x: Any, output_size: Any, return_indices: bool = False) -> Any:
+        return adaptive_max_pool(x, output_size, count, return_indices)
 
     def lp_pool_nd(x: Any, norm_type: float, kernel: Any, stride: Any = None, ceil_mode: bool = False) -> Any:
         return lp_pool(x, norm_type, kernel, stride, ceil_mode, count)
@@ -395,16 +396,21 @@ def _runs(size: int, count: int) -> list[tuple[int, int, int, int]]:
 
 def _adaptive(name: str, x: Any, output_size: Any, count: int | None, pool: Callable[..., Any]) -> Any:
     """The pool of windows that divide the sizes; where they differ, run by run."""
-    sizes = spatial_sizes(name, x, count)
-    listed = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * len(sizes)
-    wanted = tuple(n if w is None else w for n, w in zip(sizes, listed, strict=True))
-    wanted = per_axis(wanted, len(sizes), "output_size")
+    sizes, wanted = _wanted(name, x, output_size, count)
     if all(n % w == 0 for n, w in zip(sizes, wanted, strict=True)):
         kernel = tuple(n // w for n, w in zip(sizes, wanted, strict=True))
         return pool(x, kernel, count=len(sizes))
     for axis in reversed(range(len(sizes))):            # the first of equal elements, row after row, is the largest
         x = _along(x, axis, len(sizes), _runs(int(sizes[axis]), int(wanted[axis])), pool)
     return x
+
+
+def _wanted(name: str, x: Any, output_size: Any, count: int | None) -> tuple[Any, Any]:
+    """The sizes of x, and those of the output: None keeps one."""
+    sizes = spatial_sizes(name, x, count)
+    listed = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * len(sizes)
+    wanted = tuple(n if w is None else w for n, w in zip(sizes, listed, strict=True))
+    return sizes, per_axis(wanted, len(sizes), "output_size")
 
 
 def _along(x: Any, axis: int, count: int, runs: Sequence[tuple[int, int, int, int]], pool: Callable[..., Any]) -> Any:
@@ -427,9 +433,14 @@ def adaptive_avg_pool(x: Any, output_size: Any, count: int | None = None) -> Any
 
 
 @layer_function
-def adaptive_max_pool(x: Any, output_size: Any, count: int | None = None) -> Any:
-    """The maximum over windows that divide the sizes of x [N, C, *sizes] as evenly as can be into `output_size`."""
-    return _adaptive("adaptive_max_pool", x, output_size, count, max_pool)
+def adaptive_max_pool(x: Any, output_size: Any, count: int | None = None, return_indices: bool = False) -> Any:
+    """The maximum over windows that divide the sizes of x [N, C, *sizes] as evenly as can be into `output_size`.
+
+    `return_indices` adds where it stands among the sizes, in row-major order.
+    """
+    if not return_indices:
+        return _adaptive("adaptive_max_pool", x, output_size, count, max_pool)
+    return adaptive_maxima(x, _wanted("adaptive_max_pool", x, output_size, count)[1])
 
 
 for _count in (1, 2, 3):

@@ -26,16 +26,28 @@ def _cut(x: Any, axis: int, ends: Sequence[Dim]) -> tuple[Any, ...]:
 
 
 @function
-def split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
-    """Cut into so many equal pieces, or at a list of positions, as NumPy does.
+def split(x: Any, sections: Any = None, axis: int = 0, *, split_size: Any = None) -> tuple[Any, ...]:
+    """Cut into so many equal pieces, or at a list of positions, as NumPy does; or, as PyTorch does, by `split_size`.
+
+    That is the size of all pieces, of which the last may be smaller, or a list with the size of each.
 
     >>> [part.shape for part in tn.zeros(6, 2).split(3)], [part.shape for part in tn.zeros(6).split([1, 4])]
     ([(2, 2), (2, 2), (2, 2)], [(1,), (3,), (2,)])
+    >>> [part.shape for part in tn.zeros(5).split(split_size=2)]
+    [(2,), (2,), (1,)]
 
     Raises ShapeError where the size does not divide; `tensor_split` allows it, `split_with_sizes` takes sizes.
     """
-    x = lift(x)
-    axis, sections = normalize_axis(axis, x.ndim), as_dim(sections)
+    x, axis = lift(x), normalize_axis(axis, x.ndim)
+    if (sections is None) == (split_size is None):
+        raise ArgumentError("split: either sections or a split_size is needed")
+    if isinstance(split_size, (list, tuple)):
+        return split_with_sizes(x, split_size, axis)
+    if split_size is not None:
+        if split_size < 1:
+            raise ArgumentError(f"split: pieces of at least one element are needed, got split_size={split_size}")
+        return _cut(x, axis, [*range(0, max(x.shape[axis], 1), split_size), x.shape[axis]])
+    sections = as_dim(sections)
     if isinstance(sections, int) and (sections < 1 or x.shape[axis] % sections != 0):
         raise ShapeError(f"split: axis {axis} of {x.type} does not divide into {sections} equal pieces",
                          hint="x.tensor_split(n) makes pieces that differ by one, x.chunk(n) a smaller last one")

@@ -30,7 +30,7 @@ from tenon.ops.diagonal import diagonal
 from tenon.ops.indexing import gather, put, take
 from tenon.ops.joining_and_axes import concat, expand_dims, ravel, reshaped, squeeze, swapaxes
 from tenon.ops.matrix_products import matmul
-from tenon.ops.ordering import Ranked, argsort, sort
+from tenon.ops.ordering import INTERPOLATION, Ranked, argsort, sort
 from tenon.ops.reduction import all_, argmax, max_, mean, min_, std, sum_, var, vector_norm
 from tenon.ops.scan import areas, cummax, cumsum, diff
 from tenon.ops.searching import searchsorted
@@ -182,7 +182,6 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1)
 
 # ---------------------------------------------------------------- quantiles
 
-METHODS = ("linear", "lower", "higher", "nearest", "midpoint")
 
 
 @function
@@ -194,8 +193,8 @@ def nanquantile(x: Any, q: float, axis: int | None = None, keepdims: bool = Fals
     """
     if not 0 <= q <= 1:
         raise ArgumentError(f"nanquantile: q={q} is not between 0 and 1")
-    if method not in METHODS:
-        raise ArgumentError(f"nanquantile: no method {method!r}", hint="one of " + ", ".join(METHODS))
+    if method not in INTERPOLATION:
+        raise ArgumentError(f"nanquantile: no method {method!r}", hint="one of " + ", ".join(INTERPOLATION))
     x = lift(x)
     shape = tuple(1 if axis is None or k == normalize_axis(axis, x.ndim) else n for k, n in enumerate(x.shape))
     x, at = (ravel(x), 0) if axis is None else (x, normalize_axis(axis, x.ndim))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tenon.dims import product
 from tenon.errors import ShapeError
 from tenon.graph.build import literal
 from tenon.ops.creation import arange, full, full_op
 from tenon.ops.define import composite, layer_function, lift
-from tenon.ops.indexing import gather, scatter_op, take_along_axis
+from tenon.ops.indexing import gather, scatter_op, take, take_along_axis
 from tenon.ops.joining_and_axes import concat
 from tenon.ops.reduction import argmax
 from tenon.ops.shape import broadcast_to, reshape_op
@@ -93,3 +95,24 @@ def _names(count: int) -> None:
 
 for _count in (1, 2, 3):
     _names(_count)
+
+
+def adaptive_maxima(x: Any, wanted: Sequence[int]) -> tuple[Any, Any]:
+    """The maxima of windows that divide the last sizes of x evenly, and where they stand among those sizes."""
+    count = len(wanted)
+    sizes, lead = tuple(map(int, x.shape[x.ndim - count:])), x.shape[:x.ndim - count]
+    lines = [_elements(n, m) for n, m in zip(sizes, wanted, strict=True)]
+    flat = np.ravel_multi_index(np.meshgrid(*(line.ravel() for line in lines), indexing="ij"), sizes)
+    split = flat.reshape([n for line in lines for n in line.shape])
+    places = split.transpose(*range(0, 2 * count, 2), *range(1, 2 * count, 2)).reshape(*wanted, -1)
+    read = reshape_op(take(reshape_op(x, shape=(*lead, product(sizes))), places.ravel(), axis=x.ndim - count),
+                      shape=(*lead, *places.shape))
+    won = argmax(read, axis=-1, keepdims=True)
+    return tuple(reshape_op(gather(y, won, axis=read.ndim - 1), shape=(*lead, *wanted))
+                 for y in (read, broadcast_to(places, shape=read.shape)))
+
+
+def _elements(n: int, m: int) -> np.ndarray:
+    """The elements of each of m windows over n, all as many: the last ones again where there are fewer."""
+    first, past = np.arange(m) * n // m, -(-(np.arange(m) + 1) * n // m)
+    return np.minimum(first[:, None] + np.arange((past - first).max()), past[:, None] - 1)

@@ -11,6 +11,7 @@ import tenon as tn
 from tenon.dims import product
 from tenon.ops.indexing import scatter_op
 from tenon.ops.pooling import max_pool_grad
+from tenon.ops.unpooling import adaptive_maxima
 from tenon.ops.windows import add_windows
 from tenon.torch.site import Rule, Site, Unmapped, as_type, axis_of, filled
 
@@ -220,26 +221,10 @@ def _adaptive_backward(count: int) -> Rule:
 def _adaptive_max(count: int) -> Rule:
     """The maxima of windows that divide the sizes evenly, and their places in the plane."""
     def rule(at: Site, x: Any, size: Sequence[Any]) -> Any:
-        sizes, lead = tuple(x.shape[-count:]), x.shape[:-count]
-        if not all(isinstance(n, int) for n in (*sizes, *size)):
+        if not all(isinstance(n, int) for n in (*x.shape[-count:], *size)):
             raise Unmapped("adaptive pooling over a size that is not known yet")
-        lines = [_windows(n, m) for n, m in zip(sizes, size, strict=True)]
-        split = tuple(n for line in lines for n in line.shape)
-        order = (*range(0, 2 * count, 2), *range(1, 2 * count, 2))
-        flat = np.ravel_multi_index(np.meshgrid(*(line.ravel() for line in lines), indexing="ij"), sizes)
-        places = flat.reshape(split).transpose(order).reshape(*size, -1)
-        read = tn.take(tn.reshape(x, (*lead, product(sizes))), places.ravel(), axis=-1)
-        read = tn.reshape(read, (*lead, *places.shape))
-        won = tn.expand_dims(tn.argmax(read, axis=-1), -1)
-        listed = tn.broadcast_to(places, shape=read.shape)
-        return tuple(tn.reshape(tn.gather(y, won, axis=read.ndim - 1), at.shape) for y in (read, listed))
+        return tuple(tn.reshape(y, at.shape) for y in adaptive_maxima(x, size))
     return rule
-
-
-def _windows(n: int, m: int) -> np.ndarray:
-    """The elements of each of m windows over n, all as many: the last ones again where there are fewer."""
-    first, past = np.arange(m) * n // m, -(-(np.arange(m) + 1) * n // m)
-    return np.minimum(first[:, None] + np.arange((past - first).max()), past[:, None] - 1)
 
 
 def _to_places(count: int) -> Rule:

@@ -20,6 +20,7 @@ from tenon.dims import Dim
 from tenon.eager.dispatch import TensorInterpreter
 from tenon.errors import ArgumentError, CaptureError, ShapeError, user_location
 from tenon.graph.op import Op, interpreter, using
+from tenon.graph.synonyms import also_named
 from tenon.ops.batching import Arguments, rule_of
 from tenon.ops.joining_and_axes import stack
 from tenon.ops.shape import broadcast_to, permute
@@ -147,8 +148,9 @@ def from_front(x: Tensor, axis: int) -> Tensor:
 
 # ---------------------------------------------------------------- the public function
 
-def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
-         mesh_axis: str | None = None) -> Callable[..., Any]:
+@also_named(func="f", in_dims="in_axes", out_dims="out_axes")
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, mesh_axis: str | None = None, *,
+         randomness: str = "error", chunk_size: int | None = None) -> Callable[..., Any]:
     """The function that runs `f`, written for one example, on a batch of examples.
 
     `in_axes` says along which axis an argument holds the examples, None that all share it: one number for all
@@ -156,7 +158,8 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
     `out_axes` says the same of the results.  Arguments by keyword are batched along their first axis.  Python's control
     flow may decide by the elements of an example, each its own way.  Random numbers drawn inside are the same for all
     examples.  With a name as `mesh_axis`, the examples are ranks along that axis of a mesh for the collectives of
-    `tn.distributed` inside.  Raises ShapeError when the sizes of the batch differ.
+    `tn.distributed` inside.  PyTorch's `chunk_size`, which saves memory there, means nothing.  Raises ShapeError when
+    the sizes of the batch differ, and ArgumentError for `randomness="different"`.
 
     >>> dot = lambda x, y: (x * y).sum()
     >>> tn.vmap(dot, in_axes=(0, None))(tn.ones((3, 2)), tn.tensor([1.0, 2.0]))
@@ -164,6 +167,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0,
     >>> tn.vmap(lambda x: tn.distributed.all_reduce(x, over="data"), mesh_axis="data")(tn.arange(3))
     tensor([3, 3, 3])
     """
+    if randomness == "different":
+        raise ArgumentError("vmap: random numbers are the same for all examples, not different ones",
+                            hint="draw them before, with the batch axis, and pass them in")
     if not callable(f):
         raise ArgumentError(f"vmap takes a function, not {type(f).__name__}")
     if mesh_axis is not None and not isinstance(mesh_axis, str):

@@ -58,7 +58,7 @@ def test_operators_of_a_changing_number(k):
 DRAWS = [
     lambda x, n: tn.rand(n, 2), lambda x, n: tn.randn(n), lambda x, n: tn.randperm(n), lambda x, n: tn.randint(0, n, (5,)),
     lambda x, n: tn.randint(2, n + 2, (n,)), lambda x, n: tn.dropout(x, 1 / (n + 1)),
-    lambda x, n: tn.nn.functional.alpha_dropout(x, 1 / (n + 1)),
+    lambda x, n: tn.nn.functional.alpha_dropout(x, 1 / (n + 1), True),
 ]
 
 

@@ -36,15 +36,15 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Any:
     return concat([reshape(p, -1) for p in parameters])
 
 
-def vector_to_parameters(vector: Any, parameters: Iterable[Tensor]) -> None:
+def vector_to_parameters(vec: Any, parameters: Iterable[Tensor]) -> None:
     """Assign the elements of a vector to the parameters, in order."""
     listed = list(parameters)
     total = sum(int(product(p.shape)) for p in listed)
-    if vector.shape != (total,):
-        raise ShapeError(f"vector_to_parameters: the parameters have {total} elements, the vector is {vector.type}")
+    if vec.shape != (total,):
+        raise ShapeError(f"vector_to_parameters: the parameters have {total} elements, the vector is {vec.type}")
     start = 0
     with no_grad():
         for p in listed:
             size = int(product(p.shape))
-            p.assign(reshape(vector[start:start + size], p.shape))
+            p.assign(reshape(vec[start:start + size], p.shape))
             start += size
