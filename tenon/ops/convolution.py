@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def _conv_attrs(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups
         raise ShapeError(f"conv: the input {shown(x)} and the kernel {shown(w)} need one rank of at least 3: "
                          "[N, C, *sizes] and [O, C / groups, *kernel]")
     stride, dilation = per_axis(stride, count, "stride"), per_axis(dilation, count, "dilation")
-    return {"stride": stride, "dilation": dilation, "groups": groups,
+    return {"stride": stride, "dilation": dilation, "groups": index(groups),
             "padding": pads(padding, x.shape[2:], w.shape[2:], stride, dilation)}
 
 

@@ -51,6 +51,7 @@ class Values:
     checks: tuple[CheckedIndex, ...] = ()
     known: dict[Expr, ir.Value] = field(default_factory=dict)       # indices and named scalars
     places: dict[tuple[Expr, ir.Block, tuple[ir.Value, ...]], ir.Value] = field(default_factory=dict)
+    invariant: dict[tuple[Expr, tuple[ir.Value, ...]], ir.Value] = field(default_factory=dict)     # of loops around
     slots: dict[Local, ir.Value] = field(default_factory=dict)      # accumulators: a stack slot each, until mem2reg
     # For each check: whether it failed, and the largest index that did, negative ones as if they were beyond all
     # others.  Both are reductions, which leave the loop to be made of vectors.
@@ -137,7 +138,7 @@ class Values:
     def place(self, x: Binary | SizeOf) -> ir.Value:
         """What is computed of the indices of loops, once in a block: places in memory have much in common."""
         key = self.key(x)
-        found = self.places.get(key)
+        found = self.places.get(key) or self.invariant.get((x, key[2]))
         if found is None:
             found = self.dim(x.dim) if isinstance(x, SizeOf) else self.binary(x.op, x.left, x.right)
             self.places[key] = found
@@ -165,7 +166,8 @@ class Values:
         """The element where the mask holds, else zero.
 
         Divisions are made before: LLVM 22 makes those that are the same in all lanes where the first lane's mask holds,
-        and nowhere else (LoopVectorize, predicated uniform instructions).
+        and nowhere else (LoopVectorize, predicated uniform instructions).  It sinks one that nothing else reads back
+        behind the mask, unless it stands before the loop (`Loops.divided`).
         """
         b, condition = self.b, self.value(mask)
         divided = {part: self.place(part) for part in walk(x.offset) if divides(part)}

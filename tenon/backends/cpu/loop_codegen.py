@@ -14,7 +14,7 @@ from tenon.backends.cpu import scalar_codegen as scalar
 from tenon.backends.cpu import shared_math
 from tenon.backends.cpu.contraction.ir_helpers import loop, loop_flags, prefetch
 from tenon.backends.cpu.contraction.transpose_registers import turn
-from tenon.backends.cpu.expression_codegen import ONE, ZERO, Values
+from tenon.backends.cpu.expression_codegen import ONE, ZERO, Values, divides
 from tenon.backends.cpu.scalar_codegen import FUSED, I64, number, register
 from tenon.backends.cpu.vectorization import (
     has_branches,
@@ -32,8 +32,20 @@ from tenon.llvm import shared_functions
 from tenon.llvm.optimization_level import NO_VECTORS
 from tenon.llvm.work_partition import WorkShare
 from tenon.loops.affine import is_multiple
-from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Local, identity
-from tenon.loops.loop_ir import Accumulator, Kernel, Loop, Nest, Prefetch, Stmt, TransposeTile, Update, statements
+from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Local, SizeOf, identity
+from tenon.loops.loop_ir import (
+    Accumulator,
+    Kernel,
+    Loop,
+    Nest,
+    Prefetch,
+    Stmt,
+    TransposeTile,
+    Update,
+    roots,
+    statements,
+)
+from tenon.loops.traversal import walk
 from tenon.target import Target
 from tenon.types import bool_, int64
 
@@ -251,9 +263,16 @@ class Loops(Values):
     def some_turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value, *flags: str) -> None:
         """The body for first + start <= index < first + stop, in a loop of which LLVM is told this."""
         b = self.b
+        outer, divided = self.invariant, self.divided(statement)
         before, body, done = b.block, b.append_basic_block(statement.index.name), b.append_basic_block("done")
-        b.cbranch(b.icmp_signed("<", start, stop), body, done)
-        b.position_at_end(body)
+        entered = b.append_basic_block("divided") if divided else body
+        b.cbranch(b.icmp_signed("<", start, stop), entered, done)
+        b.position_at_end(entered)
+        if divided:
+            self.invariant = outer | {(x, self.key(x)[2]): self.place(x) for x in divided}
+            before = b.block
+            b.branch(body)
+            b.position_at_end(body)
         index = b.phi(I64, statement.index.name)
         index.add_incoming(start, before)
         self.known[statement.index] = index if first is ZERO else b.add(first, index, flags=("nsw", "nuw"))
@@ -267,6 +286,13 @@ class Loops(Values):
             flags = (*flags, f"{NO_VECTORS}=1")
         again.set_metadata("llvm.loop", loop_flags(b.module, *flags))
         b.position_at_end(done)
+        self.invariant = outer
+
+    def divided(self, statement: Loop) -> list[Binary | SizeOf]:
+        """What every turn of a loop divides alike; loops inside of it may have no turns, and divide by nothing."""
+        inside = [x for s in statement.body if not isinstance(s, Loop) for x in walk(*roots(s))]
+        return [x for x in dict.fromkeys(inside)
+                if divides(x) and statement.index not in x.free and self.known.keys() >= set(x.free)]
 
     def share(self, extent: ir.Value, grain: Expr) -> tuple[ir.Value, ir.Value]:
         """The part of a parallel loop that a call does."""
