@@ -79,10 +79,10 @@ def test_it_is_part_of_the_graph() -> None:
 
 def test_without_an_operator_numpy_gives_its_own_result_or_says_how_to_let_go_of_the_gradient() -> None:
     x = tn.tensor([1.0, 2.0, 3.0])
-    assert isinstance(np.interp(1.5, x, x), float) and np.interp(1.5, x, x) == 1.5
+    assert isinstance(np.polyfit(x, x, 1), np.ndarray) and np.allclose(np.polyfit(x, x, 1), [1, 0])
     assert np.spacing(x).tolist() == np.spacing(x.numpy()).tolist()
     x.requires_grad_()
-    for call in (lambda: np.interp(1.5, x, x), lambda: np.spacing(x), lambda: np.add(x, x, out=np.zeros(3)),
+    for call in (lambda: np.polyfit(x, x, 1), lambda: np.spacing(x), lambda: np.add(x, x, out=np.zeros(3)),
                  lambda: np.histogram(x), lambda: np.sum(x, where=np.array([True, False, True]))):
         with pytest.raises(GradientError, match=r"x.detach\(\).numpy\(\)"):
             call()
