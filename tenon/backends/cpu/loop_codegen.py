@@ -290,6 +290,8 @@ class Loops(Values):
 
     def divided(self, statement: Loop) -> list[Binary | SizeOf]:
         """What every turn of a loop divides alike; loops inside of it may have no turns, and divide by nothing."""
+        if not self.sizes:
+            return []
         inside = [x for s in statement.body if not isinstance(s, Loop) for x in walk(*roots(s))]
         return [x for x in dict.fromkeys(inside)
                 if divides(x) and statement.index not in x.free and self.known.keys() >= set(x.free)]
