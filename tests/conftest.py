@@ -91,6 +91,14 @@ def checking_mode(request):
 
 
 @pytest.fixture
+def seed():
+    """Of random texts, files and models; it is printed where a test fails."""
+    found = int.from_bytes(os.urandom(4), "little") if os.environ.get("TENON_EXPLORE") else 0
+    print("seed", found)
+    return found
+
+
+@pytest.fixture
 def two_threads():
     """Programs run on two threads."""
     set_num_threads(2)

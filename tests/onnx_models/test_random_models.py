@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 pytest.importorskip("onnxruntime")
@@ -13,8 +11,7 @@ from onnx_models.random_models import random_model, verdict
 
 
 @pytest.mark.parametrize(("count", "compiled"), [(120, False), (4, True)])
-def test_random_models_are_as_the_others_say(count: int, compiled: bool) -> None:
-    seed = int.from_bytes(os.urandom(4), "little")
+def test_random_models_are_as_the_others_say(count: int, compiled: bool, seed: int) -> None:
     said = [(f"{seed}/{k}", *verdict(random_model(f"{seed}/{k}"), compiled)) for k in range(count)]
     wrong = [found for found in said if found[1] == "WRONG"]
     assert not wrong, wrong

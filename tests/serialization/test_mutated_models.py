@@ -4,7 +4,6 @@ Single files, each with one lie; and new random ones.  `python tests/serializati
 """
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,9 +28,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     return [(folder / name).read_bytes() for name in KINDS]
 
 
-def test_random_files_are_refused_or_whole(files: list[bytes], tmp_path: Path) -> None:
-    seed = int.from_bytes(os.urandom(4), "little")
-    print("seed", seed)
+def test_random_files_are_refused_or_whole(files: list[bytes], tmp_path: Path, seed: int) -> None:
     counts, bad = findings(files, tmp_path, 5000, seed, 0.02, seconds=12)
     assert not bad
     assert counts["refused"] > 100 and counts["accepted"] > 20
