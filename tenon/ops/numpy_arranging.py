@@ -11,11 +11,10 @@ import numpy as np
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.comparison import clip, logical_and, where
 from tenon.ops.convolution import conv
-from tenon.ops.creation import arange, eye, linspace
+from tenon.ops.creation import eye, linspace
 from tenon.ops.define import aliases, layer_function, lift
-from tenon.ops.diagonal import meshgrid
 from tenon.ops.exponential import exp
-from tenon.ops.joining_and_axes import concat, expand_dims, ravel
+from tenon.ops.joining_and_axes import concat, ravel
 from tenon.ops.ordering import argsort
 from tenon.ops.rounding import round_, trunc
 from tenon.ops.scan import cumsum, diff
@@ -111,13 +110,6 @@ def geomspace(start: float, stop: float, num: int = 50) -> Any:
     if start * stop <= 0:
         raise ArgumentError(f"geomspace: {start} and {stop} must have the same sign, and be no zeros")
     return exp(linspace(0.0, math.log(stop / start), num)) * start
-
-
-@layer_function
-def indices(shape: Sequence[int]) -> Any:
-    """For each axis of a shape, the indices along it, [axes, *shape]."""
-    found = meshgrid(*map(arange, shape), indexing="ij")
-    return concat([expand_dims(x, 0) for x in found], axis=0)
 
 
 @layer_function

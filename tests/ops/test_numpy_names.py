@@ -35,7 +35,6 @@ L.convolve(b, np.array([1.0, 2.0]))
 L.correlate(b, np.array([1.0, 2.0]), mode='valid')
 L.identity(3)
 L.geomspace(1, 8, 4)
-L.indices((2, 3))[1]
 L.intersect1d(i, np.array([1, 2]))
 L.union1d(i, np.array([9]))
 L.setdiff1d(i, np.array([1]))
