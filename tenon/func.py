@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 from tenon import transforms
 from tenon.errors import ArgumentError
+from tenon.graph.synonyms import also_named
 from tenon.nn.module import Module
 from tenon.ops.joining_and_axes import stack
 from tenon.tensor import Tensor
@@ -82,9 +83,8 @@ def _named_as_there(transform: F) -> F:
     """With `func` for the function, and without what says only in which order PyTorch goes about it."""
     @wraps(transform)
     def called(*args: Any, **named: Any) -> Any:
-        named = {"f" if name == "func" else name: x for name, x in named.items() if name not in OF_ORDER}
-        return transform(*args, **named)
-    return cast(F, called)
+        return transform(*args, **{name: x for name, x in named.items() if name not in OF_ORDER})
+    return also_named(func="f")(cast(F, called))
 
 
 grad, hessian = _named_as_there(transforms.grad), _named_as_there(transforms.hessian)

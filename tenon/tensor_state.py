@@ -6,7 +6,7 @@ Assignments are noted where somebody asks (`Changes`), so that a block of code c
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from operator import setitem
@@ -215,7 +215,6 @@ class TensorState:
 
 
 Hook = Callable[[Any], Any]
-leaf_hooks: dict[int, dict[int, Hook | AfterAccumulation]] = {}     # by the identity of a leaf: what sees its gradient
 
 
 class AfterAccumulation:
@@ -225,7 +224,11 @@ class AfterAccumulation:
         self.hook = hook
 
 
-def shown_to(hooks: Mapping[int, Hook | AfterAccumulation], gradient: Any) -> Any:
+LeafHooks = dict[int, Hook | AfterAccumulation]
+leaf_hooks: dict[int, LeafHooks] = {}     # by the identity of a leaf: what sees its gradient
+
+
+def shown_to(hooks: LeafHooks, gradient: Any) -> Any:
     """A gradient as hooks leave it."""
     for hook in list(hooks.values()):
         if not isinstance(hook, AfterAccumulation):

@@ -15,9 +15,8 @@ from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved, saved_as
 from tenon.errors import ArgumentError, GradientError
 from tenon.tensor import Tensor
-from tenon.tensor_state import AfterAccumulation, Hook, TensorState, leaf_hooks, recorder, shown_to
+from tenon.tensor_state import AfterAccumulation, Hook, LeafHooks, TensorState, leaf_hooks, recorder, shown_to
 
-LeafHooks = dict[int, Hook | AfterAccumulation]
 Told = Callable[[Sequence[Any]], Sequence[Any]]
 
 

@@ -44,13 +44,13 @@ def insert(x: Any, index: int, values: Any, axis: int | None = None) -> Any:
     tensor([1, 9, 2])
     """
     x = ravel(lift(x)) if axis is None else lift(x)
-    at, index, size = _place(x, axis, index, 1)
-    values = lift(values)
+    at = 0 if axis is None else normalize_axis(axis, x.ndim)
+    index, values = _place(x, at, index, 1), lift(values)
     shape = [*x.shape[:at], 1, *x.shape[at + 1:]]
     if values.ndim == x.ndim:
         shape[at] = values.shape[at]
     put = values.astype(x.dtype).expand(shape)
-    return concat([narrow(x, at, 0, index), put, narrow(x, at, index, size)], axis=at)
+    return concat([narrow(x, at, 0, index), put, narrow(x, at, index, int(x.shape[at]))], axis=at)
 
 
 @layer_function
@@ -61,19 +61,18 @@ def delete(x: Any, index: int | Sequence[int], axis: int | None = None) -> Any:
     tensor([1, 3])
     """
     x = ravel(lift(x)) if axis is None else lift(x)
-    listed = [index] if isinstance(index, int) else [int(k) for k in index]
-    gone = {_place(x, axis, k, 0)[1] for k in listed}
-    at, size = (0 if axis is None else normalize_axis(axis, x.ndim)), int(x.shape[0 if axis is None else axis])
-    return x[(slice(None),) * at + (np.array([k for k in range(size) if k not in gone], np.int64),)]
-
-
-def _place(x: Any, axis: int | None, index: int, beyond: int) -> tuple[int, int, int]:
-    """(the axis, the index counted from the front, the size); raises ArgumentError for one outside."""
     at = 0 if axis is None else normalize_axis(axis, x.ndim)
-    size = int(x.shape[at])
+    gone = {_place(x, at, k, 0) for k in ([index] if isinstance(index, int) else map(int, index))}
+    kept = [k for k in range(int(x.shape[at])) if k not in gone]
+    return x[(slice(None),) * at + (np.array(kept, np.int64),)]
+
+
+def _place(x: Any, axis: int, index: int, beyond: int) -> int:
+    """An index counted from the front; raises ArgumentError for one outside."""
+    size = int(x.shape[axis])
     if not -size <= index < size + beyond:
-        raise ArgumentError(f"index {index} is outside of axis {at} with size {size}")
-    return at, index + size if index < 0 else index, size
+        raise ArgumentError(f"index {index} is outside of axis {axis} with size {size}")
+    return index + size if index < 0 else index
 
 
 @layer_function

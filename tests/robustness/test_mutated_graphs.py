@@ -1,6 +1,6 @@
 """What comes from anybody as the text of a graph is refused, or compiles and runs.
 
-Single texts, each the smallest that was once accepted and then read what it should not; and new random ones.
+Single texts, each the smallest that was once accepted and then read what it should not; and random ones.
 `python tests/robustness/mutated_graphs.py --count 100000` tries more.
 """
 

@@ -1,6 +1,6 @@
 """Files of models from anybody are refused with one kind of error, or are whole: nothing crashes, hangs or takes memory.
 
-Single files, each with one lie; and new random ones.  `python tests/serialization/mutated_models.py` tries more.
+Single files, each with one lie; and random ones.  `python tests/serialization/mutated_models.py` tries more.
 """
 
 import json
