@@ -36,6 +36,9 @@ class Elimination:
             self.note_size(Affine({}, size))
         for fact in facts:
             self.note(fact)
+        for fact in facts:
+            self.note_least(fact)
+        self.steps = 0
 
     def note(self, fact: Affine) -> None:
         """Keep a fact, and what it says of outer atoms whatever the inner ones are; at last, of sizes: a loop of N - 3
@@ -65,12 +68,19 @@ class Elimination:
                 elif is_same(by, 1):
                     self.note(bound + affine(left))
 
+    def note_least(self, fact: Affine) -> None:
+        """Keep what a fact says of sizes by the least that is subtracted in it: a position below N tells N > 0."""
+        if fact.terms and not isinstance(fact.constant, int):
+            least = self._least(Affine(fact.terms, 0).scaled(-1))
+            if isinstance(least, int):
+                self.note_size(Affine({}, fact.constant - least))
+
     def note_size(self, fact: Affine) -> None:
         """Keep a fact that sizes alone are in."""
-        size: Dim | None = None if fact.terms else fact.constant
-        while size is not None and not self.holds(size):
+        for size in () if fact.terms else [x.constant for x in _with_fractions(fact)]:
+            if self.holds(size):
+                return
             self.sizes.append(size)
-            size = without_quotient(size, 1)
 
     def holds(self, size: Dim) -> bool:
         """Whether a size is never negative, by what is known of sizes."""
@@ -212,9 +222,10 @@ class Elimination:
         """The atom's bounds by what bounds its numerator, which are whole numbers: x <= 2 * y + 1 says x // 2 <= y."""
         if not self.rounding:
             return
-        tight = tightened(fact, 1, self.holds)[0]
-        if is_same(tight.terms.get(atom, 0), -1):
-            yield tight
+        for whole in _with_fractions(fact):
+            tight = tightened(whole, 1, self.holds)[0]
+            if is_same(tight.terms.get(atom, 0), -1):
+                yield tight
         outer = _others(fact, atom)
         if depth == 0 or not outer.terms:
             return
@@ -233,6 +244,14 @@ class Elimination:
         whole = Affine({Binary("//", atom.left, atom.right): n}, 0)
         yield x + whole.scaled(-1) + Affine({atom: -1}, 0)
         yield x.scaled(-1) + whole + Affine({atom: 1}, 0)
+
+
+def _with_fractions(fact: Affine) -> Iterator[Affine]:
+    """A fact, and multiples of it that have a fraction for one, two ... of the quotients that its constant adds."""
+    yield fact
+    while (found := without_quotient(fact.constant, 1)) is not None:
+        fact = Affine(fact.scaled(found[0]).terms, found[1])
+        yield fact
 
 
 def _others(fact: Affine, atom: Expr) -> Affine:

@@ -45,18 +45,20 @@ def follows(x: Dim, given: Sequence[Dim]) -> bool:
             if follows(by, given) and follows(rest, others):     # `by` is of a lower degree
                 return True
     fractions = without_quotient(x, -1) if given else None
-    return fractions is not None and follows(fractions, given)
+    return fractions is not None and follows(fractions[1], given)
 
 
-def without_quotient(x: Dim, sign: int) -> Dim | None:
-    """A positive multiple of a size, with a fraction for the quotient that is added (1) or subtracted (-1) in it: no
-    less than it in the first case, no more in the second.  None where there is no such quotient."""
+def without_quotient(x: Dim, sign: int) -> tuple[Dim, Dim] | None:
+    """(n, n times a size), the quotient that it adds (1) or subtracts (-1) made a fraction, for an n above 0.
+
+    That is no less than n times the size in the first case, no more in the second.  None where there is no quotient.
+    """
     atoms = [] if isinstance(x, int) else [a for monomial, _ in x.terms for a in monomial if isinstance(a, Quotient)]
     for atom in atoms:
         assert isinstance(x, SymbolicDim)
         if (parts := _coefficients(x, atom)) is not None and never_negative(parts[0] * sign) and \
                 never_negative(atom.denominator - 1):
-            return parts[1] * atom.denominator + parts[0] * atom.numerator
+            return atom.denominator, parts[1] * atom.denominator + parts[0] * atom.numerator
     return None
 
 

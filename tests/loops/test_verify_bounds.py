@@ -187,6 +187,23 @@ def test_positions_of_changing_rows_and_columns_are_proved(function):
         np.testing.assert_allclose(compiled(x).numpy(), function(x).numpy(), rtol=1e-4, atol=1e-5)
 
 
+def pairs(x):
+    """What is even of a vector, in rows of two."""
+    return x[:x.shape[0] // 2 * 2].reshape(-1, 2)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: (tn.avg_pool1d(pairs(tn.avg_pool2d(x, 2, 1).reshape(-1))[None], 2) ** 3).sum(),
+    lambda x: (pairs(x.reshape(-1).unfold(0, 3, 2)[::2].reshape(-1)) ** 3).sum(),
+], ids=["windows", "every other window"])
+def test_positions_in_a_slice_that_ends_at_a_quotient_of_sizes_are_proved(function):
+    gradient = tn.grad(function)
+    compiled = tn.jit(gradient, fullgraph=True)
+    for sizes in ((5, 7), (6, 8), (7, 9), (2, 3)):
+        x = tn.randn(1, 1, *sizes)
+        np.testing.assert_allclose(compiled(x).numpy(), gradient(x).numpy(), rtol=1e-4, atol=1e-5)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(-3, 3), min_size=4, max_size=4), st.integers(0, 3), st.integers(-2, 2))
 def test_what_follows_from_a_product_of_sizes_holds_for_all_of_them(factors, times, more):
