@@ -83,6 +83,8 @@ def _total_attrs(x: TensorType, axis: Any, keepdims: bool, dtype: Any) -> dict[s
 
 def _total_ref(combine: np.ufunc) -> Callable[..., Any]:
     def ref(x: Any, axis: Any, keepdims: bool, dtype: DType) -> Any:
+        if dtype.kind in "iu" and np.can_cast(x.dtype, dtype.numpy):    # by blocks: no wide copy
+            return reduced(combine, x, axis, keepdims, dtype.numpy)
         narrow = dtype.is_floating and dtype.bits == 16
         return reduced(combine, _as(x, float32 if narrow else dtype), axis, keepdims)
     return ref
@@ -113,7 +115,7 @@ def product_of_others(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
     """
     zero = equal(x, 0)
     others = where(zero, 1, x)
-    lone = equal(cast(zero, dtype=int64).sum(axis=axis, keepdims=keepdims), 1)
+    lone = equal(zero.sum(axis=axis, keepdims=keepdims), 1)
     at_zero = where(lone, others.prod(axis=axis, keepdims=keepdims), 0)
     hole, whole = (restore(t, x.shape, axis, keepdims) for t in (at_zero, x.prod(axis=axis, keepdims=keepdims)))
     return where(zero, hole, whole / others)
@@ -281,7 +283,7 @@ argmin = _position("argmin", np.argmin, "The position of the first smallest elem
 @composite(canonical=axes_and_flag, batch="axis", examples=["count_nonzero(f32[2, 3], axis=(1,)) -> i64[2]"])
 def count_nonzero(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """How many elements along axes are not zero."""
-    return sum_(cast(not_equal(x, 0), dtype=int64), axis=axis, keepdims=keepdims)
+    return sum_(not_equal(x, 0), axis=axis, keepdims=keepdims)
 
 
 @composite(autocast="wide", canonical=axes_and_flag, batch="axis", examples=["nansum(f32[2, 3], axis=(1,)) -> f32[2]"])
@@ -294,7 +296,7 @@ def nansum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
            batch="axis", examples=["nanmean(f32[2, 3], axis=(1,)) -> f32[2]"])
 def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The mean over axes of what is not NaN."""
-    count = sum_(cast(~isnan(x), dtype=int64), axis=axis, keepdims=keepdims)
+    count = sum_(~isnan(x), axis=axis, keepdims=keepdims)
     return nansum(x, axis=axis, keepdims=keepdims) / cast(count, dtype=real_of(x.dtype))
 
 

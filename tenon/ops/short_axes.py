@@ -21,14 +21,14 @@ def is_short(shape: tuple[int, ...], axis: tuple[int, ...]) -> bool:
     return 1 < count <= MAX_COMBINED_ELEMENTS and math.prod(shape) >= count * MIN_RESULTS
 
 
-def reduced(combine: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
-    """`combine` over some axes of an array, in the order in which the elements stand."""
+def reduced(combine: Any, x: Any, axis: tuple[int, ...], keepdims: bool, dtype: Any = None) -> Any:
+    """`combine` over some axes of an array, in the order in which the elements stand; whole numbers in a wider type."""
     if not axis or not is_short(x.shape, axis) or not _lie_closer(x, axis):
-        return combine.reduce(x, axis, None, None, keepdims)
+        return combine.reduce(x, axis, dtype, None, keepdims)
     rest = [k for k in range(x.ndim) if k not in axis]
     ahead = x.transpose(*axis, *rest)
     first, second, *others = [ahead[k] for k in itertools.product(*map(range, ahead.shape[:len(axis)]))]
-    out = combine(first, second)
+    out = combine(first, second, dtype=dtype)
     for part in others:
         combine(out, part, out=out)
     return np.expand_dims(out, axis) if keepdims else out
