@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tenon.dims import Dim
+from tenon.dims import Dim, divide_exactly
 from tenon.loops.affine import Affine, affine, dim_of, is_same
 from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, Local, Select, SizeOf
 from tenon.loops.index_facts import Interval, facts_of, type_interval
@@ -119,13 +119,18 @@ class Elimination:
         return self._by_cases(atom, by, rest, slack, sign) or self._by_remainder(atom, by, rest, slack)
 
     def _by_remainder(self, atom: Expr, by: Dim, rest: Affine, slack: Dim) -> bool:
-        """The same where a fact is known of x % n: x is n * (x // n) + x % n."""
+        """The same where a fact is known of x % n, and x has the atom: x is n * (x // n) + x % n."""
         if atom in self.split:
             return False
-        for found in [x for x in self.given if isinstance(x, Binary) and x.op == "%" and x.left is atom]:
+        for found in [x for x in self.given if isinstance(x, Binary) and x.op == "%"]:
+            whole = affine(found.left)
+            times = divide_exactly(by, whole.terms[atom]) if atom in whole.terms else None
+            if times is None:
+                continue
             self.split.append(atom)
             parts = Affine({Binary("//", found.left, found.right): dim_of(found.right), found: 1}, 0)
-            proved = self.is_natural(rest + parts.scaled(by), slack)
+            form = rest + Affine({atom: by}, 0) + (parts + whole.scaled(-1)).scaled(times)
+            proved = self.is_natural(form, slack)
             self.split.pop()
             if proved:
                 return True

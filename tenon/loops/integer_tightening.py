@@ -38,7 +38,8 @@ def _by_common_size(form: Affine, holds: Holds) -> Affine | None:
     sizes = list(form.terms.values()) or [form.constant]
     if any(isinstance(x, int) for x in sizes):
         return None
-    found = [divided(x, gcd(*common_factor(x))) for x in (*sizes, form.constant) if not isinstance(x, int)]
+    found = [x if holds(x) else -x for x in sizes if not isinstance(x, int)]
+    found += [divided(x, gcd(*common_factor(x))) for x in (*found, form.constant) if not isinstance(x, int)]
     found += [symbol(name) for name in sorted(symbols(sizes[0]))]
     for by in found:
         parts = {atom: divide_exactly(c, by) for atom, c in form.terms.items()}

@@ -122,9 +122,10 @@ def _is_positive(x: Dim) -> bool:
     """Whether x > 0, x being a positive multiple of a whole number and of one that was rounded."""
     if isinstance(x, int):
         return x > 0
-    atom = next((a for monomial, _ in reversed(x.terms) for a in monomial if not isinstance(a, str)), None)
-    if atom is None:
+    atoms = [a for monomial, _ in reversed(x.terms) for a in monomial if not isinstance(a, str)]
+    if not atoms:
         return _all_positive(x)
+    atom = max(atoms, key=_height)      # which stands in no other
     parts = _coefficients(x, atom)
     if parts is None:
         return False
@@ -132,6 +133,15 @@ def _is_positive(x: Dim) -> bool:
     if never_negative(by):
         return _with_least(atom, by, rest)
     return never_negative(-by) and _with_most(atom, by, rest)
+
+
+def _height(x: Dim | Atom) -> int:
+    """How deep quotients and maxima are nested."""
+    if isinstance(x, (int, str)):
+        return 0
+    if isinstance(x, SymbolicDim):
+        return max((_height(a) for monomial, _ in x.terms for a in monomial), default=0)
+    return 1 + max(map(_height, x.parts()))
 
 
 def _with_least(atom: Atom, by: Dim, rest: Dim) -> bool:

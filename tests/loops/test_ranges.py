@@ -99,6 +99,8 @@ def loops(*pairs):
 HALF = (C - 1) // 2 + 1     # elements of a row of C, by a stride of 2
 few = Index("few", 68)
 tile, lane, row = Index("tile", 4), Index("lane", 256), Index("row", 64)
+half = Index("half", 2)
+pair = row * 2 + half
 
 
 @pytest.mark.parametrize(("position", "count", "known"), [
@@ -125,6 +127,10 @@ tile, lane, row = Index("tile", 4), Index("lane", 256), Index("row", 64)
     (row // 2 + 2 * (size(2 * B) // size(4)), B, Ranges().inside(row, size(2 * B) % size(4))),      # what unrolling leaves
     (few // size(HALF) * size(C) + few % size(HALF) * 2, 5 * B * C,
      Ranges(given=(5 * B * HALF - 68,)).inside(few, size(68))),
+    (pair + 1, 3 * (2 * B // 3), loops((row, B), (half, 2)).where(pair < size(3 * (2 * B // 3))).where(
+        pair % size(2 * B // 3) < size(2 * B // 3 - 1))),       # a roll of what is even
+    ((row // 3 * 3 + half) // size(HALF), B,
+     loops((row, HALF * B), (half, 2)).where(row // 3 < size((HALF * B - 2) // 3 + 1))),        # windows of every other
 ], ids=str)
 def test_what_kernels_are_made_of_is_proved(position, count, known):
     assert known.is_within(position, count)
