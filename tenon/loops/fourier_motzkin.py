@@ -14,7 +14,7 @@ from tenon.loops.affine import Affine, affine, dim_of, is_same
 from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, Local, Select, SizeOf
 from tenon.loops.index_facts import Interval, facts_of, type_interval
 from tenon.loops.integer_tightening import tightened
-from tenon.loops.size_order import follows, never_negative, without_quotient
+from tenon.loops.size_order import follows, never_negative, with_fractions, without_quotient
 
 MOST_STEPS = 2000           # of a search for one proof
 MOST_ROUNDED = 2            # atoms of a numerator that are replaced by their bounds before these are rounded
@@ -77,7 +77,7 @@ class Elimination:
 
     def note_size(self, fact: Affine) -> None:
         """Keep a fact that sizes alone are in."""
-        for size in () if fact.terms else [x.constant for x in _with_fractions(fact)]:
+        for size in () if fact.terms else with_fractions(fact.constant):
             if self.holds(size):
                 return
             self.sizes.append(size)
@@ -108,7 +108,7 @@ class Elimination:
 
     def _replaced(self, atom: Expr, by: Dim, rest: Affine, slack: Dim, sign: int) -> bool:
         """Whether rest + by * atom > -slack, `by` having this sign, whatever the atom is of what it may be."""
-        for fact in self.facts(atom):
+        for fact in self.facts(atom, rest):
             if any(x in fact.terms for x in self.split):
                 continue
             factor = fact.terms[atom] * sign
@@ -197,9 +197,10 @@ class Elimination:
             self.ranks[x] = found
         return found
 
-    def facts(self, atom: Expr) -> Iterator[Affine]:
-        """What bounds an atom by others that come before it."""
-        yield from self.given.get(atom, ())
+    def facts(self, atom: Expr, near: Affine | None = None) -> Iterator[Affine]:
+        """What bounds an atom by others that come before it; by those of a form first."""
+        known = self.given.get(atom, ())
+        yield from known if near is None else sorted(known, key=lambda fact: len(fact.terms.keys() - near.terms.keys()))
         match atom:
             case Index() | Local():
                 return

@@ -100,7 +100,7 @@ HALF = (C - 1) // 2 + 1     # elements of a row of C, by a stride of 2
 few = Index("few", 68)
 tile, lane, row = Index("tile", 4), Index("lane", 256), Index("row", 64)
 half = Index("half", 2)
-pair = row * 2 + half
+pair, part = row * 2 + half, row * 64 + few
 
 
 @pytest.mark.parametrize(("position", "count", "known"), [
@@ -129,6 +129,8 @@ pair = row * 2 + half
      Ranges(given=(5 * B * HALF - 68,)).inside(few, size(68))),
     (pair + 1, 3 * (2 * B // 3), loops((row, B), (half, 2)).where(pair < size(3 * (2 * B // 3))).where(
         pair % size(2 * B // 3) < size(2 * B // 3 - 1))),       # a roll of what is even
+    (part % size(HALF - 1), HALF - 1,
+     loops((row, (B * (HALF - 1) + 63) // 64), (few, 68)).where(part < size(B * (HALF - 1)))),     # HALF - 1 may be 0
     ((row // 3 * 3 + half) // size(HALF), B,
      loops((row, HALF * B), (half, 2)).where(row // 3 < size((HALF * B - 2) // 3 + 1))),        # windows of every other
 ], ids=str)
