@@ -103,10 +103,10 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, length: int | None
         empty = isinstance(x.shape[0], int) and x.shape[0] == 0
         length = minlength if empty else as_size(where(less(x.min(), 0), -1, maximum(x.max() + 1, minlength)))
     elif length is None:
-        counts = x.tolist()
-        if min(counts, default=0) < 0:
+        least, most = (int(x.min()), int(x.max())) if x.shape[0] else (0, -1)
+        if least < 0:
             raise ArgumentError("bincount: negative numbers have no bin")
-        length = max(max(counts, default=-1) + 1, minlength)
+        length = max(most + 1, minlength)
     start = full_op(np.zeros((), np.int64 if weights is None else weights.dtype.numpy), shape=(length,))
     ones = full_op(np.ones((), np.int64), shape=x.shape)
     return put(start, x, ones if weights is None else weights, axis=0, reduce="add")
