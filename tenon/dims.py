@@ -49,8 +49,25 @@ class PinnedSize(BaseException):
         self.solution, self.agreed = solution, agreed
 
 
-@dataclass(frozen=True)
-class Quotient:
+class _Compound:
+    """What an atom has that is made of sizes: it is another one where these are written otherwise."""
+
+    def parts(self) -> tuple[Dim, ...]:
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Compound) and type(self) is type(other) and self._terms == other._terms
+
+    def __hash__(self) -> int:
+        return hash(self._terms)
+
+    @property
+    def _terms(self) -> tuple[Any, ...]:
+        return tuple(map(_terms, self.parts()))
+
+
+@dataclass(frozen=True, eq=False)
+class Quotient(_Compound):
     """`numerator // denominator`, an atom of the polynomial."""
 
     numerator: Dim
@@ -66,8 +83,8 @@ class Quotient:
         return (self.numerator, self.denominator)
 
 
-@dataclass(frozen=True)
-class Maximum:
+@dataclass(frozen=True, eq=False)
+class Maximum(_Compound):
     """`max(left, right)`, an atom of the polynomial."""
 
     left: Dim

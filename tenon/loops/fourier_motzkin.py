@@ -26,6 +26,7 @@ class Elimination:
     def __init__(self, facts: Sequence[Affine], order: Sequence[Expr] = (), given: Sequence[Dim] = (),
                  rounding: bool = True):
         self.sizes: list[Dim] = []
+        self.held: dict[Dim, bool] = {}     # what `holds` found, by these sizes
         self.rounding = rounding
         self.place = {x: k + 1 for k, x in enumerate(order)}
         self.steps = 0
@@ -81,10 +82,15 @@ class Elimination:
             if self.holds(size):
                 return
             self.sizes.append(size)
+            self.held.clear()
 
     def holds(self, size: Dim) -> bool:
         """Whether a size is never negative, by what is known of sizes."""
-        return never_negative(size) or follows(size, self.sizes)
+        if isinstance(size, int) or never_negative(size):
+            return not isinstance(size, int) or size >= 0
+        if size not in self.held:
+            self.held[size] = follows(size, self.sizes)
+        return self.held[size]
 
     # ------------------------------------------------------------ proofs
 
@@ -154,6 +160,7 @@ class Elimination:
             self.note(fact)
         found = self.is_natural(form, slack)
         self.given, self.sizes = before, sizes
+        self.held.clear()
         return found
 
     # ------------------------------------------------------------ intervals

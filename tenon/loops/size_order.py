@@ -8,9 +8,22 @@ either side.  Sound, not complete: a size of which nothing is found may still ne
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from math import gcd
 
-from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Atom, Dim, Maximum, Quotient, SymbolicDim, product, symbol, without
+from tenon.dims import (
+    SMALLEST_SYMBOLIC_SIZE,
+    Atom,
+    Dim,
+    Maximum,
+    Monomial,
+    Quotient,
+    SymbolicDim,
+    divide_exactly,
+    product,
+    symbol,
+    without,
+)
 
 MOST_DIVISIONS = 8      # of terms of a size by a product of symbols
 
@@ -22,10 +35,27 @@ def never_negative(x: Dim) -> bool:
     >>> never_negative(B * C - B), never_negative(B - C), never_negative((B + 3) // 4 * 4 - B)
     (True, False, True)
     """
-    if isinstance(x, int):
-        return x >= 0
-    common, _ = common_factor(x)
-    return _is_positive(divided(x, common) + 1)
+    return x >= 0 if isinstance(x, int) else _never_negative(x.terms)
+
+
+@lru_cache(4096)
+def _never_negative(terms: tuple[tuple[Monomial, int], ...]) -> bool:
+    x = SymbolicDim(terms)
+    for atom in terms[0][0]:
+        if all(atom in monomial for monomial, _ in terms) and _is_natural(atom):
+            others = divide_exactly(x, SymbolicDim((((atom,), 1),)))
+            if others is not None and never_negative(others):
+                return True
+    return _is_positive(divided(x, common_factor(x)[0]) + 1)
+
+
+def _is_natural(atom: Atom) -> bool:
+    match atom:
+        case Quotient(numerator=n, denominator=d):
+            return never_negative(n) and never_negative(d - 1)
+        case Maximum(left=left, right=right):
+            return never_negative(left) or never_negative(right)
+    return True
 
 
 def follows(x: Dim, given: Sequence[Dim]) -> bool:
