@@ -41,10 +41,10 @@ TANH_A, TANH_B = math.sqrt(2 / math.pi), 0.044715                   # Hendrycks 
 
 # ---------------------------------------------------------------- piecewise linear
 
-@composite(promote=separate, vjp=lambda g, y, x: (where(greater(y, 0), g, 0),), ref=lambda x: np.maximum(0, x),
+@composite(promote=separate, vjp=lambda g, y, x: (where(less_equal(y, 0), 0, g),), ref=lambda x: np.maximum(0, x),
            batch="front", examples=["relu(f32[2, 3]) -> f32[2, 3]"])
 def relu(x: Any) -> Any:
-    """max(x, 0); the gradient at 0 is 0.
+    """max(x, 0); the gradient at 0 is 0, and at NaN what comes in, as in PyTorch.
 
     >>> tn.relu(tn.tensor([-1.0, 2.0]))
     tensor([0., 2.])

@@ -108,6 +108,8 @@ def _power_ref(x: Any, y: Any) -> Any:
         return x * x
     if np.ndim(y) == 0 and y == 3 and x.dtype.kind != "c":      # NumPy's power takes a hundred times as long
         return x * x * x
+    if np.ndim(y) == 0 and abs(y) == 0.5 and x.dtype.kind == "f":       # roots, as in PyTorch: of -inf there is none
+        return np.sqrt(x) if y > 0 else (1 / np.sqrt(x, dtype=np.result_type(x, np.float32))).astype(x.dtype)
     if y.dtype.kind == "i" and np.any(y < 0):       # whole numbers: 1, -1 or, as 1/2 is cut off, 0
         inverse = np.where(np.abs(x) == 1, np.power(x, y & 1), 0)
         return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
@@ -118,17 +120,15 @@ def _power(s: Any, x: Any, y: Any) -> Any:
     """Floats by `pow`, or what is as exact; integers by multiplying."""
     times = getattr(y, "value", 0)
     if x.dtype.is_floating:
-        root = s.call("sqrt", x) + 0.0 if times in (0.5, -0.5) else None        # (-0.0) ** 0.5 is 0.0
-        endless = s.eq(x, s.const(-math.inf, x.dtype))
         match times:
             case 3.0:
                 return x * x * x
             case -1.0:
                 return s.const(1.0, x.dtype) / x
             case 0.5:
-                return s.select(endless, s.const(math.inf, x.dtype), root)
+                return s.call("sqrt", x)
             case -0.5:
-                return s.select(endless, s.const(0.0, x.dtype), s.const(1.0, x.dtype) / root)
+                return s.const(1.0, x.dtype) / s.call("sqrt", x)
         return s.call("pow", x, y)
     return math.prod([x] * (times - 1), start=x) if times in range(1, 9) else _whole_power(s, x, y)
 
