@@ -14,8 +14,9 @@ from tenon.errors import GradientError, Location
 from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import current, using
-from tenon.graph.partition import pullback_of, set_derivative
+from tenon.graph.partition import pullback_of, set_derivative, with_results
 from tenon.ops.arithmetic import add
+from tenon.ops.branches import seeded
 from tenon.ops.call import run_body, type_of_body
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.ops.custom import body_batch
@@ -203,13 +204,12 @@ def reached(nodes: Iterable[Node], start: Sequence[Value]) -> set[Value]:
 
 def _call_vjp(g: Any, y: Any, *xs: Any, body: Graph) -> list[Any]:
     """One call of the pullback, itself an operator with a gradient."""
-    given = g if isinstance(g, tuple) else (g,)
-    seeds = [seed for seed, r in zip(given, body.results, strict=True) if r.dtype.is_differentiable]
-    out = call(*xs, *seeds, body=pullback_of(body))
+    seeds, chosen = seeded(g, body)
+    out = call(*xs, *seeds, body=pullback_of(with_results(body, chosen)))
     listed = iter(out if isinstance(out, tuple) else (out,))
     return [next(listed) if p.dtype.is_differentiable else None for p in body.params]
 
 
-call = define("call", public=False, type=type_of_body, ref=run_body, vjp=_call_vjp,
+call = define("call", public=False, type=type_of_body, ref=run_body, vjp=_call_vjp, takes_none=True,
               batch=body_batch,
               doc="A graph applied to inputs, as one operator: what a jitted function is on the tape.")

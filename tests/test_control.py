@@ -835,3 +835,32 @@ def test_what_a_branch_assigns_requires_no_gradient_for_the_results_beside_it():
     for values in ([1.0, 2.0], [-1.0, -2.0]):
         (y, count), (z, expected) = jitted(tn.tensor(values)), f(tn.tensor(values))
         assert (y.requires_grad, count.requires_grad, count.tolist()) == (z.requires_grad, False, expected.tolist())
+
+
+UNUSED = {
+    "scan": lambda x: tn.scan(lambda a, r: (a * 0.5 + r, tn.sqrt(r) * a), tn.tensor(1.0), x)[0],
+    "cond": lambda x: tn.cond(x.sum() > 0, lambda x: (x * 2, tn.sqrt(x)), lambda x: (x, x), x)[0].sum(),
+    "switch": lambda x: tn.switch(tn.tensor(1), [lambda x: (x, x), lambda x: (x * 2, tn.sqrt(x))], x)[0].sum(),
+    "checkpoint": lambda x: tn.checkpoint(lambda x: ((x * 2).sum(), tn.sqrt(x)))(x)[0],
+    "jit": lambda x: tn.jit(lambda x: ((x * 2).sum(), tn.sqrt(x)))(x)[0],
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_a_result_that_nobody_uses_has_no_gradient(name):
+    """The square root at 0 is infinitely steep: a gradient of zero times that would be NaN."""
+    gradient = tn.grad(UNUSED[name])
+    x = tn.tensor([0.0, 1.0, 0.0, 4.0])
+    want = [0.125, 0.25, 0.5, 1.0] if name == "scan" else [2.0] * 4
+    for found in (gradient(x), tn.jit(gradient)(x), tn.jit(gradient)(x)):
+        assert found.tolist() == want
+
+
+def test_unused_results_of_a_scan_beside_a_counter():
+    """What is carried and has no gradient stays, of what is stacked only what has one."""
+    def f(x):
+        (a, _), (_, ys) = tn.scan(lambda c, r: ((c[0] * r, c[1] + 1), (tn.sqrt(r), c[0] + c[1])), (x[0], 0), x)
+        return a + ys.sum()
+    x = tn.tensor([0.0, 2.0, 3.0])
+    want = tn.grad(lambda x: x[0] * x[0] * x[1] * x[2] + x[0] + x[0] * x[0] + x[0] * x[0] * x[1])(x).tolist()
+    assert tn.jit(tn.grad(f))(x).tolist() == tn.grad(f)(x).tolist() == want

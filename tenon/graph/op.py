@@ -186,6 +186,7 @@ class Op(CallStart):
     type: Callable[..., Types]                          # input types, attributes -> output types
     ref: Callable[..., Any] | None = None               # NumPy: oracle, constant folder, eager kernel, host step
     vjp: Callable[..., Any] | None = None               # (g, y, *inputs, **attrs) -> gradient, None or thunk an input
+    takes_none: bool = False                            # vjp gets None, no zeros, for a result without a gradient
     compute: Callable[..., Any] | None = None
     expand: Callable[..., Any] | None = None
     fill: Callable[..., Any] | None = None

@@ -208,6 +208,14 @@ def derivative_of(graph: Graph) -> Graph:
 
 
 @once_a_graph
+def with_results(graph: Graph, chosen: tuple[int, ...]) -> Graph:
+    """The graph that returns these results alone, without effects; itself where no other has a gradient."""
+    if all(k in chosen for k, r in enumerate(graph.results) if r.dtype.is_differentiable):
+        return graph
+    return part(graph, graph.name, graph.params, [graph.results[k] for k in chosen])
+
+
+@once_a_graph
 def pullback_of(graph: Graph) -> Graph:
     """The graph from the parameters, and a gradient for each differentiable result, to the gradients of the
     differentiable parameters."""

@@ -9,7 +9,7 @@ operands and return the same types.  `tenon.ops.loops` has the loops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from tenon.errors import GraphError
 from tenon.graph.interpret import interpret_within
 from tenon.graph.ir import Graph
 from tenon.graph.op import Op
-from tenon.graph.partition import pullback_of
+from tenon.graph.partition import pullback_of, with_results
 from tenon.ops.barrier import barrier
 from tenon.ops.call import check_returns, check_takes, one_or_all, result_types
 from tenon.ops.custom import apply_graph
@@ -36,6 +36,14 @@ def all_of(out: Any) -> tuple[Any, ...]:
 def seeds_of(g: Any, graph: Graph) -> list[Any]:
     """The gradients of a graph's differentiable results, among those of all its results."""
     return [seed for seed, r in zip(all_of(g), graph.results, strict=False) if r.dtype.is_differentiable]
+
+
+def seeded(g: Any, graph: Graph) -> tuple[list[Any], tuple[int, ...]]:
+    """(the gradients that there are, the results that they belong to): zeros for the others, times an infinite
+    derivative, would be NaN."""
+    found = {k: seed for k, (seed, r) in enumerate(zip(all_of(g), graph.results, strict=True))
+             if seed is not None and r.dtype.is_differentiable}
+    return list(found.values()), tuple(found)
 
 
 def spread(found: Any, inputs: Sequence[Any]) -> list[Any]:
@@ -80,28 +88,32 @@ def _switch_ref(index: Any, *operands: Any, branches: tuple[Graph, ...]) -> Any:
 
 
 def _cond_vjp(g: Any, y: Any, pred: Any, *operands: Any, true: Graph, false: Graph) -> list[Any]:
-    return _branch_gradients(cond, pred, operands, g, true, {"true": pullback_of(true), "false": pullback_of(false)})
+    return _branch_gradients(cond, pred, operands, g, true, lambda pullback: {
+        "true": pullback(true), "false": pullback(false)})
 
 
 def _switch_vjp(g: Any, y: Any, index: Any, *operands: Any, branches: tuple[Graph, ...]) -> list[Any]:
-    return _branch_gradients(switch, index, operands, g, branches[0], {"branches": tuple(map(pullback_of, branches))})
+    return _branch_gradients(switch, index, operands, g, branches[0], lambda pullback: {
+        "branches": tuple(map(pullback, branches))})
 
 
 def _branch_gradients(op: Op, choice: Any, operands: Sequence[Any], g: Any, branch: Graph,
-                      pullbacks: dict[str, Any]) -> list[Any]:
+                      pullbacks: Callable[[Callable[[Graph], Graph]], dict[str, Any]]) -> list[Any]:
     """The same choice among the pullbacks.  A branch that was not taken takes no part, so that it gives no nan."""
     if not any(x.dtype.is_differentiable for x in operands):
         return [None] * (1 + len(operands))
-    return [None, *spread(op(choice, *operands, *seeds_of(g, branch), **pullbacks), operands)]
+    seeds, chosen = seeded(g, branch)
+    attrs = pullbacks(lambda graph: pullback_of(with_results(graph, chosen)))
+    return [None, *spread(op(choice, *operands, *seeds, **attrs), operands)]
 
 
 cond: Op = define(
-    "cond", public=False, type=_cond_type, ref=_cond_ref, vjp=_cond_vjp,
+    "cond", public=False, type=_cond_type, ref=_cond_ref, vjp=_cond_vjp, takes_none=True,
     doc="The results of the graph `true` on the operands where the condition holds, else those of `false`; only that "
         "graph runs.  The gradient is the cond of the two pullbacks.")
 
 switch: Op = define(
-    "switch", public=False, type=_switch_type, ref=_switch_ref, vjp=_switch_vjp,
+    "switch", public=False, type=_switch_type, ref=_switch_ref, vjp=_switch_vjp, takes_none=True,
     doc="The results of `branches[index]` on the operands; an index before the first or behind the last is moved "
         "there.  The gradient is the switch of the pullbacks.")
 
@@ -115,14 +127,14 @@ def _recomputed_type(*operands: TensorType, body: Graph) -> Types:
 
 def _recomputed_vjp(g: Any, y: Any, *operands: Any, body: Graph) -> list[Any]:
     """The barrier makes the body's values depend on the gradients, so that none of them is kept for it."""
-    seeds = seeds_of(g, body)
+    seeds, chosen = seeded(g, body)
     walled = all_of(barrier(*operands, *seeds))
-    return spread(apply_graph(pullback_of(body), walled), operands)
+    return spread(apply_graph(pullback_of(with_results(body, chosen)), walled), operands)
 
 
 recomputed: Op = define(
     "recomputed", public=False, type=_recomputed_type,
     ref=lambda *operands, body: one_or_all(interpret_within(body, operands)),
-    expand=lambda *operands, body: one_or_all(apply_graph(body, operands)), vjp=_recomputed_vjp,
+    expand=lambda *operands, body: one_or_all(apply_graph(body, operands)), vjp=_recomputed_vjp, takes_none=True,
     doc="The results of a graph.  The gradient computes the graph again instead of keeping values of it: what "
         "`tn.checkpoint` leaves in a program.")

@@ -29,6 +29,7 @@ from tenon.graph.build import expansion
 from tenon.graph.interpret import concrete_type, current_sizes, interpret_within
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
+from tenon.graph.partition import with_results
 from tenon.ops.branches import all_of, seeds_of, spread
 from tenon.ops.call import check_returns, check_takes, one_or_all, result_types, shown
 from tenon.ops.creation import zeros_like
@@ -81,6 +82,10 @@ def _scan_vjp(g: Any, y: Any, *inputs: Any, constants: int, carried: int, length
               reverse: bool = False) -> list[Any]:
     """A scan in the other direction.  It carries the gradients of what was carried and the sums of those of the
     constants, and stacks those of the sequences."""
+    ends = [(k, seed, x) for k, (seed, x) in enumerate(zip(all_of(g), all_of(y), strict=True))
+            if k < carried or seed is not None]
+    seeds = [zeros_like(x) if seed is None else seed for _, seed, x in ends if x.dtype.is_differentiable]
+    body = with_results(body, tuple(k for k, _, _ in ends))
     parts = loop_parts(body, constants, carried)
     fixed, sequences = inputs[:constants], inputs[constants + carried:]
     stacks: Sequence[Any] = ()
@@ -89,7 +94,6 @@ def _scan_vjp(g: Any, y: Any, *inputs: Any, constants: int, carried: int, length
                           reverse=reverse))
         stacks = run[len(body.results):]
     known = (*(fixed[k] for k in parts.fixed), *apply_graph(parts.invariant, fixed))
-    seeds = seeds_of(g, body)
     first = sum(r.dtype.is_differentiable for r in body.results[:carried])
     sums = [zeros_like(x) for x in fixed if x.dtype.is_differentiable]
     if not seeds or not any(x.dtype.is_differentiable for x in inputs):
@@ -102,7 +106,7 @@ def _scan_vjp(g: Any, y: Any, *inputs: Any, constants: int, carried: int, length
 
 
 scan: Op = define(
-    "scan", public=False, type=_scan_type, ref=_scan_ref, vjp=_scan_vjp,
+    "scan", public=False, type=_scan_type, ref=_scan_ref, vjp=_scan_vjp, takes_none=True,
     doc="`body` run once for each index along the first axis of the sequences (from the last where `reverse`); what it "
         "carries comes first in the results, what it returns beside is stacked.")
 

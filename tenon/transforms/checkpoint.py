@@ -90,6 +90,7 @@ class Recomputed:
     changes: Changes
     narrow: DType | None = field(default_factory=autocasting)      # as it was around the first run
     name: str = "checkpoint"
+    takes_none: bool = True         # for results that nobody used
 
     def vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor]:
         """The gradients of the inputs."""
@@ -98,4 +99,5 @@ class Recomputed:
         with self.changes.undone(), autocast_is(self.narrow):
             run = Followed(self.function, arguments)
         outputs = [x for x in flatten(run.result)[0] if is_differentiable(x)]
-        return run.pull(outputs, seeds, others)
+        ends = [k for k, seed in enumerate(seeds) if seed is not None]
+        return run.pull([outputs[k] for k in ends], [seeds[k] for k in ends], others)
