@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,8 +12,9 @@ from tenon.errors import ArgumentError, GradientError
 from tenon.graph.axis_rule import over_batches
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
+from tenon.ops.arithmetic import add
 from tenon.ops.complex_parts import conj, real
-from tenon.ops.creation import eye
+from tenon.ops.creation import eye, zeros_like
 from tenon.ops.define import define, function
 from tenon.ops.diagonal import diag_embed, diagonal, tril
 from tenon.ops.joining_and_axes import expand_dims
@@ -61,7 +63,9 @@ def _off_diagonal(x: Any) -> Any:
 
 def _eigh_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     (gw, gv), (w, v) = g, y
-    inner = _off_diagonal(matmul(adjoint(v), gv)) / _gaps(w) + diag_embed(cast(gw, dtype=x.dtype))
+    parts = [] if gv is None else [_off_diagonal(matmul(adjoint(v), gv)) / _gaps(w)]
+    parts += [] if gw is None else [diag_embed(cast(gw, dtype=x.dtype))]
+    inner = functools.reduce(add, parts)
     return (hermitian(matmul(matmul(v, inner), adjoint(v))),)
 
 
@@ -71,7 +75,7 @@ def _vectors(x: TensorType) -> TensorType:
 
 eigh_op: Op = define(
     "eigh", public=False, axis_rule=over_batches(1, 2),
-    type=lambda x: (_vectors(square_type("eigh", x)), x), promote=floating, vjp=_eigh_vjp,
+    type=lambda x: (_vectors(square_type("eigh", x)), x), promote=floating, vjp=_eigh_vjp, takes_none=True,
     ref=lapack("eigh", lambda x: tuple(np.linalg.eigh(x)), finite=True),
     batch="front", fails="matrix", doc="The eigenvalues, ascending, and eigenvectors of a Hermitian matrix.",
     examples=["eigh(f32[2, 1, 1]) -> f32[2, 1], f32[2, 1, 1]"])
@@ -83,7 +87,7 @@ def eigh(x: Any, UPLO: str | None = None) -> EighResult:
 
     `UPLO` "L" or "U" reads that triangle alone.
 
-    Gradients are those of the symmetric part; they grow without bound where eigenvalues meet.
+    Gradients are those of the symmetric part; those of vectors grow without bound where eigenvalues meet.
     """
     whole = square("eigh", x)
     return EighResult(*eigh_op(hermitian(whole if UPLO is None else _mirrored(whole, UPLO))))
@@ -105,10 +109,13 @@ def _mirrored(x: Any, triangle: str) -> Any:
 
 def _eig_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     (gw, gv), (w, v) = g, y
-    inner = matmul(adjoint(v), gv)
-    length = real(diagonal(inner, 0, -2, -1))                           # eigenvectors have length 1
-    inner = inner - matmul(adjoint(v), v * expand_dims(cast(length, dtype=v.dtype), -2))
-    inner = _off_diagonal(inner) / conj(_gaps(w)) + diag_embed(gw)
+    parts = [] if gw is None else [diag_embed(gw)]
+    if gv is not None:
+        inner = matmul(adjoint(v), gv)
+        length = real(diagonal(inner, 0, -2, -1))                       # eigenvectors have length 1
+        inner = inner - matmul(adjoint(v), v * expand_dims(cast(length, dtype=v.dtype), -2))
+        parts.append(_off_diagonal(inner) / conj(_gaps(w)))
+    inner = functools.reduce(add, parts)
     gradient = solve_op(adjoint(v), matmul(inner, adjoint(v)))
     return (gradient if x.dtype.kind == "c" else real(gradient),)
 
@@ -123,7 +130,7 @@ def _eig_ref(x: Any) -> Any:
 
 eig_op: Op = define(
     "eig", public=False, axis_rule=over_batches(1, 2),
-    promote=floating, vjp=_eig_vjp, ref=lapack("eig", _eig_ref, finite=True),
+    promote=floating, vjp=_eig_vjp, takes_none=True, ref=lapack("eig", _eig_ref, finite=True),
     type=lambda x: (_complex(square_type("eig", x)).with_shape(x.shape[:-1]), _complex(x)),
     batch="front", fails="matrix", doc="The complex eigenvalues and eigenvectors of a square matrix.",
     examples=["eig(f32[2, 1, 1]) -> c64[2, 1], c64[2, 1, 1]"])
@@ -151,16 +158,30 @@ def _svd_type(x: TensorType, *, full: bool) -> tuple[TensorType, ...]:
 
 
 def _svd_vjp(g: Any, y: Any, x: Any, full: bool) -> tuple[Any]:
+    """The singular values have a gradient wherever they stand, vectors where no two values meet."""
+    (gu, gs, gvh), (u, s, vh) = g, y
+    parts = [] if gs is None else [_of_values(gs, u, vh, x)]
+    if gu is not None or gvh is not None:
+        parts.append(_of_vectors(zeros_like(u) if gu is None else gu, zeros_like(vh) if gvh is None else gvh, y, x, full))
+    return (functools.reduce(add, parts),)
+
+
+def _of_values(gs: Any, u: Any, vh: Any, x: Any) -> Any:
+    """Of the singular values alone: U diag(g) Vh."""
+    count = gs.shape[-1]
+    return matmul(u[..., :count] * expand_dims(cast(gs, dtype=x.dtype), -2), vh[..., :count, :])
+
+
+def _of_vectors(gu: Any, gvh: Any, y: Any, x: Any, full: bool) -> Any:
     if full and x.shape[-1] != x.shape[-2]:
         raise GradientError("svd: with full_matrices=True the vectors beyond the rank have no gradient",
                             hint="pass full_matrices=False")
-    (gu, gs, gvh), (u, s, vh) = g, y
+    u, s, vh = y
     wide = cast(s, dtype=x.dtype)
     rows, columns, inverse = expand_dims(wide, -1), expand_dims(wide, -2), expand_dims(1 / wide, -2)
     left, right = matmul(adjoint(u), gu), matmul(gvh, adjoint(vh))       # U^H gU and (V^H gV)^H
     gaps = _gaps(wide * wide)
     inner = _off_diagonal(left - adjoint(left)) / gaps * columns + rows * (_off_diagonal(adjoint(right) - right) / gaps)
-    inner = inner + diag_embed(cast(gs, dtype=x.dtype))
     if x.dtype.kind == "c":
         inner = inner + diag_embed((diagonal(left, 0, -2, -1) - conj(diagonal(left, 0, -2, -1))) * 0.5 / wide)
     gradient = matmul(matmul(u, inner), vh)
@@ -168,12 +189,12 @@ def _svd_vjp(g: Any, y: Any, x: Any, full: bool) -> tuple[Any]:
         gradient = gradient + matmul((gu - matmul(u, left)) * inverse, vh)
     if x.shape[-1] > s.shape[-1]:
         gradient = gradient + matmul(u * inverse, gvh - matmul(right, vh))
-    return (gradient,)
+    return gradient
 
 
 svd_op: Op = define(
     "svd", public=False, axis_rule=over_batches(2, 1, 2),
-    type=_svd_type, promote=floating, vjp=_svd_vjp,
+    type=_svd_type, promote=floating, vjp=_svd_vjp, takes_none=True,
     ref=lapack("svd", lambda x, full: tuple(np.linalg.svd(x, full_matrices=full)), finite=True),
     batch="front",
     fails="matrix",
@@ -185,14 +206,9 @@ svdvals_op: Op = define(
     "svdvals", public=False, axis_rule=over_batches(1),
     promote=floating, type=lambda x: _svd_type(x, full=False)[1],
     ref=lapack("svdvals", lambda x: np.linalg.svd(x, compute_uv=False), finite=True),
-    vjp=lambda g, y, x: (_svd_values_vjp(g, x),),
+    vjp=lambda g, y, x: (_of_values(g, *svd_op(x, full=False)[::2], x),),
     batch="front",
     fails="matrix", doc="The singular values, descending.", examples=["svdvals(f32[2, 3, 2]) -> f32[2, 2]"])
-
-
-def _svd_values_vjp(g: Any, x: Any) -> Any:
-    u, _, vh = svd_op(x, full=False)
-    return matmul(u * expand_dims(cast(g, dtype=x.dtype), -2), vh)
 
 
 @function

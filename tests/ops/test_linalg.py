@@ -457,3 +457,19 @@ def test_a_decomposition_refuses_what_is_no_number(name: str, bad: float) -> Non
     for run in (getattr(tn.linalg, name), tn.jit(getattr(tn.linalg, name))):
         with pytest.raises(LinearAlgebraError, match="infinities or NaN"):
             run(tn.asarray(x))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: tn.linalg.svd(x)[1], lambda x: tn.linalg.eigh(x)[0], tn.linalg.eigvalsh, tn.linalg.svdvals,
+    lambda x: tn.linalg.eigvals(x).real], ids=["svd", "eigh", "eigvalsh", "svdvals", "eigvals"])
+def test_values_that_meet_have_gradients_without_their_vectors(function):
+    """That of the sum is U V^T, whichever vectors stand for equal values."""
+    gradient = tn.grad(lambda x: function(x).sum())
+    for found in (gradient(tn.eye(3)), tn.jit(gradient)(tn.eye(3))):
+        np.testing.assert_allclose(found.numpy(), np.eye(3), atol=1e-6)
+
+
+def test_singular_values_have_gradients_with_full_matrices():
+    x = tn.tensor(np.random.default_rng(0).normal(size=(2, 4)))
+    u, _, vh = np.linalg.svd(x.numpy(), full_matrices=False)
+    np.testing.assert_allclose(tn.grad(lambda x: tn.linalg.svd(x)[1].sum())(x).numpy(), u @ vh)
