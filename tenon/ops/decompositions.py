@@ -159,10 +159,11 @@ def _svd_type(x: TensorType, *, full: bool) -> tuple[TensorType, ...]:
 
 def _svd_vjp(g: Any, y: Any, x: Any, full: bool) -> tuple[Any]:
     """The singular values have a gradient wherever they stand, vectors where no two values meet."""
-    (gu, gs, gvh), (u, s, vh) = g, y
+    (gu, gs, gvh), (u, _, vh) = g, y
     parts = [] if gs is None else [_of_values(gs, u, vh, x)]
     if gu is not None or gvh is not None:
-        parts.append(_of_vectors(zeros_like(u) if gu is None else gu, zeros_like(vh) if gvh is None else gvh, y, x, full))
+        gu, gvh = (zeros_like(z) if gz is None else gz for gz, z in ((gu, u), (gvh, vh)))
+        parts.append(_of_vectors(gu, gvh, y, x, full))
     return (functools.reduce(add, parts),)
 
 
@@ -206,7 +207,7 @@ svdvals_op: Op = define(
     "svdvals", public=False, axis_rule=over_batches(1),
     promote=floating, type=lambda x: _svd_type(x, full=False)[1],
     ref=lapack("svdvals", lambda x: np.linalg.svd(x, compute_uv=False), finite=True),
-    vjp=lambda g, y, x: (_of_values(g, *svd_op(x, full=False)[::2], x),),
+    vjp=lambda g, y, x: _svd_vjp((None, g, None), svd_op(x, full=False), x, full=False),
     batch="front",
     fails="matrix", doc="The singular values, descending.", examples=["svdvals(f32[2, 3, 2]) -> f32[2, 2]"])
 
