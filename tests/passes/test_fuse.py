@@ -456,3 +456,13 @@ def test_views_that_meet_again_are_followed_once() -> None:
         return x
     (found,) = compile(trace(f, TensorType(float32, (0, 4)))).run([np.zeros((0, 4), np.float32)])
     assert found.shape == (0, 4)
+
+
+def test_an_effect_stays_behind_the_one_before_it() -> None:
+    graph = fused("def f(x: f32[64]):",
+                  "a: f32[64] = sin(x)",
+                  "r: tuple[f32[64], token] = all_reduce(a, over=('data',), op='sum')",
+                  "q: tuple[f32[64], token] = all_reduce(x, over=('data',), op='sum')",
+                  "b: f32[64] = add(a, q[0])",         # one kernel with `a` would wait for itself
+                  "return r[0], b")
+    assert operators(graph) == ["sin", "all_reduce", "all_reduce", "add"]

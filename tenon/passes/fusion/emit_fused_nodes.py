@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Node, Value
-from tenon.graph.partition import has_effect
 from tenon.ops.call import fused
 from tenon.passes.fusion.fusion_groups import FusionGroup, now
 from tenon.passes.fusion.kernel_bodies import body_of
@@ -73,12 +71,9 @@ class _FusedEmitter:
 
 
 def in_order(groups: Groups) -> Iterator[FusionGroup]:
-    """Groups after those that they read, otherwise in the order of the graph; effects keep theirs."""
+    """Groups after those that they read, otherwise in the order of the graph; an effect reads the one before it."""
     listed = groups.all()
     needs = {group: set(map(now, group.reads)) - {group} for group in listed}
-    effects = [groups.group_of(node) for node in groups.graph.nodes if has_effect(node)]
-    for earlier, later in pairwise(effects):
-        needs[later].add(earlier)
     readers: dict[FusionGroup, list[FusionGroup]] = {group: [] for group in listed}
     for group, needed in needs.items():
         for other in needed:

@@ -12,13 +12,14 @@ A contraction takes in only views on its inputs and elementwise work on its resu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
 from math import prod
 from typing import Any
 
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import Op
+from tenon.graph.partition import has_effect
 from tenon.loops.cost import known
 from tenon.ops.channels_last import conv_channels_last, depthwise_channels_last
 from tenon.ops.shape import permute, reshape_op
@@ -54,6 +55,8 @@ class Groups:
         self.users = graph.users()
         self.kinds: dict[Node, Kind] = {}
         self.results = set(graph.results)
+        effects = [node for node in graph.nodes if has_effect(node)]
+        self.earlier = dict(pairwise(reversed(effects)))        # the effect that has to be before an effect
         self.group: dict[Node, FusionGroup] = {}
         self.sources: dict[Value, tuple[Node, ...]] = {}        # the nodes behind the views that a value is made of
         self._forget()
@@ -72,8 +75,7 @@ class Groups:
             else:
                 self.sources.update((output, (node,)) for output in node.outputs)
         for group in self.all():
-            reads = {self.group_of(source) for node in self.with_views(group)[0] for x in node.uses()
-                     for source in self.behind(x)}
+            reads = {self.group_of(source) for node in self.with_views(group)[0] for source in self._needs(node)}
             group.reads = reads - {group}
         self.order = GroupOrder(list(in_order(self)))
 
@@ -120,9 +122,15 @@ class Groups:
         if self.kinds[node].name == "view":
             self._see_through(node)
             return
-        reads = {self.group[source] for x in node.uses() for source in self.behind(x)}
+        reads = {self.group[source] for source in self._needs(node)}
         self.group[node] = FusionGroup([node], {self.kinds[node].name}, reads, k, k)
         self.sources.update((output, (node,)) for output in node.outputs)
+
+    def _needs(self, node: Node) -> Iterator[Node]:
+        """What has to be computed before: what makes its values, and the effect before an effect."""
+        yield from (source for x in node.uses() for source in self.behind(x))
+        if node in self.earlier:
+            yield self.earlier[node]
 
     def _see_through(self, node: Node) -> None:
         self.sources[node.output] = tuple(dict.fromkeys(
