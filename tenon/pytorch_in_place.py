@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.creation import eye, full, full_like
+from tenon.ops.placing import on_device
 from tenon.random import bernoulli, exponential, normal, rand, randint, randn
 from tenon.slice_stores import store_slice
 from tenon.tensor import Tensor, tensor
@@ -95,11 +96,11 @@ def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
-    """The tensor rebound to other elements, which are broadcast and cast; returns it."""
+    """The tensor rebound to other elements, which are broadcast, cast, and brought to its device; returns it."""
     new = src if isinstance(src, Tensor) else tensor(src, dtype=self.dtype)
     new = new if new.shape == self.shape else new.expand(self.shape)
     self._refuse_leaf("x.copy_(y)")
-    new = new.astype(self.dtype)
+    new = on_device(new.astype(self.dtype), self.device)
     self._rebind(new.view(new.shape) if new is src else new)     # read: what is computed of it is for its gradient
     return self
 

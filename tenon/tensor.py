@@ -24,7 +24,7 @@ from tenon.devices import HOST, among, check_device, placing
 from tenon.dims import length_of, size_of
 from tenon.dlpack import imported
 from tenon.eager.grad_mode import differentiating, is_grad_enabled, refusing_nan
-from tenon.errors import ArgumentError, DTypeError, GradientError, ShapeError
+from tenon.errors import ArgumentError, DeviceError, DTypeError, GradientError, ShapeError
 from tenon.graph.op import interpreter
 from tenon.ops import shape as shape_ops
 from tenon.ops.arithmetic import add
@@ -264,6 +264,9 @@ class Tensor(TensorViews):
     def grad(self, value: Tensor | None) -> None:
         if value is not None and value.shape != self.shape:
             raise ShapeError(f"the gradient of a tensor {self.type} was set to {value.type}")
+        if value is not None and value.device != self.device:
+            raise DeviceError(f"the gradient of a tensor on {self.device} was set to one on {value.device}",
+                              hint=f'.to("{self.device}") is the same tensor there')
         if (capture := recording_capture()) is not None:
             capture.renew_gradient(self)
         state = self.state

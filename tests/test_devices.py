@@ -14,7 +14,8 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.errors import ArgumentError, DeviceError
+from tenon.errors import ArgumentError, DeviceError, GraphError
+from tenon.graph.text import parse_graph
 from tenon.nn import functional as F
 
 ROOT = Path(__file__).parents[1]
@@ -373,3 +374,78 @@ def test_what_functions_make_lies_beside_what_they_are_given(name: str) -> None:
     there = EVERYWHERE[name]("cpu:1")
     assert (plain.device, there.device) == ("cpu", "cpu:1")
     np.testing.assert_allclose(there.detach().numpy(), plain.detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_elements_are_copied_to_where_a_tensor_is() -> None:
+    x = tn.zeros(3, device="cpu:1")
+    assert x.copy_(tn.ones(3)).device == "cpu:1" and x.tolist() == [1, 1, 1]
+    with pytest.raises(DeviceError, match=r"a tensor on cpu:1 was set to one on cpu"):
+        x.grad = tn.ones(3)
+
+
+def test_a_method_with_settings_before_its_tensors_is_named_rightly() -> None:
+    x, index = tn.zeros(3, device="cpu:1"), tn.tensor([0, 1])
+    with pytest.raises(DeviceError, match=r"x \(f32\[3\]\) is on cpu:1, index \(i64\[2\]\) on cpu\b"):
+        x.index_select(0, index)
+
+
+def test_a_module_elsewhere_is_told_of_without_names() -> None:
+    with pytest.raises(DeviceError) as caught:
+        nn.Linear(2, 2).to("cpu:1")(tn.ones(1, 2))
+    assert caught.value.hint == '.to("cpu") and .to("cpu:1") move tensors and modules'
+
+
+def test_rows_of_a_data_set_lie_where_its_tensors_are() -> None:
+    rows = tn.data.TensorDataset(tn.ones(4, 2, device="cpu:1"))
+    assert {x.device for (x,) in tn.data.DataLoader(rows, batch_size=2)} | {rows[1][0].device} == {"cpu:1"}
+
+
+def test_a_branch_knows_where_its_own_values_are() -> None:
+    @tn.jit
+    def f(x, least):
+        there = x.to("cpu:1")
+        if x.sum() > least:
+            y = (there.to("cpu:2") * 3).to("cpu")           # it was left out: y was taken to be there
+        else:
+            y = x - 1
+        return y
+    x = tn.ones(2)
+    assert [f(x, tn.tensor(least)).tolist() for least in (1.0, 9.0)] == [[3, 3], [0, 0]]
+    assert f(x, tn.tensor(1.0)).device == f(x, tn.tensor(9.0)).device == "cpu"
+
+
+def test_branches_that_end_on_two_devices_do_so_as_in_eager_code() -> None:
+    @tn.jit
+    def f(x, least):
+        y = x.to("cpu:1")
+        if x.sum() > least:
+            y = x * 2
+        return y
+    assert [f(tn.ones(2), tn.tensor(least)).device for least in (1.0, 9.0)] == ["cpu", "cpu:1"]
+
+
+def test_a_round_knows_where_its_own_values_are() -> None:
+    @tn.jit
+    def f(x, most):
+        there = x.to("cpu:1")
+        while x.sum() < most:
+            there = (there.to("cpu:2") * 2).to("cpu:1")
+            x = x + there.to("cpu")
+        return x, there
+    x, there = f(tn.ones(2), tn.tensor(20.0))
+    assert (x.device, there.device, x.tolist(), there.tolist()) == ("cpu", "cpu:1", [15, 15], [8, 8])
+
+
+def test_a_graph_whose_branches_end_on_two_devices_is_refused() -> None:
+    with pytest.raises(GraphError, match="cond: f32.2. is on cpu:1 where the condition holds, and on cpu where"):
+        parse_graph('''
+def f(c: bool, x: f32[2]):
+    def then(x: f32[2]):
+        y: f32[2] @ cpu:1 = to_device(x, device='cpu:1')
+        return y
+    def otherwise(x: f32[2]):
+        y: f32[2] = sin(x)
+        return y
+    z: f32[2] @ cpu:1 = cond(c, x, true=then, false=otherwise)
+    return z
+''')

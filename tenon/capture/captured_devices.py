@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenon.devices import HOST, Device
@@ -12,15 +13,18 @@ from tenon.tensor_state import Elsewhere
 
 
 class CapturedDevices:
-    """Where the values of a capture are; nothing is looked at until one of them is not on the first device."""
+    """Where the values of a capture are; nothing is looked at until one of them is not on the first device.
 
-    def __init__(self, builder: Builder):
-        self.builder = builder
+    `builders` gives those that record now: that of a branch or loop, and those around it, the innermost first.
+    """
+
+    def __init__(self, builders: Callable[[], Sequence[Builder]]):
+        self.builders = builders
         self.several = False            # whether a value is elsewhere
         self.params: dict[Value, Device] = {}
         self.arrays: set[Value] = set()
         self._known: Devices = {}
-        self._followed = 0              # how many nodes were looked at
+        self._followed: dict[Builder, int] = {}         # how many nodes of each were looked at
 
     def enter(self, param: Any, payload: Any, around: Any = None) -> None:
         """A parameter stands for something outside, which has this payload there, maybe in the capture `around`."""
@@ -34,15 +38,21 @@ class CapturedDevices:
         """A parameter is an array of NumPy, which lies nowhere."""
         self.arrays.add(param)
 
+    def enter_round(self, param: Value, payload: Any) -> None:
+        """A parameter stands for what the rounds of a loop hand on, which begins as this payload."""
+        if self.several:
+            self.follow()
+            self._known[param] = self._known.get(payload)
+
     def follow(self) -> None:
         """Look at the nodes since; raises DeviceError where one reads values of several devices."""
         self.several = True
-        nodes = self.builder.nodes
-        for node in nodes[self._followed:]:
+        for builder in reversed(self.builders()):
             self._known.update((p, None if p in self.arrays else self.params.get(p, HOST))
-                               for p in self.builder.params if p not in self._known)
-            self._followed += 1
-            self._known.update(zip(node.outputs, node_devices(node, self._known), strict=True))
+                               for p in builder.params if p not in self._known)
+            for node in builder.nodes[self._followed.get(builder, 0):]:
+                self._followed[builder] = self._followed.get(builder, 0) + 1
+                self._known.update(zip(node.outputs, node_devices(node, self._known), strict=True))
 
     def of(self, payload: Any) -> Device:
         """The device of a value; the first of what is made where it is read."""

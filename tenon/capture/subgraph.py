@@ -26,6 +26,7 @@ class InnerBuilder(Builder):
     """
 
     apart = False
+    outer: Builder
 
     def __init__(self, name: str, outer: Builder):
         super().__init__(name)

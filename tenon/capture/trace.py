@@ -132,7 +132,7 @@ class Capture(TensorInterpreter):
         self.as_leaves: set[tuple[Value, Any]] = set()      # leaves from outside, and elements that were assigned
         self.gradients: dict[Value, Value] = {}         # of values that a backward pass came by
         self._derives: Location | None = None           # where that was computed whose gradient is recorded now
-        self.devices = CapturedDevices(self.builder)
+        self.devices = CapturedDevices(self._builders)
 
     # ------------------------------------------------------------ an operator call
 
@@ -444,6 +444,13 @@ class Capture(TensorInterpreter):
     def fail_if(self, condition: Any) -> None:
         """A capture that does not convert has no such conditions."""
         raise UnsafeCall("an operation fails for some data", where=user_location(), convertible=True)
+
+    def _builders(self) -> list[Builder]:
+        """Those that record now, the innermost first."""
+        found: list[Builder] = [self.builder]
+        while (outer := found[-1].outer) is not None:
+            found.append(outer)
+        return found
 
     def device_of(self, payload: Payload) -> Any:
         """Where the elements of a captured tensor will be."""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, OutOfRange, ShapeError
+from tenon.ops.placing import on_device
 from tenon.random import Generator, randperm
 from tenon.tensor import Tensor, tensor
 
@@ -65,7 +66,7 @@ class TensorDataset(Dataset):
         """The rows at an index, or at several: a slice, a list, a tensor."""
         rows = checked(index, len(self)) if isinstance(index, int) else \
             index if isinstance(index, slice) else np.asarray(index)
-        return tuple(Tensor(np.asarray(x.numpy()[rows])) for x in self.tensors)
+        return tuple(_rows(x, rows) for x in self.tensors)
 
     def __len__(self) -> int:
         return int(self.tensors[0].shape[0])
@@ -73,7 +74,13 @@ class TensorDataset(Dataset):
     def batch(self, indices: Sequence[int]) -> list[Any]:
         """The rows of every tensor at these indices, copied out at once."""
         rows = np.asarray(indices, np.intp)
-        return [Tensor(x.numpy()[rows]) for x in self.tensors]
+        return [_rows(x, rows) for x in self.tensors]
+
+
+def _rows(x: Tensor, rows: Any) -> Tensor:
+    """These rows of a tensor, copied out, where it is."""
+    found: Tensor = on_device(Tensor(np.asarray(x.numpy()[rows])), x.device)
+    return found
 
 
 class Subset(Dataset):

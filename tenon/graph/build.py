@@ -32,6 +32,7 @@ class Builder:
     """
 
     records = True
+    outer: Builder | None = None        # that of the graph around, where this is one of a branch or loop
 
     def __init__(self, name: str, params: Sequence[Value] = (), loc: Location | None = None, rewriting: bool = False):
         self.name, self.loc, self.rewriting = name, loc, rewriting

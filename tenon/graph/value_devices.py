@@ -78,6 +78,15 @@ def node_devices(node: Node, known: Devices) -> Sequence[Device | None]:
     return [next(iter(found), None)] * len(node.outputs)
 
 
+def _check_alike(node: Node, begun: Sequence[Device | None], found: Sequence[Device | None]) -> None:
+    """Raise DeviceError where the second branch leaves a result elsewhere than the first, or a round what it took."""
+    for x, a, b in zip(node.outputs, begun, found, strict=False):
+        if a is not None and b is not None and a is not b and x.dtype.kind not in HANDLES:
+            said = f"{x.type} begins a loop on {a}, and a round leaves it on {b}" if "constants" in node.attrs else \
+                f"{x.type} is on {a} where the condition holds, and on {b} where it does not"
+            raise DeviceError(f"{node.op.name}: {said}", where=node.loc, hint=f'move it to one device: .to("{a}")')
+
+
 def _through(node: Node, read: Sequence[Device | None], known: Devices) -> Sequence[Device | None]:
     """Of a branch, loop or call: each result is where a sub-graph makes it, or where it came from.
 
@@ -91,7 +100,10 @@ def _through(node: Node, read: Sequence[Device | None], known: Devices) -> Seque
         count = len(graph.params)
         _enter(graph, read[:count] if loop else read[len(read) - count:], known)
         if len(graph.results) == len(outputs) and graph.results != ():
-            outputs = [a if a is not None else known.get(x) for a, x in zip(outputs, graph.results, strict=True)]
+            found = [known.get(x) for x in graph.results]
+            begun = read[node.attrs["constants"]:][:node.attrs.get("carried", count)] if loop else outputs
+            _check_alike(node, begun, found)
+            outputs = [a if a is not None else b for a, b in zip(outputs, found, strict=True)]
     only = {device for device in read if device is not None}
     alone = next(iter(only)) if len(only) == 1 else None
     return [alone if device is None else device for device in outputs]

@@ -169,10 +169,11 @@ class WhileCapture:
                     self.places.append(k)
                     return tensor
         value = Value(entry.type, name=f"c{len(self.params)}")
+        assert self.capture is not None
+        self.capture.devices.enter_round(value, entry.payload)
         if type(entry) is RuntimeNumber:
             tensor = RuntimeNumber(Tensor(value), one_kind(entry).weak)
         elif leaf in self.carries or entry.requires_grad:
-            assert self.capture is not None
             self.capture.flows.add(value)
             tensor = linked(value, TapeNode(EARLIER, (), {}, (value,)), 0)
         else:
