@@ -437,7 +437,7 @@ def test_a_round_knows_where_its_own_values_are() -> None:
 
 
 def test_a_graph_whose_branches_end_on_two_devices_is_refused() -> None:
-    with pytest.raises(GraphError, match="cond: f32.2. is on cpu:1 where the condition holds, and on cpu where"):
+    with pytest.raises(GraphError, match=r"cond: f32.2. is on cpu:1 where the condition holds, and on cpu where"):
         parse_graph('''
 def f(c: bool, x: f32[2]):
     def then(x: f32[2]):
