@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from itertools import zip_longest
 
@@ -38,6 +39,13 @@ def difference(name: str, texts: Sequence[str]) -> str:
         for k, (mine, other) in enumerate(zip_longest(ours, text.splitlines(), fillvalue=NOTHING)):
             if mine.partition(PLACE)[0] != other.partition(PLACE)[0]:
                 what = "at its parameters" if k == 0 else f"at node {k}"
+                mine, other = first_that_differs(mine, other) if k == 0 else (mine, other)
                 return (f"ranks captured different graphs of {name}, {what}: rank 0 has `{mine.strip()}`, "
                         f"rank {rank} has `{other.strip()}`")
     return f"ranks captured different graphs of {name}"
+
+
+def first_that_differs(mine: str, other: str) -> tuple[str, str]:
+    """The first parameters that differ of two heads of graphs, which may have hundreds; the heads where none does."""
+    listed = (re.split(r", (?=\w+: )", head.partition("(")[2].removesuffix("):")) for head in (mine, other))
+    return next(((x, y) for x, y in zip_longest(*listed, fillvalue=NOTHING) if x != y), (mine, other))

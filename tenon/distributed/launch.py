@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -34,12 +34,15 @@ class Launcher:
     path: str
     family: str             # "mpich" or "openmpi"
 
-    def command(self, count: int, script: Sequence[str], hosts: Path | None) -> list[str]:
-        """What to run: lines are marked by rank, nothing is bound to cores, more processes than cores are allowed."""
+    def command(self, count: int, script: Sequence[str], hosts: Path | None, names: Iterable[str] = ()) -> list[str]:
+        """What to run: lines are marked by rank, nothing is bound to cores, more processes than cores are allowed.
+
+        Variables of these `names` reach other machines; MPICH takes all there are.
+        """
         if self.family == "openmpi":
             options = ["--tag-output", "--oversubscribe", "--bind-to", "none"]
             options += ["--allow-run-as-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-            options += [] if hosts is None else ["--hostfile", str(hosts)]
+            options += [] if hosts is None else ["--hostfile", str(hosts), *(x for name in names for x in ("-x", name))]
         else:
             options = ["-prepend-rank"] + ([] if hosts is None else ["-f", str(hosts)])
         return [self.path, *options, "-n", str(count), sys.executable, *script]
@@ -62,8 +65,9 @@ def launch(count: int, script: Sequence[str], hosts: Path | None = None, restart
                             hint="tenon launch -n 2 train.py")
     if hosts is not None and not hosts.is_file():
         raise ArgumentError(f"launch: there is no file {str(hosts)!r} of hosts", hint="a host's name a line")
-    command = find_launcher().command(count, script, hosts)
     environment = environment_for(count, hosts, timeout)
+    names = sorted(name for name in environment if name == "PYTHONPATH" or name.startswith("TENON_"))
+    command = find_launcher().command(count, script, hosts, names)
     for attempt in range(restarts + 1):
         code, stopped = run(command, environment)
         if code == 0 or stopped:

@@ -64,7 +64,7 @@ def save(state: Any, folder: Path) -> None:
     structures = [t["structure"] for t in told]
     index = PartIndex(size(), structures if len(set(structures)) > 1 else structures[:1], [
         StoredPart.of_json(part) for report in reports for part in report])
-    _agreed(_tried(lambda: write_index(folder, index) if rank() == 0 else None), "written the index")
+    _agreed(_tried(lambda: _publish(folder, index) if rank() == 0 else None), "written the index")
     if rank() == 0:
         _remove_others(folder, {part.file for part in index.parts})
 
@@ -148,6 +148,14 @@ def _write(folder: str, file: str, parts: list[StoredPart]) -> None:
     os.makedirs(folder, exist_ok=True)
     if parts:
         tensor_file.write(os.path.join(folder, file), {part.key: part.array for part in parts}, {})
+
+
+def _publish(folder: str, index: PartIndex) -> None:
+    """Let the index take the place of the one before, if all that it names is here."""
+    for file in sorted({part.file for part in index.parts}):
+        if not os.path.exists(os.path.join(folder, file)):
+            raise FileNotFoundError(f"{file!r} is not in {folder!r}; all processes write to one folder, which all see")
+    write_index(folder, index)
 
 
 def _tried(run: Callable[[], object]) -> dict[str, str]:

@@ -126,6 +126,7 @@ def test_both_families_get_their_own_options() -> None:
     hosts = Path("hosts")
     mpich = launching.Launcher("mpiexec", "mpich").command(2, ["a.py", "x"], hosts)
     assert mpich == ["mpiexec", "-prepend-rank", "-f", "hosts", "-n", "2", sys.executable, "a.py", "x"]
-    other = launching.Launcher("mpiexec", "openmpi").command(2, ["a.py"], hosts)
+    other = launching.Launcher("mpiexec", "openmpi").command(2, ["a.py"], hosts, ["TENON_TIMEOUT"])
+    assert other[other.index("-x") + 1] == "TENON_TIMEOUT"          # or it would not reach the other machines
     assert {"--oversubscribe", "--bind-to", "--hostfile", "--tag-output"} <= set(other)
     assert ("--allow-run-as-root" in other) == (os.geteuid() == 0)

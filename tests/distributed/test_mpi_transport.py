@@ -12,6 +12,7 @@ import pytest
 
 from distributed.mpi_ranks import everything
 from distributed.test_local_transport import on_ranks
+from tenon.distributed.graph_agreement import difference
 
 pytest.importorskip("mpi4py")
 ROOT = Path(__file__).parents[2]
@@ -106,6 +107,14 @@ def test_ranks_that_captured_different_graphs_are_told_where_they_differ(tmp_pat
     said = ("ranks captured different graphs of step, at node 2: rank 0 has `v1: f32[3] = add(v0, 1.0)  "
             "# script.py:12`, rank 1 has `v1: f32[3] = multiply(v0, 2.0)  # script.py:11`")
     assert ran.returncode != 0 and ran.stderr.count(said) == 2, ran.stderr
+
+
+def test_of_graphs_with_many_parameters_the_first_that_differs_is_told() -> None:
+    heads = [f"def step(x: f32[{n}, 8] @ cpu:1, w: tuple[f32[8, 4], token], b: f32[4]):\n    return x\n" for n in (10, 9)]
+    said = difference("step", heads)
+    assert said == ("ranks captured different graphs of step, at its parameters: "
+                    "rank 0 has `x: f32[10, 8] @ cpu:1`, rank 1 has `x: f32[9, 8] @ cpu:1`")
+    assert "rank 0 has `nothing`, rank 1 has `b: f32[4]`" in difference("f", ["def f(x: f32):", "def f(x: f32, b: f32[4]):"])
 
 
 CALLS = """

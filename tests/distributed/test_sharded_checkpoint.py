@@ -131,6 +131,17 @@ print(found["w"].tolist(), found["b"].tolist(), found["own"].tolist() if own els
 """
 
 
+def test_folders_that_not_all_processes_see_are_refused(tmp_path: Path) -> None:
+    """That of another machine, say: no index names files that are not beside it."""
+    script = tmp_path / "script.py"
+    script.write_text("import sys, tenon as tn\n"
+                      "from tenon import distributed\n"
+                      "distributed.save({'w': tn.ones(2) * distributed.rank()}, f'{sys.argv[1]}/{distributed.rank()}')\n")
+    ran = mpiexec(2, str(script), str(tmp_path))
+    assert ran.returncode != 0 and "'1-1.safetensors' is not in" in ran.stderr, ran.stderr
+    assert not list(tmp_path.rglob("index.json"))
+
+
 def test_another_number_of_processes_reads_what_all_had_alike(tmp_path: Path) -> None:
     pytest.importorskip("mpi4py")
     script = tmp_path / "script.py"
