@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 
 from tenon.errors import DevicePlanError
 from tenon.graph.build import Builder
-from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.ir import Graph, Input, Node, Value, graphs_in
 from tenon.graph.structural_key import Exact
+from tenon.graph.text import key_of
 from tenon.pipelining.step_parts import MICRO_AXIS, Rows
 from tenon.records import dataclass
 from tenon.sharding.axis_layout import Layout, ValueSharding, local_shape, normal, numbers_of
@@ -114,7 +115,7 @@ def _axis_of_turns(nodes: Sequence[Node], turns: Sequence[int], larger: int) -> 
     pairs = [(a, b) for a, b, k in zip(nodes, nodes[1:], turns[1:], strict=False) if k != larger]
     if any(a.op is not b.op or [x.type for x in a.outputs] != [x.type for x in b.outputs] for a, b in pairs):
         raise _differ(node, "choose micro_batches so that the batch is a multiple of it")
-    if len(starts) <= 1 and all(Exact(a.attrs) == Exact(b.attrs) for a, b in pairs):
+    if len(starts) <= 1 and all(_alike(a, b) for a, b in pairs):
         return None
     moved = [k for k in range(node.output.ndim) if len({start[k] for start in starts}) > 1]
     if len(moved) == 1 and all(set(other.attrs["step"]) == {1} for other in nodes):
@@ -124,6 +125,13 @@ def _axis_of_turns(nodes: Sequence[Node], turns: Sequence[int], larger: int) -> 
                for other, k in zip(nodes, turns, strict=True)):
             return axis
     raise _differ(node, "what is computed for an example may not depend on its place in the batch")
+
+
+def _alike(a: Node, b: Node) -> bool:
+    """Whether nodes say the same; what they do in branches and loops too."""
+    attrs = [{name: tuple(map(key_of, graphs)) if (graphs := graphs_in(x)) else x for name, x in node.attrs.items()}
+             for node in (a, b)]
+    return Exact(attrs[0]) == Exact(attrs[1])
 
 
 def rows_before(turn: int, larger: int, size: int, smaller: int) -> int:

@@ -16,10 +16,12 @@ import numpy as np
 
 from tenon.atomic import at_once
 from tenon.errors import ArgumentError, DevicePlanError
+from tenon.graph.build import copy, rebuild
 from tenon.graph.interpret import bind_sizes
 from tenon.graph.ir import UPDATES, Graph, Value
 from tenon.graph.size_stages import of_sizes
 from tenon.locks import Lock
+from tenon.ops.sharding_annotation import with_sharding
 from tenon.pipelining.device_program import DeviceProgram
 from tenon.pipelining.device_steps import Instruction, device_steps
 from tenon.pipelining.micro_batches import MicroStep, micro_step, plan_micro_batches
@@ -130,7 +132,6 @@ class DeviceGraphs:
     """What the devices at one place along the other axes of a mesh do."""
 
     step: MicroStep
-    stages: Stages
     segments: Segments
     instructions: tuple[tuple[Instruction, ...], ...]
     smaller: SmallerBatches | None
@@ -207,10 +208,14 @@ class Pipelined:
         schedule = settings.schedule_on(self.mesh.axis_size(PIPE_AXIS))
         others = self.mesh.without(PIPE_AXIS)
         batch = batch_axes(graph, self.note)
+        graph, shardings = annotated_arguments(graph, shardings, self.mesh)
         updates = {result: param for param, result in graph.notes.get(UPDATES) or ()}
         wanted = tuple(shardings.get(updates.get(k, -1)) for k in range(len(graph.results)))
         plan = plan_micro_batches(graph, batch, settings.micro_batches, others, shardings, wanted)
         apart = len(self.transport.ranks) < self.mesh.size
+        first = micro_step(plan, dict.fromkeys(others.axes, 0))
+        stages = stages_of_step(parts_of_step(first.graph, list(batch), first.rows), schedule.stages,
+                                self.note.begins or None)
         graphs: dict[tuple[int, ...], DeviceGraphs] = {}    # by the place along the other axes
         devices, made, parts, total = {}, {}, {}, 0
         for rank in self.transport.ranks:
@@ -218,7 +223,8 @@ class Pipelined:
             device = here.pop(PIPE_AXIS)
             place = tuple(here.values())
             if place not in graphs:
-                graphs[place] = self._graphs(micro_step(plan, here), batch, schedule, apart)
+                step = micro_step(plan, here) if any(place) else first
+                graphs[place] = self._graphs(step, stages.on(first.graph, step.graph), batch, schedule, apart)
             found = graphs[place]
             mine = [(k, r) for k, (r, stage) in enumerate(found.segments.results) if stage is None
                     or schedule.device_of(stage) == device or (apart and k not in updates)]
@@ -234,17 +240,16 @@ class Pipelined:
         one = next(iter(graphs.values()))
         at = {k: schedule.device_of(stage) for k, (_, stage) in enumerate(one.segments.results)
               if stage is not None and k in updates}
-        return PipelinePlan(graph, one.stages, schedule, runs, devices, shardings, wanted, made, at)
+        return PipelinePlan(graph, stages, schedule, runs, devices, shardings, wanted, made, at)
 
-    def _graphs(self, step: MicroStep, batch: Mapping[int, int], schedule: PipelineSchedule,
+    def _graphs(self, step: MicroStep, stages: Stages, batch: Mapping[int, int], schedule: PipelineSchedule,
                 apart: bool) -> DeviceGraphs:
-        """A step on a micro-batch in stages, and what each device does."""
+        """A step on a micro-batch in these stages, and what each device does."""
         parts = parts_of_step(step.graph, list(batch), step.rows)
-        stages = stages_of_step(parts, schedule.stages, self.note.begins or None)
         segments = segments_of(parts, stages, schedule.splits_backward)
         instructions = device_steps(segments, schedule, apart)
         smaller = smaller_batches(step, list(batch), stages, schedule, apart, instructions)
-        return DeviceGraphs(step, stages, segments, instructions, smaller)
+        return DeviceGraphs(step, segments, instructions, smaller)
 
     def _joined(self, plan: PipelinePlan, found: Sequence[Array]) -> list[Any]:
         """The results: an array where this process has it whole, else an array in parts."""
@@ -308,6 +313,20 @@ class OfParts:
                 f"whose stages are cut elsewhere, keeps it on {dict(x.sharding.at)}",
                 hint="Pipeline(begins=[...]) with the same modules cuts both functions at one place")
         return part_for(x, sharding, self.rank)
+
+
+def annotated_arguments(graph: Graph, shardings: Mapping[int, Sharding],
+                        mesh: Mesh) -> tuple[Graph, Mapping[int, Sharding]]:
+    """The graph without the marks of `shard` on its arguments, and how these are split then: devices first divide the
+    rows of a batch, and then turns what each has."""
+    place = {p: k for k, p in enumerate(graph.params)}
+    marked = {node: place[node.inputs[0]] for node in graph.nodes if node.op is with_sharding
+              and node.inputs[0] in place and Mesh(dict(node.attrs["mesh"])) == mesh}
+    if not marked:
+        return graph, shardings
+    said = {k: Sharding(mesh, node.attrs["spec"]) for node, k in marked.items()}
+    found = rebuild(graph, lambda node, inputs: inputs[0] if node in marked else copy(node, inputs))
+    return found, {**{k: sharding for k, sharding in said.items() if not sharding.is_replicated}, **shardings}
 
 
 def axes_of(spec: Sequence[Any]) -> set[str]:

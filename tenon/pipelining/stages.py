@@ -17,10 +17,10 @@ import numpy as np
 
 from tenon.dims import evaluate
 from tenon.errors import DevicePlanError
-from tenon.graph.ir import Node, Value
+from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.pipelining.step_parts import StepParts, is_meeting, sources
 from tenon.program.kernel import node_work
-from tenon.records import dataclass
+from tenon.records import dataclass, replace
 
 AS_GOOD = 0.01              # how much slower the slowest stage may be where fewer bytes cross
 BYTES_IN_TRANSFER = 0.25    # what it costs to move a byte to another device, in elements that are gone through
@@ -36,6 +36,30 @@ class Stages:
     of: Mapping[Node, int]
     work: tuple[float, ...]         # of each stage, for a micro-batch, forward and backward
     crossing: tuple[int, ...]       # bytes of a micro-batch that go from each stage to those behind it
+
+    def on(self, graph: Graph, other: Graph) -> Stages:
+        """The same stages of another rank's graph.  Its nodes are those of `graph` one by one, of other sizes; but what
+        one rank holds, others may put zeros for (`where`), which are made beside what they stand for."""
+        if other is graph:
+            return self
+        own = (node for node in graph.nodes if not _is_mask(node))
+        of: dict[Node, int] = {}
+        for node in other.nodes:
+            like = node.inputs[1].node if _is_mask(node) else next(own)     # type: ignore[union-attr]
+            found = of if _is_mask(node) else self.of
+            if like in found:
+                of[node] = found[like]
+        readers = other.users()
+        for node in filter(_is_mask, other.nodes):          # of what all stages have: beside who reads it
+            there = [of[user] for user in readers[node.output] if user in of]
+            if node not in of and there:
+                of[node] = min(there)
+        return replace(self, of=of)
+
+
+def _is_mask(node: Node) -> bool:
+    """Whether a node puts zeros for a value that another rank holds (tenon.sharding.reshard)."""
+    return node.op.name == "where" and isinstance(node.inputs[0], Literal) and isinstance(node.inputs[1], Value)
 
 
 def stages_of_step(parts: StepParts, count: int, begins: Sequence[int] | None = None) -> Stages:

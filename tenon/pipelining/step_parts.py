@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tenon.errors import DevicePlanError
 from tenon.graph.ir import UPDATES, Graph, Node, Value
-from tenon.graph.partition import all_nodes, has_effect
+from tenon.graph.partition import all_nodes, has_effect, innermost
 from tenon.ops.collectives import COLLECTIVES, all_gather_op, all_reduce_op
 from tenon.records import dataclass
 from tenon.sharding.mesh import TURNS
@@ -112,7 +112,7 @@ def parts_of_step(graph: Graph, batch: Collection[int],
             continue
         if any(x in micro for x in uses if x.type != TOKEN):
             micro.update(node.outputs)
-            if has_effect(node) and node.op not in COLLECTIVES:
+            if any(inner.op.effect and inner.op not in COLLECTIVES for inner in innermost(node)):
                 raise DevicePlanError(f"pipeline: {node.op.name} would be done once for each micro-batch",
                                     where=node.loc, hint="do it outside of the step, with what the step returns")
         if any(x in behind for x in uses if x.type != TOKEN):

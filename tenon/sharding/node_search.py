@@ -113,11 +113,12 @@ class NodeSearch:
         x = node.inputs[0]
         assert isinstance(x, Value)
         mesh = Mesh(dict(node.attrs["mesh"]))
-        if mesh != self.mesh:
-            raise CaptureError(f"shard: the mesh is {mesh!r}, and the function runs on {self.mesh!r}", where=node.loc,
-                               hint="in a pipeline, whose turns are an axis too, give arguments that are split: "
-                                    "step(shard(x, ...))" if TURNS in self.mesh.axes else None)
-        wanted = ValueSharding(layouts_of(Sharding(mesh, node.attrs["spec"]), numbers_of(x)))
+        if mesh != self.mesh and (TURNS not in self.mesh.axes or not _is_within(self.mesh.without(TURNS), mesh)):
+            raise CaptureError(f"shard: the mesh is {mesh!r}, and the function runs on {self.mesh!r}", where=node.loc)
+        layouts = layouts_of(Sharding(self.mesh, node.attrs["spec"]), numbers_of(x))
+        kept = (at_hand if TURNS in axes_of(at_hand) else said
+                for at_hand, said in zip(self.values.have[x][0].layouts, layouts, strict=True))
+        wanted = ValueSharding(tuple(kept))             # turns stay what they are: no message goes from one to another
         return NodeSharding((wanted,), (wanted,), 0, ())
 
     def _of_reshape(self, node: Node) -> Iterator[NodeSharding]:
@@ -274,3 +275,8 @@ def _beside(rule: AxisRule, label: Label) -> list[int]:
     indexed = {k for k, labels in enumerate(rule.inputs) if label in labels}
     return [min(k for k, power in term if power == 1) for term in rule.terms or ()
             if term and indexed.isdisjoint(k for k, _ in term)]
+
+
+def _is_within(inner: Mesh, mesh: Mesh) -> bool:
+    """Whether all axes of the one are axes of the other, of the same sizes."""
+    return all(name in mesh.axes and size == mesh.axis_size(name) for name, size in zip(inner.axes, inner.shape))

@@ -87,6 +87,65 @@ def test_a_jitted_step_runs_on_a_mesh_in_stages() -> None:
     np.testing.assert_allclose(found, losses(), rtol=1e-12)
 
 
+def test_arguments_are_split_in_the_step_as_well() -> None:
+    """Each device has rows, which turns divide; activations that are marked keep their turns."""
+    def losses(mesh: Any, **options: Any) -> list[float]:
+        net = mlp()
+        optimizer = optim.SGD(net.parameters(), lr=0.1)
+
+        @tn.jit(mesh=mesh, **options)
+        def step(x: Any, y: Any) -> Any:
+            if mesh is not None:
+                x, y = (tn.distributed.shard(t, mesh, ("data",)) for t in (x, y))
+            scores = net(x)
+            if mesh is not None:
+                scores = tn.distributed.shard(scores, mesh, ("data", None))
+            loss = nn.functional.cross_entropy(scores, y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+        return [float(step(*map(tn.tensor, data_for(net, 16)))) for _ in range(3)]
+    found = losses(Mesh({"data": 2, "pipe": 2}), pipeline=Pipeline(micro_batches=4))
+    np.testing.assert_allclose(found, losses(None), rtol=1e-12)
+
+
+class Encoder(nn.Module):
+    """Its two heads have 3 columns each: two on one device of an axis, one on the other."""
+
+    def __init__(self) -> None:
+        self.hidden, self.mean, self.spread, self.out = (
+            nn.Linear(10, 16), nn.Linear(16, 3), nn.Linear(16, 3), nn.Linear(3, 10))
+
+    def __call__(self, x: Any) -> Any:
+        h = tn.elu(self.hidden(x))
+        return self.out(self.mean(h) + tn.exp(0.5 * self.spread(h)))
+
+
+def test_all_ranks_of_uneven_parts_have_the_same_stages() -> None:
+    """A rank of fewer elements had put a weight's gradient on another stage."""
+    def losses(mesh: Any, **options: Any) -> list[float]:
+        tn.manual_seed(0)
+        net = Encoder().to(tn.float64)
+        optimizer = optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+        if mesh is not None:
+            tn.distributed.shard(net, mesh, {r"(hidden|mean|spread|out)\.bias": ("model",), r"out\.weight": ("model",)})
+            tn.distributed.shard(optimizer, mesh)
+
+        @tn.jit(mesh=mesh, **options)
+        def step(x: Any) -> Any:
+            loss = nn.functional.mse_loss(net(x), x)
+            loss.backward()
+            optim.clip_grad_norm(net.parameters(), 0.3)
+            optimizer.step()
+            optimizer.zero_grad()
+            return loss
+        x = tn.rand(6, 10, dtype=tn.float64)
+        return [float(step(x)) for _ in range(3)]
+    found = losses(Mesh({"pipe": 2, "model": 2}), pipeline=Pipeline(micro_batches=6, schedule="zero_bubble"))
+    np.testing.assert_allclose(found, losses(None), rtol=1e-12)
+
+
 def test_meshes_that_do_not_fit_are_refused() -> None:
     graph, arrays = mean_step(mlp(), 16)
     note = PipelineNote(Pipeline(2, 4), (0, 1))
