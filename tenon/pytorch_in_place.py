@@ -18,7 +18,6 @@ from typing import Any, TypeVar, cast
 
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.creation import eye, full, full_like
-from tenon.ops.placing import on_device
 from tenon.random import bernoulli, exponential, normal, rand, randint, randn
 from tenon.slice_stores import store_slice
 from tenon.tensor import Tensor, tensor
@@ -100,7 +99,7 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     new = src if isinstance(src, Tensor) else tensor(src, dtype=self.dtype)
     new = new if new.shape == self.shape else new.expand(self.shape)
     self._refuse_leaf("x.copy_(y)")
-    new = on_device(new.astype(self.dtype), self.device)
+    new = self._brought(new.astype(self.dtype))
     self._rebind(new.view(new.shape) if new is src else new)     # read: what is computed of it is for its gradient
     return self
 

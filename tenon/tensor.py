@@ -42,6 +42,7 @@ from tenon.tensor_state import (
     TensorState,
     accumulated,
     changed,
+    in_memory,
     journal,
     leaf_hooks,
     recorder,
@@ -338,13 +339,27 @@ class Tensor(TensorViews):
             raise ShapeError(f"assign: a tensor {self.type} was given {new.type}")
         if new.dtype is not self.dtype:
             new = shape_ops.cast(new, dtype=self.dtype)
-        self._rebind(new.to_device(self.device) if self._is_apart(new) else new)
+        self._rebind(self._brought(new))
         return self
 
     def _is_apart(self, other: Tensor) -> bool:
-        """Whether another tensor lies on another device."""
-        apart: bool = self.device is not other.device
-        return apart
+        """Whether another tensor lies on another device, or is split over a mesh in another way."""
+        return bool(self.device is not other.device or self._layout != other._layout)
+
+    @property
+    def _layout(self) -> Any:
+        """How the elements are split over a mesh; None where they are not, and while a function is captured."""
+        payload = self.payload
+        return payload.layout if isinstance(payload, Elsewhere) else None
+
+    def _brought(self, new: Tensor) -> Tensor:
+        """Another tensor where this one is: on its device, or in parts as it is."""
+        if not self._is_apart(new):
+            return new
+        if self._layout == new._layout or recording_capture() is not None:
+            return new.to_device(self.device)
+        elements, payload = in_memory(new.payload), self.payload
+        return Tensor(payload.with_elements(elements) if isinstance(payload, Elsewhere) else elements)
 
     def _rebind(self, new: Tensor) -> None:
         capture = recording_capture()

@@ -147,6 +147,15 @@ class Elsewhere:
         raise NotImplementedError
 
     @property
+    def layout(self) -> Any:
+        """How the elements are split over a mesh; None where they lie in one piece."""
+        return None
+
+    def with_elements(self, array: np.ndarray) -> Elsewhere:
+        """The payload of other elements, split as these are."""
+        raise NotImplementedError
+
+    @property
     def is_here(self) -> bool:
         """Whether the elements can be read without asking another process."""
         return True

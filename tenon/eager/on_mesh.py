@@ -16,7 +16,7 @@ from tenon.eager.dispatch import Eager, TensorInterpreter, eager
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.errors import GradientError
 from tenon.graph.op import Op, using_default
-from tenon.sharding.sharded_array import ShardedArray
+from tenon.sharding.sharded_array import ShardedArray, split_array
 from tenon.sharding.sharding import Sharding
 from tenon.tensor import Tensor
 from tenon.tensor_state import Elsewhere, Payload
@@ -34,6 +34,15 @@ class OnMesh(Elsewhere):
     def device(self) -> Device:
         """Where the elements are: on the devices of a mesh, which are threads of this one, or other processes."""
         return HOST
+
+    @property
+    def layout(self) -> Sharding:
+        """How the elements are split."""
+        return self.parts.sharding
+
+    def with_elements(self, array: np.ndarray) -> OnMesh:
+        """Other elements, split so."""
+        return OnMesh(split_array(array, self.parts.sharding, self.parts.shards))
 
     @property
     def is_here(self) -> bool:

@@ -320,8 +320,8 @@ def annotated_arguments(graph: Graph, shardings: Mapping[int, Sharding],
     """The graph without the marks of `shard` on its arguments, and how these are split then: devices first divide the
     rows of a batch, and then turns what each has."""
     place = {p: k for k, p in enumerate(graph.params)}
-    marked = {node: place[node.inputs[0]] for node in graph.nodes if node.op is with_sharding
-              and node.inputs[0] in place and Mesh(dict(node.attrs["mesh"])) == mesh}
+    marked = {node: place[x] for node in graph.nodes if node.op is with_sharding
+              and isinstance(x := node.inputs[0], Value) and x in place and Mesh(dict(node.attrs["mesh"])) == mesh}
     if not marked:
         return graph, shardings
     said = {k: Sharding(mesh, node.attrs["spec"]) for node, k in marked.items()}

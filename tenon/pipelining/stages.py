@@ -45,9 +45,9 @@ class Stages:
         own = (node for node in graph.nodes if not _is_mask(node))
         of: dict[Node, int] = {}
         for node in other.nodes:
-            like = node.inputs[1].node if _is_mask(node) else next(own)     # type: ignore[union-attr]
-            found = of if _is_mask(node) else self.of
-            if like in found:
+            x = node.inputs[1] if _is_mask(node) else None
+            like, found = (x.node, of) if isinstance(x, Value) else (next(own), self.of)
+            if like is not None and like in found:
                 of[node] = found[like]
         readers = other.users()
         for node in filter(_is_mask, other.nodes):          # of what all stages have: beside who reads it

@@ -26,6 +26,7 @@ from tenon.planning.step_division import Division, sharding_of
 from tenon.records import replace
 from tenon.sharding.awaiting_plan import is_awaiting
 from tenon.sharding.mesh import Mesh
+from tenon.sharding.sharding import Sharding
 from tenon.tensor import Tensor
 
 
@@ -34,12 +35,10 @@ def divide(step: CapturedStep, mesh: Mesh, division: Division) -> None:
     captured, arguments = step.captured, {}
     shardings = division.shardings(step, mesh)
     for k, (source, sharding) in enumerate(zip(captured.sources, shardings, strict=True)):
-        if sharding is None:
-            continue
-        if isinstance(source, Argument):
+        if isinstance(source, Argument) and sharding is not None:
             arguments[k] = sharding
-        elif isinstance(source, Held) and isinstance(source.holder, Tensor) and sharding_of(source.holder) is None:
-            split_in_place(source.holder, sharding)
+        elif isinstance(source, Held) and isinstance(source.holder, Tensor) and sharding_of(source.holder) != sharding:
+            split_in_place(source.holder, sharding or Sharding(mesh))
     captured.graph.notes = {**captured.graph.notes, DIVIDED: arguments}
 
 

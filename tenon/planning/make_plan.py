@@ -98,7 +98,8 @@ def _estimate(rank: RankStep, division: Division, cluster: Cluster, mesh: Mesh, 
     messages = sum(x.end - x.start for x in timeline.nodes if x.is_message)
     sent = tuple(devices * x for x in timeline.sent(len(cluster.levels)))
     peak = cluster.chip.operations("float32") * devices
+    mfu = min(1.0, operations / rank.seconds / peak) if operations else 0.0
     data, model = (mesh.axis_size(name) if name in mesh.axes else 1 for name in ("data", "model"))
     sizes = ParallelSizes(data=data, model=model, recompute="none", shard=3 if division.besides else 0)
     return StepEstimate(sizes, rank.seconds, timeline.computing, messages, rank.fresh, 0.0, rank.memory,
-                        cluster.chip.room, sent, min(1.0, operations / rank.seconds / peak), division.splits)
+                        cluster.chip.room, sent, mfu, division.splits)

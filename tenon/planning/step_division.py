@@ -38,7 +38,7 @@ class Division:
                                      "tn.distributed.plan(step, *args)")
 
     def shardings(self, step: CapturedStep, mesh: Mesh) -> list[Sharding | None]:
-        """Of every parameter of the graph; None is whole.  What is split already stays so."""
+        """Of every parameter of the graph; None is whole.  What is split over this mesh already stays so."""
         captured, splits = step.captured, dict(self.splits)
         spec_of: dict[Value, Spec] = {}
         for name, group in (step.groups if splits else {}).items():
@@ -48,7 +48,7 @@ class Division:
             if isinstance(source, Argument):
                 is_split = self.rows is not None and p.ndim > 0 and p.shape[0] == rows
                 found.append(Sharding(mesh, (self.rows,)) if is_split else None)
-            elif isinstance(source, Held) and (already := sharding_of(source.holder)) is not None:
+            elif isinstance(source, Held) and _is_over(mesh, already := sharding_of(source.holder)):
                 found.append(already)
             else:
                 found.append(besides(p, spec_of.get(p, ()), self.besides, mesh))
@@ -62,6 +62,10 @@ def rows_of(captured: Captured) -> Any:
     """The rows of the first argument that has some."""
     return next((p.shape[0] for p, source in zip(captured.graph.params, captured.sources, strict=True)
                  if isinstance(source, Argument) and p.ndim), None)
+
+
+def _is_over(mesh: Mesh, sharding: Sharding | None) -> bool:
+    return sharding is not None and sharding.mesh == mesh
 
 
 def sharding_of(holder: Any) -> Sharding | None:

@@ -252,3 +252,17 @@ def test_a_plan_is_for_methods_too() -> None:
     np.testing.assert_allclose(float(planned(x)), float(trainer.step(x)), rtol=1e-5)
     with pytest.raises(ArgumentError, match="jit takes a function, not int"):
         tn.jit(3, plan=found)
+
+
+def test_a_step_that_another_mesh_had_divided_is_planned_and_divided_anew() -> None:
+    step, arguments, _ = training()
+    whole = float(step(*arguments))
+    first = tn.jit(step, plan=plan(step, *arguments, cluster=CLUSTER, devices=4))
+    second = tn.jit(step, plan=plan(step, *arguments, cluster=CLUSTER, devices=2))
+    again = tn.jit(step, plan=plan(step, *arguments, cluster=CLUSTER, devices=4))
+    losses = [whole, *(float(f(*arguments)) for f in (first, second, again))]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_a_function_without_work_has_a_plan() -> None:
+    assert plan(lambda x: x, tn.ones(4, 3), cluster=CLUSTER, devices=2).best.mfu == 0

@@ -237,3 +237,29 @@ def test_a_fused_projection_whose_rows_go_head_by_head_is_split_by_heads() -> No
         loss.backward()
         return loss
     assert [c.name for c in tn.distributed.explain(backward, tn.rand(2, 5, 8)).collectives] == ["all_reduce"]
+
+
+def spec_of(x: Tensor) -> Any:
+    return x.payload.parts.sharding.spec if hasattr(x.payload, "parts") else None
+
+
+def test_a_state_is_loaded_into_parts_where_a_model_is_in_parts_and_whole_where_it_is_not() -> None:
+    """Loading had taken over how the state was split: a plain model could not be trained, a split one became whole."""
+    split, plain = shard(nn.Linear(4, 3), DATA, "data"), nn.Linear(4, 3)
+    plain.load_state_dict(split.state_dict())
+    assert spec_of(plain.weight) is None and plain.weight.tolist() == split.weight.tolist()
+    plain(tn.ones(2, 4)).sum().backward()
+    other = shard(nn.Linear(4, 3), GRID, {"weight": (None, "model")})
+    other.load_state_dict(plain.state_dict())
+    assert spec_of(other.weight) == (None, "model") and other.weight.tolist() == plain.weight.tolist()
+    other.load_state_dict(split.state_dict())
+    assert spec_of(other.weight) == (None, "model")
+
+
+def test_what_is_filled_or_cast_stays_in_parts() -> None:
+    net = shard(nn.Linear(4, 3), DATA, "data")
+    nn.init.ones_(net.weight)
+    with tn.no_grad():
+        net.bias.copy_(tn.arange(3.0))
+    net.to(tn.float64)
+    assert [spec_of(net.weight), spec_of(net.bias), net.bias.tolist()] == [("data", None), ("data",), [0, 1, 2]]
