@@ -49,11 +49,13 @@ class Stages:
             like, found = (x.node, of) if isinstance(x, Value) else (next(own), self.of)
             if like is not None and like in found:
                 of[node] = found[like]
-        readers = other.users()
-        for node in filter(_is_mask, other.nodes):          # of what all stages have: beside who reads it
-            there = [of[user] for user in readers[node.output] if user in of]
-            if node not in of and there:
-                of[node] = min(there)
+        readers, soonest = other.users(), dict[Node, int]()
+        for node in reversed(other.nodes):          # zeros for what all stages have: beside who reads them
+            there = [soonest[user] for x in node.outputs for user in readers[x] if user in soonest]
+            if node not in of and _is_mask(node):
+                of[node] = min(there, default=0)
+            if node in of or there:
+                soonest[node] = of.get(node, min(there, default=0))
         return replace(self, of=of)
 
 
