@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tenon.autograd import function as function
 from tenon.autograd import functional_derivatives as functional
 from tenon.autograd.functional_derivatives import gradcheck as gradcheck
 from tenon.eager.grad_mode import enable_grad as enable_grad
@@ -12,8 +13,8 @@ from tenon.transforms.autograd import Function as Function
 from tenon.transforms.autograd import FunctionContext as FunctionContext
 from tenon.transforms.autograd import grad as grad
 
-__all__ = ["Function", "FunctionContext", "Variable", "backward", "detect_anomaly", "enable_grad", "functional", "grad",
-           "gradcheck", "no_grad", "set_detect_anomaly"]
+__all__ = ["Function", "FunctionContext", "Variable", "backward", "detect_anomaly", "enable_grad", "function",
+           "functional", "grad", "gradcheck", "no_grad", "set_detect_anomaly"]
 
 
 def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None,

@@ -34,6 +34,7 @@ class CustomRule:
     backward: Callable[[list[Any], list[Tensor | None]], list[Tensor | None]]
     name: str
     depth: int = 0      # in how many runs of its own forward: there, forward waits until a gradient is asked for
+    takes_none: bool = False        # whether the gradient is told None, not zeros, for results that nothing depends on
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class RuleOnTape:
     """What the tape asks for the gradient."""
 
     def __init__(self, rule: CustomRule, known: KeptForward | None):
-        self.name, self.rule, self.known = rule.name, rule, known
+        self.name, self.rule, self.known, self.takes_none = rule.name, rule, known, rule.takes_none
 
     def vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor | None]:
         """The gradients of the inputs."""

@@ -13,6 +13,7 @@ so `super().__init__()` is not needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tenon.devices import HOST, among
@@ -118,7 +119,6 @@ class Module:
 
     if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
-        def __setattr__(self, name: str, value: Any) -> None: ...
 
     def __dir__(self) -> list[str]:
         return present(self, super().__dir__())
@@ -130,6 +130,16 @@ class Module:
         module = object.__new__(cls)
         module.__dict__.update(training=True, _persistent={})
         return module
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Set an attribute; the name of a parameter takes another one or None, since an optimizer goes on with it.
+
+        Raises ArgumentError for anything else there: `w.data = x` and `w.assign(x)` give it other elements.
+        """
+        if isinstance(self.__dict__.get(name), Parameter) and not isinstance(value, (Parameter, NoneType)):
+            raise ArgumentError(f"{type(self).__name__}.{name} is a parameter, which {_called(value)} cannot replace",
+                             hint=f"net.{name}.data = x, net.{name} = nn.Parameter(x), or del net.{name} first")
+        object.__setattr__(self, name, value)
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
         if options and "input" in options and type(self).__module__.startswith("tenon.nn"):     # layer(input=x)
@@ -461,6 +471,10 @@ class Module:
 
     def _repr_html_(self) -> str:
         return as_html(self)
+
+
+def _called(value: Any) -> str:
+    return f"a plain tensor {value.type}" if isinstance(value, Tensor) else f"an object of type {type(value).__name__}"
 
 
 def _tensors_and_modules(name: str, value: Any) -> Iterator[tuple[str, Any]]:

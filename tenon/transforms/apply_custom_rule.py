@@ -10,6 +10,7 @@ from tenon.capture.custom_rules import CustomRule, Tensors, call_rule
 from tenon.capture.trace import Capture
 from tenon.eager.tape import carries
 from tenon.graph.op import interpreter, using
+from tenon.records import replace
 from tenon.tensor import Tensor
 from tenon.transforms.vmap_interpreter import Batched, Batching
 
@@ -61,5 +62,5 @@ def in_batch(rule: CustomRule, inputs: Tensors, level: Batching) -> Tensors:
 
     whole = [x.payload.inner if flag else x for x, flag in zip(inputs, flags, strict=True)]  # type: ignore[union-attr]
     with using(level.outer):
-        results = apply_rule(CustomRule(primal, forward, backward, rule.name, rule.depth), whole)
+        results = apply_rule(replace(rule, primal=primal, forward=forward, backward=backward), whole)
     return [Tensor(Batched(x, level)) for x in results]

@@ -26,7 +26,10 @@ class FunctionContext:
         """`backward` says nothing of these results: what it is given for them is not read."""
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether `backward` gets zeros, not None, for results that nothing depends on; so it is at first."""
+        """Whether `backward` gets zeros, not None, for results that nothing depends on; so it is at first.
+
+        Gradients of a compiled function that are taken from outside are zeros either way.
+        """
         self.materialize_grads = value
 
     def mark_dirty(self, *tensors: Tensor) -> None:
@@ -100,7 +103,7 @@ class AutogradFunction:
             return found[:len(args)] if all(x is None for x in found[len(args):]) else found    # of defaults
 
         rule = custom_vjp(lambda *inputs: run(*inputs)[0])
-        rule._name = cls.__name__
+        rule._name, rule._takes_none = cls.__name__, True
         rule.defvjp(fwd, bwd)
         return rule(*args)
 

@@ -303,3 +303,18 @@ def test_lists_of_modules_are_cut_joined_and_taken_from() -> None:
     listed = nn.ModuleList([last])
     listed += listed
     assert (len(listed), len(listed + [last]), listed.pop() is last, len(listed)) == (2, 3, True, 1)
+
+
+def test_only_a_parameter_takes_the_place_of_a_parameter() -> None:
+    layer = nn.Linear(3, 2)
+    optimizer = tn.optim.SGD(layer.parameters(), lr=0.1)
+    for wrong in (tn.zeros(2, 3), layer.weight * 2, 1.0):
+        with pytest.raises(TypeError, match=r"Linear\.weight is a parameter, which .* cannot replace"):
+            layer.weight = wrong
+    layer.weight.data = tn.zeros(2, 3)
+    assert layer.weight is optimizer.param_groups[0]["params"][0] and not layer.weight.numpy().any()
+    layer.weight = nn.Parameter(tn.ones(2, 3))
+    layer.bias = None
+    del layer.weight
+    layer.weight = tn.ones(2, 3)
+    assert layer(tn.ones(1, 3)).tolist() == [[3.0, 3.0]] and not list(layer.parameters())
