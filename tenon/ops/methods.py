@@ -10,6 +10,7 @@ from tenon.graph import op as calls
 from tenon.graph.op import Op, current
 from tenon.graph.operators import Operators, install
 from tenon.migration_hints import TENSOR, AbsentField
+from tenon.ops.bit_views import view
 from tenon.ops.define import PUBLIC
 from tenon.ops.numpy_calls import array_function, array_ufunc
 from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32, int64
@@ -42,7 +43,7 @@ def install_methods() -> None:
     methods["__getitem__"] = _method(PUBLIC["getitem"])
     methods.update({name: _to(name, dtype) for name, dtype in NAMED_TYPES.items()})
     methods.update(__array_ufunc__=array_ufunc, __array_function__=array_function)
-    methods.update(view=_method(PUBLIC["reshape"]), dim=_dim, numel=_numel, t=_t, contiguous=_contiguous,
+    methods.update(view=_method(view), dim=_dim, numel=_numel, t=_t, contiguous=_contiguous,
                    clone=_clone)
     layers = {name: f"tn.{name}(x, ...)" for name, call in PUBLIC.items() if not getattr(call, "method", True)}
     install({name: AbsentField(name, hint) for name, hint in (TENSOR | layers).items()} | methods)
@@ -104,7 +105,7 @@ def _operators(names: dict[str, str]) -> dict[str, Op]:
 def called_methods() -> dict[str, tuple[Any, Callable[..., Any]]]:
     """What the methods with a name call, as calls are remembered, and the method: `x.sum()`, `x[0]`."""
     found = {name: call for name, call in PUBLIC.items() if is_method(call) and name not in PROPERTIES}
-    found |= {"__getitem__": PUBLIC["getitem"], "view": PUBLIC["reshape"]}
+    found |= {"__getitem__": PUBLIC["getitem"], "view": view}
     return {name: (getattr(call, "__wrapped__", call), vars(Operators)[name]) for name, call in found.items()
             if hasattr(call, "full")}
 

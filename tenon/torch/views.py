@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 import tenon as tn
+from tenon.ops.bit_views import bits_as
 from tenon.ops.indexing import put
 from tenon.ops.shape import inverse_permutation
 from tenon.ops.slicing import slice_update
@@ -16,6 +19,11 @@ from tenon.torch.site import Rule, Site, Unmapped, as_type, axis_of, filled
 
 def _reshape(at: Site, x: Any, *_: Any, **__: Any) -> Any:
     return tn.reshape(x, at.shape)
+
+
+def _view(at: Site, x: Any, shape: Any) -> Any:
+    """Another shape, or the bits as another type."""
+    return bits_as(x, at.dtype) if isinstance(shape, torch.dtype) else tn.reshape(x, at.shape)
 
 
 def _permute(at: Site, x: Any, dims: Sequence[int]) -> Any:
@@ -223,8 +231,8 @@ def _scalar_tensor(at: Site, value: Any, **_: Any) -> Any:
 
 
 _PLAIN: dict[str, Rule] = {
-    **dict.fromkeys(("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "_reshape_alias", "flatten"), _reshape),
-    "permute": _permute, "transpose": _transpose, "t": lambda at, x: _transpose(at, x, 0, 1) if x.ndim == 2 else x,
+    **dict.fromkeys(("reshape", "_unsafe_view", "unsqueeze", "squeeze", "_reshape_alias", "flatten"), _reshape),
+    "view": _view, "permute": _permute, "transpose": _transpose, "t": lambda at, x: _transpose(at, x, 0, 1) if x.ndim == 2 else x,
     "expand": _expand, "slice": _slice, "select": _select, "flip": _flip, "roll": _roll, "repeat": _repeat,
     "unfold": _unfold, "diagonal": _diagonal, "as_strided": _as_strided, "as_strided_scatter": _as_strided_scatter,
     "cat": _cat, "split": _split, "split_with_sizes": _split, "unbind": _unbind, "constant_pad_nd": _pad,
