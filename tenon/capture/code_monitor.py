@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import sys
 import threading
@@ -30,7 +31,16 @@ from tenon.records import dataclass, field
 
 DRAWING = ("urandom", "getrandom", "generate_time_safe")
 MOST_CAUGHT = 100       # stops that the program may catch
-LIBRARIES = tuple({p for p in (sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE) if p})
+PACKAGES = ("site-packages", "dist-packages")       # what folders of installed packages are called
+
+
+def library_folders(path: Sequence[str]) -> tuple[str, ...]:
+    """Where libraries lie: those of this Python, Tenon, and what is installed elsewhere on the path, as for a user."""
+    installed = {folder for folder in path if os.path.basename(os.path.normpath(folder)) in PACKAGES}
+    return tuple({sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE, *installed})
+
+
+LIBRARIES = library_folders(sys.path)
 ELSEWHERE = (*LIBRARIES, "<frozen", "<__array_function__")
 CONVERTING = PACKAGE + "capture/convert/"
 FILES = (PACKAGE + "storage", PACKAGE + "data/")        # Tenon's code that reads and writes files for users

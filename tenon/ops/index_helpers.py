@@ -25,7 +25,7 @@ from tenon.ops.joining_and_axes import concat, moveaxis, ravel, reshaped, stack
 from tenon.ops.scan import cumsum, diff
 from tenon.ops.searching import argwhere, masked_select
 from tenon.ops.shape import as_dim, broadcast_to, cast, full_op
-from tenon.types import bool_, int64, normalize_axis
+from tenon.types import DType, bool_, int64, normalize_axis
 
 # ---------------------------------------------------------------- cut out, write back
 
@@ -218,7 +218,7 @@ def view_as_complex(x: Any) -> Any:
 
 # ---------------------------------------------------------------- several values for one place
 
-IDENTITY: dict[str, Any] = {"add": 0, "mul": 1, "max": -np.inf, "min": np.inf}
+COMBINING = ("add", "mul", "max", "min")
 ALSO = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}         # PyTorch's words
 
 
@@ -226,10 +226,10 @@ def _combined(name: str, write: Callable[..., Any], x: Any, at: Any, values: Any
               include_self: bool) -> Any:
     """`write` with what one place gets combined; without x there, or as a mean, too."""
     reduce = ALSO.get(reduce, reduce)
-    if reduce not in (*IDENTITY, "mean"):
+    if reduce not in (*COMBINING, "mean"):
         raise ArgumentError(f"{name}: reduce={reduce!r} is unknown", hint="one of add, mul, max, min, mean")
     kind = "add" if reduce == "mean" else reduce
-    start = x if include_self else write(x, at, _filled(IDENTITY[kind], values.shape, x.dtype), axis=axis, reduce="set")
+    start = x if include_self else write(x, at, _filled(_identity(kind, x.dtype), values.shape, x.dtype), axis=axis, reduce="set")
     total = write(start, at, values, axis=axis, reduce=kind)
     if reduce != "mean":
         return total
@@ -238,6 +238,17 @@ def _combined(name: str, write: Callable[..., Any], x: Any, at: Any, values: Any
     count = write(counted, at, _filled(1, values.shape, x.dtype), axis=axis, reduce="add")
     mean = total / clip(count, 1, None)
     return mean if x.dtype.kind in "fc" else cast(mean.floor(), dtype=x.dtype)
+
+
+def _identity(kind: str, dtype: DType) -> Any:
+    """What changes nothing that it is combined with."""
+    if kind in ("add", "mul"):
+        return int(kind == "mul")
+    if dtype.kind in "ui":
+        ends = np.iinfo(dtype.numpy)
+        return int(ends.min if kind == "max" else ends.max)
+    least = kind == "max"
+    return not least if dtype.kind == "b" else -np.inf if least else np.inf
 
 
 def _filled(value: Any, shape: Any, dtype: Any) -> Any:

@@ -7,6 +7,7 @@ import threading
 import numpy as np
 
 import tenon as tn
+from tenon.capture.code_monitor import library_folders
 
 
 def check(function, around, log=lambda: None, calls=6):
@@ -101,3 +102,10 @@ def test_the_end_of_an_object_comes_once():
             return x * Resource(3.0).size
     check(function, lambda k: contextlib.nullcontext(), take)
     check(within, lambda k: contextlib.nullcontext(), take)
+
+
+def test_what_pip_installed_for_a_user_is_a_library():
+    of_a_user, of_debian = "/home/u/.local/lib/python3.11/site-packages", "/usr/local/lib/python3/dist-packages/"
+    found = library_folders(["/home/u/project", of_a_user, of_debian])
+    assert {of_a_user, of_debian} < {*found} and "/home/u/project" not in found
+    assert np.__file__.startswith(found)

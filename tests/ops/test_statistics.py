@@ -138,6 +138,14 @@ def test_several_values_for_one_place(reduce: str, include_self: bool) -> None:
         check_gradient(lambda a, b, fn=fn: fn(a, tn.tensor(at), b, 0, reduce, include_self), x, values)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "bool", "bfloat16"])
+def test_the_least_of_a_type_is_less_than_all_that_comes_to_a_place(dtype: str) -> None:
+    x, values, at = (tn.tensor([1, 1, 0]).astype(dtype), tn.tensor([0, 1, 0, 0]).astype(dtype), tn.tensor([0, 0, 1, 2]))
+    for fn in (tn.scatter_reduce, tn.index_reduce):
+        found = [fn(x, at, values, 0, how, False).astype(tn.int64).tolist() for how in ("amax", "amin")]
+        assert found == [[1, 0, 0], [0, 0, 0]]
+
+
 def test_the_gradient_of_a_product_with_a_zero_is_the_product_of_the_others() -> None:
     values = tn.tensor([0.0, 3.0], requires_grad=True)
     tn.scatter(tn.ones(1) * 2.0, tn.tensor([0, 0]), values, reduce="mul").sum().backward()
