@@ -8,7 +8,6 @@ _gc.disable()       # nothing of what is loaded becomes garbage, and looking for
 from collections.abc import Callable as _Callable
 from importlib import import_module as _import_module
 from os import environ as _environ
-from sys import modules as _modules
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -30,6 +29,7 @@ try:
     from tenon.eager.grad_mode import enable_grad, is_grad_enabled, no_grad
     from tenon.extend import graph_pass, kernel, register_backend, remove_backend, remove_kernel, remove_pass
     from tenon.graph.ir import Graph
+    from tenon.interop.after_import import after_import as _after_import
     from tenon.jit import jit
     from tenon.locks import unforked as _unforked
     from tenon.migration_hints import TENON as _NAMES
@@ -161,8 +161,7 @@ def _html(view: str) -> _Callable[[object], str]:
 Tensor._repr_html_ = _html("tensor_html")       # type: ignore[attr-defined]
 Graph._repr_html_ = _html("graph_html")         # type: ignore[attr-defined]
 
-if "einops" in _modules:        # otherwise it is a line of whoever uses einops
-    _import_module("tenon.interop.einops_backend")
+_after_import("einops._backends", "tenon.interop.einops_backend")
 if _words := _read_show(_environ):
     _import_module("tenon.debug.show").show(_words)
 if _read_traceback(_environ) == "short":

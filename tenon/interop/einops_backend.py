@@ -1,7 +1,6 @@
-"""Tenon as a backend of einops: `import tenon.interop.einops_backend`, and einops' functions take tensors.
+"""Tenon as a backend of einops, whose functions take tensors then; imported once both are there, in either order.
 
-It is done by itself where einops was imported before Tenon.  Every operation is one of Tenon's, so gradients and
-captured graphs go through.
+Every operation is one of Tenon's, so gradients and captured graphs go through.
 """
 
 from __future__ import annotations

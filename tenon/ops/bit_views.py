@@ -26,7 +26,8 @@ def _bits_type(x: TensorType, *, dtype: DType) -> TensorType:
 same_bits: Op = define(
     "same_bits", public=False, type=_bits_type, ref=lambda x, dtype: x.view(dtype.numpy), elementwise=True,
     canonical=lambda x, dtype: {"dtype": as_dtype(dtype)}, promote=same, handles=True, exact=True,
-    vjp=lambda g, y, x, dtype: (None,), compute=lambda s, i, x, dtype: x(i) if x.dtype is dtype else s.bits(x(i), dtype),
+    vjp=lambda g, y, x, dtype: (None,),
+    compute=lambda s, i, x, dtype: x(i) if x.dtype is dtype else s.bits(x(i), dtype),
     doc="The bits of each number as one of another type of the same width.",
     examples=["same_bits(f32[2, 3], dtype=i32) -> i32[2, 3]", "same_bits(u16[3], dtype=bf16) -> bf16[3]",
               "same_bits(f32[3], dtype=i64) -> error"])
@@ -55,7 +56,7 @@ view = remembering(_view)
 
 def names_type(x: Any) -> bool:
     """Whether an argument is an element type, of Tenon's, NumPy's or Python's."""
-    return isinstance(x, (DType, type, str)) or hasattr(x, "itemsize") and hasattr(x, "kind")
+    return isinstance(x, (DType, type, str)) or (hasattr(x, "itemsize") and hasattr(x, "kind"))
 
 
 def bits_as(x: Any, dtype: DType) -> Any:
@@ -109,5 +110,5 @@ def _refuse_a_part(x: Any, dtype: DType) -> None:
     if x.ndim and not isinstance(x.shape[-1], int):
         raise PinnedSize(x.shape[-1])
     if not x.ndim or x.shape[-1] % count:
-        raise ShapeError(f"view: an element of {dtype.name} is {count} of {x.dtype.name}, and the last axis of {x.type} "
-                         f"is no multiple of {count}")
+        raise ShapeError(f"view: an element of {dtype.name} is {count} of {x.dtype.name}, and the last axis of "
+                         f"{x.type} is no multiple of {count}")

@@ -74,7 +74,7 @@ def _vectors(x: TensorType) -> TensorType:
 
 
 eigh_op: Op = define(
-    "eigh", public=False, axis_rule=over_batches(1, 2),
+    "eigh", public=False, autocast="wide", axis_rule=over_batches(1, 2),
     type=lambda x: (_vectors(square_type("eigh", x)), x), promote=floating, vjp=_eigh_vjp, takes_none=True,
     ref=lapack("eigh", lambda x: tuple(np.linalg.eigh(x)), finite=True),
     batch="front", fails="matrix", doc="The eigenvalues, ascending, and eigenvectors of a Hermitian matrix.",
@@ -90,7 +90,7 @@ def eigh(x: Any, UPLO: str | None = None) -> EighResult:
     Gradients are those of the symmetric part; those of vectors grow without bound where eigenvalues meet.
     """
     whole = square("eigh", x)
-    return EighResult(*eigh_op(hermitian(whole if UPLO is None else _mirrored(whole, UPLO))))
+    return EighResult(*eigh_op(hermitian(whole if UPLO is None else mirrored(whole, UPLO))))
 
 
 @function
@@ -99,7 +99,7 @@ def eigvalsh(x: Any, UPLO: str | None = None) -> Any:
     return eigh(x, UPLO)[0]
 
 
-def _mirrored(x: Any, triangle: str) -> Any:
+def mirrored(x: Any, triangle: str) -> Any:
     """The Hermitian matrix that one triangle, with the diagonal, names."""
     if triangle.upper() not in ("L", "U"):
         raise ArgumentError(f"eigh: UPLO={triangle!r} is neither 'L' nor 'U'")
@@ -129,7 +129,7 @@ def _eig_ref(x: Any) -> Any:
 
 
 eig_op: Op = define(
-    "eig", public=False, axis_rule=over_batches(1, 2),
+    "eig", public=False, autocast="wide", axis_rule=over_batches(1, 2),
     promote=floating, vjp=_eig_vjp, takes_none=True, ref=lapack("eig", _eig_ref, finite=True),
     type=lambda x: (_complex(square_type("eig", x)).with_shape(x.shape[:-1]), _complex(x)),
     batch="front", fails="matrix", doc="The complex eigenvalues and eigenvectors of a square matrix.",
@@ -194,7 +194,7 @@ def _of_vectors(gu: Any, gvh: Any, y: Any, x: Any, full: bool) -> Any:
 
 
 svd_op: Op = define(
-    "svd", public=False, axis_rule=over_batches(2, 1, 2),
+    "svd", public=False, autocast="wide", axis_rule=over_batches(2, 1, 2),
     type=_svd_type, promote=floating, vjp=_svd_vjp, takes_none=True,
     ref=lapack("svd", lambda x, full: tuple(np.linalg.svd(x, full_matrices=full)), finite=True),
     batch="front",
@@ -204,7 +204,7 @@ svd_op: Op = define(
               "svd(f32[2, 3], full=False) -> f32[2, 2], f32[2], f32[2, 3]", "svd(f32[3], full=True) -> error"])
 
 svdvals_op: Op = define(
-    "svdvals", public=False, axis_rule=over_batches(1),
+    "svdvals", public=False, autocast="wide", axis_rule=over_batches(1),
     promote=floating, type=lambda x: _svd_type(x, full=False)[1],
     ref=lapack("svdvals", lambda x: np.linalg.svd(x, compute_uv=False), finite=True),
     vjp=lambda g, y, x: _svd_vjp((None, g, None), svd_op(x, full=False), x, full=False),

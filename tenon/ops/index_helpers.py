@@ -229,7 +229,8 @@ def _combined(name: str, write: Callable[..., Any], x: Any, at: Any, values: Any
     if reduce not in (*COMBINING, "mean"):
         raise ArgumentError(f"{name}: reduce={reduce!r} is unknown", hint="one of add, mul, max, min, mean")
     kind = "add" if reduce == "mean" else reduce
-    start = x if include_self else write(x, at, _filled(_identity(kind, x.dtype), values.shape, x.dtype), axis=axis, reduce="set")
+    nothing = None if include_self else _filled(_identity(kind, x.dtype), values.shape, x.dtype)
+    start = x if include_self else write(x, at, nothing, axis=axis, reduce="set")
     total = write(start, at, values, axis=axis, reduce=kind)
     if reduce != "mean":
         return total

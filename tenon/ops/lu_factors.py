@@ -117,7 +117,7 @@ def _lu_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 
 
 lu_op: Op = define(
-    "lu", public=False, axis_rule=over_batches(2, 2, 2),
+    "lu", public=False, autocast="wide", axis_rule=over_batches(2, 2, 2),
     type=_lu_type, ref=_lu_ref, promote=floating, vjp=_lu_vjp,
     batch="front", fails="matrix", doc="x = P @ L @ U with a permutation P, unit lower L and upper U.",
     examples=["lu(f32[2, 3, 3]) -> f32[2, 3, 3], f32[2, 3, 3], f32[2, 3, 3]",
@@ -151,7 +151,7 @@ def _factor_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 
 
 lu_factor_op: Op = define(
-    "lu_factor", public=False, axis_rule=over_batches(2, 1),
+    "lu_factor", public=False, autocast="wide", axis_rule=over_batches(2, 1),
     type=_factor_type, ref=_factor_ref, promote=floating, vjp=_factor_vjp, batch="front",
     doc="L (without its ones) and U of x = P @ L @ U in one matrix, and the row, from 1, that each column's pivot "
         "comes from.",

@@ -101,7 +101,7 @@ def _solve_vjp(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 solve_op: Op = define(
-    "solve", public=False, axis_rule=over_batches(2),
+    "solve", public=False, autocast="wide", axis_rule=over_batches(2),
     type=_solve_type, promote=floating, vjp=_solve_vjp, ref=lapack("solve", np.linalg.solve, small=solved),
     batch="front",
     fails="matrix", doc="The solution x of a @ x = b for a stack of square matrices and one of right-hand sides.",
@@ -132,7 +132,7 @@ def _triangular_vjp(g: Any, y: Any, a: Any, b: Any, upper: bool) -> tuple[Any, A
 
 
 triangular_op: Op = define(
-    "solve_triangular", public=False, axis_rule=over_batches(2),
+    "solve_triangular", public=False, autocast="wide", axis_rule=over_batches(2),
     type=_triangular_type, promote=floating,
     vjp=_triangular_vjp, ref=lapack("solve_triangular", _triangular_ref, small=triangle_solved),
     domain=((1.0, 2.0), (-2.0, 2.0)),
@@ -154,7 +154,7 @@ def _cholesky_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 
 
 cholesky_op: Op = define(
-    "cholesky", public=False, axis_rule=over_batches(2),
+    "cholesky", public=False, autocast="wide", axis_rule=over_batches(2),
     type=lambda x: square_type("cholesky", x), promote=floating, vjp=_cholesky_vjp,
     ref=lapack("cholesky", np.linalg.cholesky, small=cholesky_factor), domain=(1, 2),
     batch="front", fails="matrix", doc="The lower triangular L with L @ L^H = x for a Hermitian, positive definite x.",
@@ -201,7 +201,7 @@ def _cholesky_ex_ref(x: Any) -> Any:
 
 
 cholesky_ex_op: Op = define(
-    "cholesky_ex", public=False, axis_rule=over_batches(2, 0), domain=(1, 2), batch="front",
+    "cholesky_ex", public=False, autocast="wide", axis_rule=over_batches(2, 0), domain=(1, 2), batch="front",
     type=lambda x: (square_type("cholesky_ex", x), TensorType(int32, x.shape[:-2])), promote=floating,
     vjp=lambda g, y, x: _cholesky_vjp(g[0], y[0], x), ref=_cholesky_ex_ref,
     doc="The Cholesky factor, and 0 or which leading minor, counted from 1, is the first that is not positive.",
@@ -241,7 +241,7 @@ def _qr_vjp(g: Any, y: Any, x: Any, complete: bool) -> tuple[Any]:
 
 
 qr_op: Op = define(
-    "qr", public=False, axis_rule=over_batches(2, 2),
+    "qr", public=False, autocast="wide", axis_rule=over_batches(2, 2),
     type=_qr_type, promote=floating, vjp=_qr_vjp,
     ref=lapack("qr", lambda x, complete: tuple(np.linalg.qr(x, "complete" if complete else "reduced"))),
     batch="front", fails="matrix", doc="x = Q @ R with orthonormal columns of Q and upper triangular R.",

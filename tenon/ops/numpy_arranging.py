@@ -18,9 +18,10 @@ from tenon.ops.joining_and_axes import concat, ravel
 from tenon.ops.ordering import argsort
 from tenon.ops.rounding import round_, trunc
 from tenon.ops.scan import cumsum, diff
-from tenon.ops.searching import searchsorted, unique
+from tenon.ops.searching import searchsorted
 from tenon.ops.splitting import narrow
 from tenon.ops.statistics import isin
+from tenon.ops.unique_rows import unique
 from tenon.types import normalize_axis
 
 # ---------------------------------------------------------------- put together and taken away

@@ -19,6 +19,7 @@ import numpy as np
 from tenon.errors import GradientError
 from tenon.graph.operators import Operators
 from tenon.ops import fourier, solving
+from tenon.ops.decompositions import mirrored
 from tenon.ops.define import PUBLIC
 from tenon.ops.diagonal import diagonal
 
@@ -101,7 +102,21 @@ def _traces(x: Any, offset: int = 0) -> Any:
     return _diagonals(x, offset).sum(axis=-1)
 
 
-MATRICES: dict[str, Callable[..., Any]] = {"norm": _norm, "diagonal": _diagonals, "trace": _traces}
+def _eigh(x: Any, UPLO: str = "L") -> Any:
+    return PUBLIC["eigh"](x, UPLO)
+
+
+def _eigvalsh(x: Any, UPLO: str = "L") -> Any:
+    return PUBLIC["eigvalsh"](x, UPLO)
+
+
+def _cholesky(x: Any, upper: bool = False) -> Any:
+    return PUBLIC["cholesky"](mirrored(PUBLIC["positive"](x), "U" if upper else "L"), upper)
+
+
+# Of a matrix that is to be symmetric NumPy reads one triangle.
+MATRICES: dict[str, Callable[..., Any]] = {"norm": _norm, "diagonal": _diagonals, "trace": _traces, "eigh": _eigh,
+                                           "eigvalsh": _eigvalsh, "cholesky": _cholesky}
 
 
 def _operand(x: Any) -> Any:

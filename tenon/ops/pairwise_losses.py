@@ -17,7 +17,7 @@ from tenon.ops.define import composite, layer_function
 from tenon.ops.exponential import exp, log, log1p, xlogy
 from tenon.ops.indexing import take, take_along_axis
 from tenon.ops.losses import no_negatives, reduced, with_axis
-from tenon.ops.reduction import norm
+from tenon.ops.reduction import norm, sum_
 from tenon.ops.scan import cummin_op
 from tenon.ops.shape import broadcast_to, sum_to
 from tenon.ops.widening import rounded_gradient, rounded_once
@@ -33,30 +33,41 @@ def _same_shape(name: str, x: Any, target: Any) -> None:
                          hint="they would broadcast against each other, which is rarely meant; reshape one of them")
 
 
+def _weighted(name: str, loss: Any, weight: Any, reduction: str) -> Any:
+    """The loss, each element of it times its weight; as a mean, that of the weights."""
+    if weight is None:
+        return reduced(name, loss, reduction)
+    if weight.shape != loss.shape:
+        raise ShapeError(f"{name}: the weight {weight.type} and the prediction {loss.type} differ in shape")
+    total = reduced(name, loss * weight, "sum" if reduction == "mean" else reduction)
+    return total / sum_(weight) if reduction == "mean" else total
+
+
 # ---------------------------------------------------------------- regression
 
 @composite(autocast="wide", promote=floating,
            method=False, examples=["mse_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32",
                                        "mse_loss(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]",
+                                       "mse_loss(f32[2, 3], f32[2, 3], f32[2, 3], reduction='mean') -> f32",
                                        "mse_loss(f32[2, 3], f32[2, 1], reduction='mean') -> error"])
 @rounded_once
-def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
-    """The squared difference.
+def mse_loss(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    """The squared difference; the mean with `weight` is the sum divided by that of the weights.
 
     >>> tn.mse_loss(tn.tensor([1.0, 2.0]), tn.tensor([0.0, 0.0]))
     tensor(2.5)
     """
     _same_shape("mse_loss", x, target)
     difference = x - target
-    return reduced("mse_loss", difference * difference, reduction)
+    return _weighted("mse_loss", difference * difference, weight, reduction)
 
 
 @composite(autocast="wide", promote=floating,
            method=False, examples=["l1_loss(f32[2, 3], f32[2, 3], reduction='sum') -> f32"])
-def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
-    """The absolute difference."""
+def l1_loss(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    """The absolute difference; the mean with `weight` is the sum divided by that of the weights."""
     _same_shape("l1_loss", x, target)
-    return reduced("l1_loss", abs_(x - target), reduction)
+    return _weighted("l1_loss", abs_(x - target), weight, reduction)
 
 
 @composite(autocast="wide", promote=floating,

@@ -18,8 +18,8 @@ from tenon.ops.joining_and_axes import expand_dims, flatten, moveaxis
 from tenon.ops.matrix_products import matmul, matmul_op, mT
 from tenon.ops.reduction import sum_, vector_norm
 from tenon.ops.repeating import roll
-from tenon.ops.shape import broadcast_to, permute, reshape_op
-from tenon.types import broadcast_shapes, normalize_axes, normalize_axis
+from tenon.ops.shape import broadcast_to, cast, permute, reshape_op
+from tenon.types import broadcast_shapes, float32, normalize_axes, normalize_axis
 
 # ---------------------------------------------------------------- vectors
 
@@ -211,7 +211,8 @@ _stated("bmm", (3, 3), "The products of two stacks of matrices, pair by pair.")
 _stated("mv", (2, 1), "The product of a matrix and a vector.")
 
 
-def _sum_with(name: str, ranks: tuple[int, int], doc: str, combine: Callable[[Any, Any], Any] = matmul) -> None:
+def _sum_with(name: str, ranks: tuple[int, int], doc: str, combine: Callable[[Any, Any], Any] = matmul,
+              narrow: bool = False) -> None:
     def fn(x: Any, y: Any, z: Any, beta: float = 1, alpha: float = 1) -> Any:
         x, y, z = lift(x), lift(y), lift(z)
         if (y.ndim, z.ndim) != ranks:
@@ -220,17 +221,19 @@ def _sum_with(name: str, ranks: tuple[int, int], doc: str, combine: Callable[[An
         if any(isinstance(f, float) for f in (alpha, beta)) and out.dtype.kind not in "fc":
             raise DTypeError(f"{name}: alpha and beta must be integers for elements of type {out.dtype.name}")
         broadcast_shapes(x.shape, out.shape)
+        if narrow and x.dtype is float32 and out.dtype.bits == 16 and float32 in (y.dtype, z.dtype):    # by autocast
+            x = cast(x, dtype=out.dtype)
         out = out if alpha == 1 else out * alpha
         return out if beta == 0 else out + (x if beta == 1 else x * beta)
     fn.__name__, fn.__doc__ = name, doc
     function(fn)
 
 
-_sum_with("addmm", (2, 2), "beta * x + alpha * (y @ z) for matrices y and z.")
+_sum_with("addmm", (2, 2), "beta * x + alpha * (y @ z) for matrices y and z.", narrow=True)
 _sum_with("addmv", (2, 1), "beta * x + alpha * (y @ z) for a matrix y and a vector z.")
-_sum_with("baddbmm", (3, 3), "beta * x + alpha * (y @ z) for stacks of matrices.")
+_sum_with("baddbmm", (3, 3), "beta * x + alpha * (y @ z) for stacks of matrices.", narrow=True)
 _sum_with("addbmm", (3, 3), "beta * x + alpha * (the sum of the products of a stack of pairs).",
-          lambda y, z: _matrix_of_stack(y, z))
+          lambda y, z: _matrix_of_stack(y, z), narrow=True)
 _sum_with("addr", (1, 1), "beta * x + alpha * outer(y, z) for vectors y and z.", outer)
 
 

@@ -155,8 +155,9 @@ def _repeat_by_data(x: Any, counts: Any, axis: int) -> Any:
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
     """More elements before and after each axis, as `numpy.pad`.
 
-    `pad_width` is a size for all sides, a (before, after) pair for all axes, or a pair an axis; a negative size cuts
-    elements off.  `mode`: "constant", "edge" (or "replicate"), "reflect", "symmetric", "wrap" (or "circular").
+    `pad_width` is a size for all sides, a (before, after) pair for all axes, or a pair an axis, and so are
+    `constant_values`; a negative size cuts elements off.  `mode`: "constant", "edge" (or "replicate"), "reflect",
+    "symmetric", "wrap" (or "circular").
 
     >>> tn.pad(tn.tensor([1, 2, 3]), (1, 2), mode="reflect")
     tensor([2, 1, 2, 3, 2, 1])
@@ -171,6 +172,8 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
             x = narrow(x, axis, max(-a, 0), x.shape[axis] - max(-b, 0)) if min(a, b) < 0 else x
         return x
     mode = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
+    if mode == "constant" and isinstance(constant_values, (tuple, list)):
+        return _pad_each(x, pairs, _pad_pairs(constant_values, x.ndim))
     if mode == "constant":
         return pad_op(x, constant_values, low=[as_dim(a) for a, _ in pairs], high=[as_dim(b) for _, b in pairs])
     if mode not in _BORDERS:
@@ -189,6 +192,15 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     return x
 
 
+def _pad_each(x: Any, pairs: Sequence[tuple[Any, Any]], values: Sequence[tuple[Any, Any]]) -> Any:
+    """The sides one after the other, each with a value of its own."""
+    for axis, (sizes, fills) in enumerate(zip(pairs, values, strict=True)):
+        for side, (size, fill) in enumerate(zip(sizes, fills, strict=True)):
+            ends = [as_dim(size if k == axis else 0) for k in range(x.ndim)], [0] * x.ndim
+            x = pad_op(x, fill, low=ends[side], high=ends[1 - side])
+    return x
+
+
 _BORDERS: dict[str, Any] = {       # what stands before and after an axis of size n
     "edge": lambda x, axis, n, a, b: (lambda: repeat(narrow(x, axis, 0, 1), a, axis),
                                       lambda: repeat(narrow(x, axis, n - 1, n), b, axis)),
@@ -200,7 +212,8 @@ _BORDERS: dict[str, Any] = {       # what stands before and after an axis of siz
 }
 
 
-def _pad_pairs(width: Any, ndim: int) -> list[tuple[int, int]]:
+def _pad_pairs(width: Any, ndim: int) -> list[tuple[Any, Any]]:
+    width = width.tolist() if isinstance(width, np.ndarray) else width
     if not isinstance(width, (tuple, list)):
         return [(width, width)] * ndim
     if len(width) == 1:

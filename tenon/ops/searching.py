@@ -311,17 +311,3 @@ def unique_inverse(x: Any) -> UniqueInverse:
 def unique_values(x: Any) -> Any:
     """The different elements in ascending order."""
     return distinct(x)
-
-
-@function
-def unique(x: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-           ) -> Any | tuple[Any, ...]:
-    """The different elements in ascending order, asked for or not; with the flags, also inverse indices and counts.
-
-    >>> tn.unique(tn.tensor([3, 1, 3]), return_counts=True)
-    (tensor([1, 3]), tensor([1, 2]))
-    """
-    if not (return_inverse or return_counts):
-        return distinct(x)
-    values, _, inverse, counts = unique_op(x)
-    return (values, *[inverse] * return_inverse, *[counts] * return_counts)

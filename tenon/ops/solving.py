@@ -105,7 +105,7 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
 
 
 inv_op: Op = define(
-    "inv", public=False, axis_rule=over_batches(2),
+    "inv", public=False, autocast="wide", axis_rule=over_batches(2),
     type=lambda x: square_type("inv", x), promote=floating, ref=lapack("inv", np.linalg.inv, small=inverted),
     vjp=lambda g, y, x: (-matmul(matmul(adjoint(y), g), adjoint(y)),),
     batch="front",
@@ -144,7 +144,7 @@ def _pinv_type(x: TensorType, *, rtol: float | None) -> TensorType:
 
 
 pinv_op: Op = define(
-    "pinv", public=False, axis_rule=over_batches(2),
+    "pinv", public=False, autocast="wide", axis_rule=over_batches(2),
     type=_pinv_type,
     promote=floating,
     vjp=_pinv_vjp, ref=lapack("pinv", lambda x, rtol: np.linalg.pinv(x, rtol), finite=True),
@@ -186,7 +186,7 @@ def lstsq(x: Any, y: Any, rtol: float | None = None) -> LstsqResult:
 # ---------------------------------------------------------------- determinants
 
 det_op: Op = define(
-    "det", public=False, axis_rule=over_batches(0),
+    "det", public=False, autocast="wide", axis_rule=over_batches(0),
     type=lambda x: x.with_shape(square_type("det", x).shape[:-2]), promote=floating,
     ref=lapack("det", np.linalg.det, small=determinant),
     vjp=lambda g, y, x: (_scale(g * conj(y)) * adjoint(inv_op(x)),),
@@ -214,7 +214,7 @@ def _slogdet_ref(x: Any) -> Any:
 
 
 slogdet_op: Op = define(
-    "slogdet", public=False, axis_rule=over_batches(0, 0),
+    "slogdet", public=False, autocast="wide", axis_rule=over_batches(0, 0),
     promote=floating, vjp=_slogdet_vjp, ref=lapack("slogdet", _slogdet_ref, small=sign_and_logarithm),
     type=lambda x: (x.with_shape(square_type("slogdet", x).shape[:-2]), TensorType(real_of(x.dtype), x.shape[:-2])),
     batch="front",
@@ -322,7 +322,7 @@ def _exp_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 
 
 matrix_exp_op: Op = define(
-    "matrix_exp", public=False, axis_rule=over_batches(2),
+    "matrix_exp", public=False, autocast="wide", axis_rule=over_batches(2),
     type=lambda x: square_type("matrix_exp", x), promote=floating, vjp=_exp_vjp,
     ref=lapack("matrix_exp", _exp_ref), batch="front", doc="The exponential of square matrices.",
     examples=["matrix_exp(f32[2, 3, 3]) -> f32[2, 3, 3]", "matrix_exp(f32[2, 3]) -> error"])

@@ -65,8 +65,8 @@ def aminmax(x: Any, axis: Any = None, keepdims: bool = False) -> tuple[Any, Any]
 # ---------------------------------------------------------------- covariance
 
 @function
-def cov(x: Any, correction: float = 1, fweights: Any = None, aweights: Any = None) -> Any:
-    """The covariance of variables, one a row of x, over its columns; divided by n - correction.
+def cov(x: Any, correction: float = 1, fweights: Any = None, aweights: Any = None, *, rowvar: bool = True) -> Any:
+    """The covariance of variables, one a row of x (or a column, without `rowvar`); divided by n - correction.
 
     `fweights` (whole numbers) say how often each column counts, `aweights` how much.
 
@@ -74,7 +74,7 @@ def cov(x: Any, correction: float = 1, fweights: Any = None, aweights: Any = Non
     tensor([[ 1., -1.],
             [-1.,  1.]])
     """
-    x = _rows("cov", x)
+    x = _rows("cov", x, rowvar)
     weights = None
     for given in (fweights, aweights):
         if given is not None:
@@ -93,26 +93,28 @@ def cov(x: Any, correction: float = 1, fweights: Any = None, aweights: Any = Non
 
 
 @function
-def corrcoef(x: Any) -> Any:
-    """The correlation of variables, one a row of x, over its columns: between -1 and 1.
+def corrcoef(x: Any, *, rowvar: bool = True) -> Any:
+    """The correlation of variables, one a row of x (or a column, without `rowvar`): between -1 and 1.
 
     >>> tn.corrcoef(tn.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
     tensor([[ 1., -1.],
             [-1.,  1.]])
     """
-    together = cov(x)
+    together = cov(x, rowvar=rowvar)
     if together.ndim == 0:
         return together / together
     spread = diagonal(together).sqrt()
     return clip(together / expand_dims(spread, 1) / spread, -1.0, 1.0)
 
 
-def _rows(name: str, x: Any) -> Any:
+def _rows(name: str, x: Any, rowvar: bool) -> Any:
     x = lift(x)
     if x.ndim > 2:
         raise ShapeError(f"{name}: {x.type} has more than two axes; variables are rows, observations columns")
     x = x if x.dtype.kind in "fc" else cast(x, dtype=floating((x.dtype,))[0])
-    return x if x.ndim == 2 else reshaped(x, (1, x.size))
+    if x.ndim < 2:
+        return reshaped(x, (1, x.size))
+    return x if rowvar else swapaxes(x, 0, 1)
 
 
 def _one_variable(matrix: Any) -> Any:

@@ -232,7 +232,8 @@ def _scalar_tensor(at: Site, value: Any, **_: Any) -> Any:
 
 _PLAIN: dict[str, Rule] = {
     **dict.fromkeys(("reshape", "_unsafe_view", "unsqueeze", "squeeze", "_reshape_alias", "flatten"), _reshape),
-    "view": _view, "permute": _permute, "transpose": _transpose, "t": lambda at, x: _transpose(at, x, 0, 1) if x.ndim == 2 else x,
+    "view": _view, "permute": _permute, "transpose": _transpose,
+    "t": lambda at, x: _transpose(at, x, 0, 1) if x.ndim == 2 else x,
     "expand": _expand, "slice": _slice, "select": _select, "flip": _flip, "roll": _roll, "repeat": _repeat,
     "unfold": _unfold, "diagonal": _diagonal, "as_strided": _as_strided, "as_strided_scatter": _as_strided_scatter,
     "cat": _cat, "split": _split, "split_with_sizes": _split, "unbind": _unbind, "constant_pad_nd": _pad,

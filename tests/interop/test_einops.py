@@ -1,5 +1,8 @@
 """einops' functions on tensors."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -21,6 +24,14 @@ def test_every_kind_of_call_gives_what_numpy_gives() -> None:
         found = call(x)
         assert isinstance(found, tn.Tensor)
         np.testing.assert_allclose(found.numpy(), call(a))
+
+
+@pytest.mark.parametrize("order", ["import tenon as tn, einops", "import einops, tenon as tn",
+                                   "import tenon as tn, einops.layers, tenon.interop.einops_backend"])
+def test_either_may_be_imported_first(order: str) -> None:
+    program = f"{order}\nprint(einops.rearrange(tn.ones(2, 3), 'a b -> b a').shape)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert run.stdout == "(3, 2)\n"
 
 
 def test_gradients_and_graphs_go_through() -> None:

@@ -111,3 +111,13 @@ def test_results_are_written_where_numpy_is_told_to() -> None:
 def test_the_tables_name_what_there_is() -> None:
     assert all(hasattr(np, name) for name in numpy_calls.ELSEWHERE | set(numpy_calls.BY_POSITION))
     assert {*numpy_calls.REDUCED.values(), *numpy_calls.ACCUMULATED.values()} <= set(vars(tn))
+
+
+@pytest.mark.parametrize(("name", "options"), [("eigvalsh", {}), ("eigvalsh", {"UPLO": "U"}), ("cholesky", {}),
+                                               ("cholesky", {"upper": True}), ("eigh", {}), ("eigh", {"UPLO": "U"})])
+def test_one_triangle_is_read_of_what_is_to_be_symmetric(name: str, options: dict[str, Any]) -> None:
+    x = np.array([[3.0, 1.0], [2.0, 4.0]])
+    found, expected = (getattr(np.linalg, name)(given, **options) for given in (tn.tensor(x), x))
+    first = [part[0] if name == "eigh" else part for part in (found, expected)]
+    assert isinstance(first[0], tn.Tensor)
+    np.testing.assert_allclose(first[0].numpy(), first[1])

@@ -14,6 +14,9 @@ from tenon.errors import ArgumentError
 
 EXPRESSIONS = """
 F.relu(x, inplace=True)
+F.mse_loss(x, x * 2, weight=x.abs() + 1)
+F.l1_loss(x, x * 2, weight=x.abs() + 1, reduction="sum")
+F.mse_loss(x, x * 2, reduction="none", weight=x.abs() + 1)
 F.dropout(x, 0.0, True, True)
 F.dropout(x, p=0.0, training=True, inplace=True)
 F.elu(x, 1.0, True)
