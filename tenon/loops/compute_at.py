@@ -47,6 +47,7 @@ class LoopScope:
     whole: bool = False         # whether it has all turns that its index may have
     body: list[Stmt] = field(default_factory=list)
     known: dict[Expr, Expr] = field(default_factory=dict)    # what has been computed here, by the name it got
+    fills: list[Buffer] = field(default_factory=list)        # the rows that are filled when this loop is over
 
     def chain(self) -> Iterator[LoopScope]:
         """This scope and those around it."""
@@ -101,7 +102,7 @@ class ComputeAt:
         if kept is None or not fills_row(home, kept.index) or home.outer is None:
             kept = None
         else:
-            self.filled[kept.buffer] = home.outer
+            home.fills.append(kept.buffer)
         return x if parts == x.children() else x.rebuilt(parts), kept
 
     def store(self, targets: Sequence[StoreTarget], scope: LoopScope) -> None:
@@ -155,13 +156,14 @@ class ComputeAt:
             inner[-2].body += rows
         for index, extent, scope, around in reversed(list(zip(x.indices, extents, inner[1:], inner[:-1], strict=True))):
             around.body.append(Loop(index, extent, tuple(scope.body)))
+            self.filled.update(dict.fromkeys(scope.fills, around))
             if scope is inner[-1] and rows != totals:
                 around.body += [update(r.local, r.kind, row.local) for r, row in zip(totals, rows, strict=True)]
         home.known.update((y, self._rounded(total.local, y, home)) for y, total in zip(group, totals, strict=True))
         for y in group:
             if (kept := self.kept.get(y)) is not None and fills_row(home, kept.index) and home.outer is not None:
                 home.body.append(Store(kept.buffer, kept.index, home.known[y]))
-                self.filled[kept.buffer] = home.outer
+                home.fills.append(kept.buffer)
 
     def _rounded(self, total: Local, x: Reduce, home: LoopScope) -> Local:
         """The total as a value of x's dtype."""
