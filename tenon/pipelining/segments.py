@@ -82,7 +82,7 @@ class _Cutter:
         if early_results:
             for stage in range(count):
                 late_groups.setdefault((stage, last_level), [])
-        if effects := [node for node in self.early if has_effect(node)]:
+        if effects := [node for node in self.graph.nodes if node in self.early and has_effect(node)]:
             late_groups.setdefault((0, last_level), []).extend(effects)
 
         wanted = self._wanted(groups, late_groups, sums)

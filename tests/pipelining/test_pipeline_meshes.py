@@ -146,6 +146,22 @@ def test_all_ranks_of_uneven_parts_have_the_same_stages() -> None:
     np.testing.assert_allclose(found, losses(None), rtol=1e-12)
 
 
+def test_what_is_gathered_once_for_an_uneven_batch_is_gathered_as_often_on_all_ranks() -> None:
+    """Results of a segment stood in the order of a set: another one for smaller micro-batches, of other types then."""
+    mesh = Mesh({"pipe": 2, "model": 2})
+    graph, arrays = mean_step(mlp(), 10)
+    given = [split_array(x, Sharding(mesh, ("model",)), range(mesh.size)) if k >= 2 and x.ndim and x.shape[0] >= 2 else x
+             for k, x in enumerate(arrays)]
+    found = Pipelined(graph, PipelineNote(Pipeline(micro_batches=4), (0, 1)), interpreted, mesh)
+    for program in found.plan(given).devices.values():
+        assert program.smaller is not None
+        for mine, other in program.smaller.graphs.items():
+            late = "late" in mine.graph.name
+            assert not late or [x.type for x in mine.graph.results] == [x.type for x in other.results]
+    for x, want in zip(found.run(given), interpreted(graph).run(arrays), strict=True):
+        np.testing.assert_allclose(whole(x), want, rtol=1e-10, atol=1e-12)
+
+
 def test_meshes_that_do_not_fit_are_refused() -> None:
     graph, arrays = mean_step(mlp(), 16)
     note = PipelineNote(Pipeline(2, 4), (0, 1))
