@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenon.dims import product, same_sizes
+from tenon.dims import is_one, product, same_sizes
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import aliases, function, lift, remembering
 from tenon.ops.placing import on_device
@@ -117,8 +117,7 @@ def squeezed(x: Any, axis: Any = None) -> Any:
     ((3, 1), (1, 3, 1))
     """
     x = lift(x)
-    ones = [k for k, n in enumerate(x.shape) if isinstance(n, int) and n == 1]
-    return squeeze(x, tuple(k for k in normalize_axes(axis, x.ndim) if k in ones))
+    return squeeze(x, tuple(k for k in normalize_axes(axis, x.ndim) if is_one(x.shape[k])))
 
 
 @function
@@ -131,7 +130,7 @@ def squeeze(x: Any, axis: Any = None) -> Any:
     x = lift(x)
     axes = normalize_axes(axis, x.ndim)
     if axis is None:
-        axes = tuple(k for k in axes if isinstance(x.shape[k], int) and x.shape[k] == 1)
+        axes = tuple(k for k in axes if is_one(x.shape[k]))
     elif wide := [k for k in axes if x.shape[k] != 1]:
         raise ShapeError(f"squeeze: axis {wide[0]} of {x.type} has size {x.shape[wide[0]]}, not 1")
     return reshape_op(x, shape=tuple(n for k, n in enumerate(x.shape) if k not in axes))

@@ -104,3 +104,14 @@ def test_a_size_that_needs_its_number_leaves_nothing_to_those_that_take_its_symb
         np.testing.assert_array_equal(pooled.numpy(), np.arange(8.0 * columns).reshape(8, 1, 4, -1).mean(3))
         assert same.shape == (rest,)
     assert not any(c.failures for record in f.records.values() for c in record.captures)
+
+
+@pytest.mark.parametrize("squeezed", [tn.squeeze, lambda x: tn.squeeze(x, (2, 3)) if x.shape[2:] == (1, 1) else x.squeeze(3)])
+def test_axes_that_become_one_are_squeezed(squeezed):
+    """A size made of others, (N - 2) // 4 + 1, is 1 for some of those that a capture holds for."""
+    def f(x):
+        return squeezed(tn.max_pool2d(x, 4, 4, 1))
+    compiled = tn.jit(f)
+    for height, width in ((2, 2), (7, 3), (3, 3), (9, 9), (7, 3), (3, 11)):
+        x = tn.randn(1, 1, height, width)
+        np.testing.assert_array_equal(compiled(x).numpy(), f(x).numpy())
