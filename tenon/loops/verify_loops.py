@@ -65,7 +65,21 @@ def _element(x: StoreTarget) -> None:
 
 def _nest(nest: Nest, known: set[Buffer] | None) -> None:
     _check(loops_are_distinct(nest.body), lambda: "a loop has the index of one around it")
+    _rows(nest.body, set())
     _block(nest.body, frozenset(), None if known is None else known.union(nest.locals), set())
+
+
+def _rows(body: Block, filled: set[Buffer]) -> None:
+    """What is kept in local memory is read behind a statement that stores it."""
+    for x in body:
+        read = {part.buffer for part in walk(*roots(x)) if isinstance(part, Load) and part.buffer.role == "local"}
+        if early := read - filled:
+            raise _wrong(f"{', '.join(b.name for b in early)}: read before anything is stored there")
+        match x:
+            case Loop(body=inner) | Contraction(epilogue=inner) | BlockedAttention(stores=inner):
+                _rows(inner, filled)
+            case Store(buffer=buffer) | TransposeTile(buffer=buffer):
+                filled.add(buffer)
 
 
 def _block(body: Block, names: Names, known: set[Buffer] | None, adding: set[Local]) -> None:
