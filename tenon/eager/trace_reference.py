@@ -146,12 +146,12 @@ class Unknown(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _reduced(self, ufunc: np.ufunc, axis: Any = 0, dtype: Any = None, keepdims: bool = False, **first: Any
                  ) -> Unknown:
-        """A ufunc's `reduce`; what it starts with may be given."""
-        if dtype is not None or not first.keys() <= {"initial"}:
+        """A ufunc's `reduce`; the type it adds up in, and what it starts with, may be given."""
+        if not first.keys() <= {"initial"}:
             self.writer.fail()
         axes = normalize_axis_tuple(range(self.ndim) if axis is None else axis, self.ndim)
-        made = ufunc.resolve_dtypes((None, self.dtype, None), reduction=True)[-1]
-        return self.writer.add(ufunc.reduce, [self], (axis, None, None, keepdims, *first.values()),
+        made = dtype or ufunc.resolve_dtypes((None, self.dtype, None), reduction=True)[-1]
+        return self.writer.add(ufunc.reduce, [self], (axis, dtype, None, keepdims, *first.values()),
                                _like(reduced_shape(self.shape, axes, keepdims), made))
 
     def __array_function__(self, function: Any, types: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> Any:

@@ -84,7 +84,7 @@ def _total_attrs(x: TensorType, axis: Any, keepdims: bool, dtype: Any) -> dict[s
 def _total_ref(combine: np.ufunc) -> Callable[..., Any]:
     def ref(x: Any, axis: Any, keepdims: bool, dtype: DType) -> Any:
         if dtype.kind in "iu" and np.can_cast(x.dtype, dtype.numpy):    # by blocks: no wide copy
-            return reduced(combine, x, axis, keepdims, dtype.numpy)
+            return reduced(combine, x, axis, keepdims, None if x.dtype == dtype.numpy else dtype.numpy)
         narrow = dtype.is_floating and dtype.bits == 16
         return reduced(combine, _as(x, float32 if narrow else dtype), axis, keepdims)
     return ref

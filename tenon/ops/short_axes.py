@@ -28,7 +28,7 @@ def reduced(combine: Any, x: Any, axis: tuple[int, ...], keepdims: bool, dtype: 
     rest = [k for k in range(x.ndim) if k not in axis]
     ahead = x.transpose(*axis, *rest)
     first, second, *others = [ahead[k] for k in itertools.product(*map(range, ahead.shape[:len(axis)]))]
-    out = combine(first, second, dtype=dtype)
+    out = combine(first, second) if dtype is None else combine(first, second, dtype=dtype)
     for part in others:
         combine(out, part, out=out)
     return np.expand_dims(out, axis) if keepdims else out

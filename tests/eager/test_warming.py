@@ -29,8 +29,9 @@ CALLS = {
     "scatter": [{"axis": k, "reduce": r} for k in (0, 1) for r in REDUCTIONS],
     "max_pool_op": WINDOWS, "max_pool_taps": WINDOWS, "max_pool_positions": WINDOWS,
     "max_pool_grad": APART, "random_bits": DRAWS, "random_integers": DRAWS, "random_uniform": DRAWS, "random_normal": DRAWS,
-    "random_exponential": DRAWS, "dealt": [{}],
+    "random_exponential": DRAWS, "dealt": [{}], "same_bits": [{}],
 }
+OTHER_BITS = {"f4": "i32", "f8": "u64", "i8": "f64", "u1": "i8"}
 
 
 def elements(dtype, shape=SHAPE):
@@ -72,6 +73,8 @@ def test_machine_code_has_the_bits_of_the_reference(name, dtype, special):
     for attrs in CALLS[name]:
         if name in ("random_uniform", "random_normal", "random_exponential"):
             attrs = {**attrs, "dtype": as_dtype("f64" if dtype == "f8" else "f32")}
+        if name == "same_bits":
+            attrs = {"dtype": as_dtype(OTHER_BITS[dtype])}
         if name == "random_integers":
             attrs = {**attrs, "low": -3, "count": 1000}
         arrays = inputs_of(name, dtype, special)
