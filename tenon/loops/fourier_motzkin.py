@@ -14,7 +14,7 @@ from tenon.loops.affine import Affine, affine, dim_of, is_same
 from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, Local, Select, SizeOf
 from tenon.loops.index_facts import Interval, facts_of, type_interval
 from tenon.loops.integer_tightening import tightened
-from tenon.loops.size_order import follows, never_negative, with_fractions, without_quotient
+from tenon.loops.size_order import follows, never_negative, with_fractions
 
 MOST_STEPS = 2000           # of a search for one proof
 MOST_ROUNDED = 2            # atoms of a numerator that are replaced by their bounds before these are rounded
@@ -78,7 +78,7 @@ class Elimination:
 
     def note_size(self, fact: Affine) -> None:
         """Keep a fact that sizes alone are in."""
-        for size in () if fact.terms else with_fractions(fact.constant):
+        for _, size in () if fact.terms else with_fractions(fact.constant):
             if self.holds(size):
                 return
             self.sizes.append(size)
@@ -86,8 +86,8 @@ class Elimination:
 
     def holds(self, size: Dim) -> bool:
         """Whether a size is never negative, by what is known of sizes."""
-        if isinstance(size, int) or never_negative(size):
-            return not isinstance(size, int) or size >= 0
+        if never_negative(size):
+            return True
         if size not in self.held:
             self.held[size] = follows(size, self.sizes)
         return self.held[size]
@@ -235,8 +235,8 @@ class Elimination:
         """The atom's bounds by what bounds its numerator, which are whole numbers: x <= 2 * y + 1 says x // 2 <= y."""
         if not self.rounding:
             return
-        for whole in _with_fractions(fact):
-            tight = tightened(whole, 1, self.holds)[0]
+        for times, constant in with_fractions(fact.constant):
+            tight = tightened(Affine(fact.scaled(times).terms, constant), 1, self.holds)[0]
             if is_same(tight.terms.get(atom, 0), -1):
                 yield tight
         outer = _others(fact, atom)
@@ -257,14 +257,6 @@ class Elimination:
         whole = Affine({Binary("//", atom.left, atom.right): n}, 0)
         yield x + whole.scaled(-1) + Affine({atom: -1}, 0)
         yield x.scaled(-1) + whole + Affine({atom: 1}, 0)
-
-
-def _with_fractions(fact: Affine) -> Iterator[Affine]:
-    """A fact, and multiples of it that have a fraction for one, two ... of the quotients that its constant adds."""
-    yield fact
-    while (found := without_quotient(fact.constant, 1)) is not None:
-        fact = Affine(fact.scaled(found[0]).terms, found[1])
-        yield fact
 
 
 def _others(fact: Affine, atom: Expr) -> Affine:

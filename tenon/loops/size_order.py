@@ -84,18 +84,21 @@ def _is_met(x: Dim, given: Sequence[Dim]) -> bool:
     """Whether x is a quotient less 1, and one of the given sizes is negative where that quotient is 0."""
     match x + 1:
         case SymbolicDim(terms=(((Quotient() as atom,), 1),)) if never_negative(x + 1):
-            sizes = [size for f in given for size in with_fractions(f) if isinstance(size, SymbolicDim)]
+            sizes = [size for f in given for _, size in with_fractions(f) if isinstance(size, SymbolicDim)]
             parts = [_coefficients(size, atom) for size in sizes]
             return any(part is not None and never_negative(-part[1] - 1) for part in parts)
     return False
 
 
-def with_fractions(x: Dim) -> Iterator[Dim]:
-    """A size, and multiples of it that have a fraction for one, two ... of the quotients that it adds: no less."""
-    found: tuple[Dim, Dim] | None = (1, x)
+def with_fractions(x: Dim) -> Iterator[tuple[Dim, Dim]]:
+    """(1, x), and (n, n * x with a fraction for one, two ... of the quotients that it adds), which is no less."""
+    times: Dim = 1
+    found = without_quotient(x, 1)
+    yield 1, x
     while found is not None:
-        yield found[1]
-        found = without_quotient(found[1], 1)
+        times, x = found[0] * times, found[1]
+        yield times, x
+        found = without_quotient(x, 1)
 
 
 def without_quotient(x: Dim, sign: int) -> tuple[Dim, Dim] | None:

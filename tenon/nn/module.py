@@ -138,7 +138,7 @@ class Module:
         """
         if isinstance(self.__dict__.get(name), Parameter) and not isinstance(value, (Parameter, NoneType)):
             raise ArgumentError(f"{type(self).__name__}.{name} is a parameter, which {_called(value)} cannot replace",
-                             hint=f"net.{name}.data = x, net.{name} = nn.Parameter(x), or del net.{name} first")
+                                hint=f"net.{name}.data = x, net.{name} = nn.Parameter(x), or del net.{name} first")
         object.__setattr__(self, name, value)
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:

@@ -54,7 +54,8 @@ def along(m: Any) -> Any:
 
 
 def arranged(m: Any) -> Any:
-    return [m.view(torch.int32), m.contiguous().view(torch.int16), (m > 0).view(torch.uint8), m.flip(1), m.roll(2, 1), m.roll(3), m.repeat(2, 1, 2), m[::2, 1:-1], m[-1], m[:, [0, 2, 2]],
+    return [m.view(torch.int32), m.contiguous().view(torch.int16), (m > 0).view(torch.uint8), m.flip(1), m.roll(2, 1),
+            m.roll(3), m.repeat(2, 1, 2), m[::2, 1:-1], m[-1], m[:, [0, 2, 2]],
             m[[0, 1], [2, 3]], m.tril(), m.triu(1), m.diagonal(1), torch.cat([m, m], 1), torch.stack([m, m], 1),
             m.unfold(1, 2, 2) * 1, m.chunk(2, 1), m.split([1, 4], 1), m.unbind(0), F.pad(m, (1, -1, 0, 2), value=3.0),
             m.T, m.expand(2, 3, 5), m.reshape(-1), torch.eye(3), torch.arange(0, 1, 0.1), torch.linspace(0, 1, 5),

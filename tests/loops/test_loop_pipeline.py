@@ -26,6 +26,7 @@ from tenon.types import TensorType, float32
 
 ROW = TensorType(float32, (6,))
 X, OUT = Buffer("x", ROW, "input"), Buffer("out", ROW, "output")
+KEPT = Buffer("kept", ROW, "local")
 i, j = Index("i", 6), Index("j", 6)
 v, r = Local("v", float32), Local("r", float32)
 
@@ -82,8 +83,9 @@ def test_a_pass_that_fails_is_named():
     ((Store(X, size(0), Load(X, size(1), None)),), "x, an input, is written"),
     ((Store(OUT, Load(X, size(0), None), Load(X, size(0), None)),), "a place in out, is tenon.float32"),
     ((Loop(i, size(6), (Loop(i, size(6), ()),)),), "the index of one around it"),
+    ((Store(OUT, size(0), Load(KEPT, size(0), None)), Store(KEPT, size(0), Load(X, size(0), None))), "kept: read before"),
     ((Store(Buffer("lost", ROW, "temporary"), size(0), Load(X, size(0), None)),), "lost is no memory of the kernel"),
-], ids=["index", "local", "accumulator", "input", "place", "twice", "memory"])
+], ids=["index", "local", "accumulator", "input", "place", "twice", "row", "memory"])
 def test_loops_that_are_not_well_formed_are_refused(body, said):
     kernel = Kernel("k", (X,), (OUT,), (), (), (Nest(body),))
     with pytest.raises(CompilerDefect, match=said):
