@@ -14,9 +14,9 @@ from tenon.errors import GradientError, Location
 from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import current, using
-from tenon.graph.partition import pullback_of, set_derivative, with_results
+from tenon.graph.partition import set_derivative
 from tenon.ops.arithmetic import add
-from tenon.ops.branches import seeded
+from tenon.ops.branches import pullbacks
 from tenon.ops.call import run_body, type_of_body
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.ops.custom import body_batch
@@ -204,8 +204,8 @@ def reached(nodes: Iterable[Node], start: Sequence[Value]) -> set[Value]:
 
 def _call_vjp(g: Any, y: Any, *xs: Any, body: Graph) -> list[Any]:
     """One call of the pullback, itself an operator with a gradient."""
-    seeds, chosen = seeded(g, body)
-    out = call(*xs, *seeds, body=pullback_of(with_results(body, chosen)))
+    seeds, (pullback,) = pullbacks(g, body)
+    out = call(*xs, *seeds, body=pullback)
     listed = iter(out if isinstance(out, tuple) else (out,))
     return [next(listed) if p.dtype.is_differentiable else None for p in body.params]
 

@@ -9,7 +9,7 @@ operands and return the same types.  `tenon.ops.loops` has the loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,12 +38,12 @@ def seeds_of(g: Any, graph: Graph) -> list[Any]:
     return [seed for seed, r in zip(all_of(g), graph.results, strict=False) if r.dtype.is_differentiable]
 
 
-def seeded(g: Any, graph: Graph) -> tuple[list[Any], tuple[int, ...]]:
-    """(the gradients that there are, the results that they belong to): zeros for the others, times an infinite
-    derivative, would be NaN."""
-    found = {k: seed for k, (seed, r) in enumerate(zip(all_of(g), graph.results, strict=True))
+def pullbacks(g: Any, *graphs: Graph) -> tuple[list[Any], tuple[Graph, ...]]:
+    """(the gradients that there are, the pullbacks that take them), of graphs whose results are alike: zeros for the
+    others, times an infinite derivative, would be NaN."""
+    found = {k: seed for k, (seed, r) in enumerate(zip(all_of(g), graphs[0].results, strict=True))
              if seed is not None and r.dtype.is_differentiable}
-    return list(found.values()), tuple(found)
+    return list(found.values()), tuple(pullback_of(with_results(graph, tuple(found))) for graph in graphs)
 
 
 def spread(found: Any, inputs: Sequence[Any]) -> list[Any]:
@@ -88,22 +88,19 @@ def _switch_ref(index: Any, *operands: Any, branches: tuple[Graph, ...]) -> Any:
 
 
 def _cond_vjp(g: Any, y: Any, pred: Any, *operands: Any, true: Graph, false: Graph) -> list[Any]:
-    return _branch_gradients(cond, pred, operands, g, true, lambda pullback: {
-        "true": pullback(true), "false": pullback(false)})
+    seeds, (yes, no) = pullbacks(g, true, false)
+    return _branch_gradients(cond, pred, operands, seeds, true=yes, false=no)
 
 
 def _switch_vjp(g: Any, y: Any, index: Any, *operands: Any, branches: tuple[Graph, ...]) -> list[Any]:
-    return _branch_gradients(switch, index, operands, g, branches[0], lambda pullback: {
-        "branches": tuple(map(pullback, branches))})
+    seeds, found = pullbacks(g, *branches)
+    return _branch_gradients(switch, index, operands, seeds, branches=found)
 
 
-def _branch_gradients(op: Op, choice: Any, operands: Sequence[Any], g: Any, branch: Graph,
-                      pullbacks: Callable[[Callable[[Graph], Graph]], dict[str, Any]]) -> list[Any]:
+def _branch_gradients(op: Op, choice: Any, operands: Sequence[Any], seeds: Sequence[Any], **attrs: Any) -> list[Any]:
     """The same choice among the pullbacks.  A branch that was not taken takes no part, so that it gives no nan."""
     if not any(x.dtype.is_differentiable for x in operands):
         return [None] * (1 + len(operands))
-    seeds, chosen = seeded(g, branch)
-    attrs = pullbacks(lambda graph: pullback_of(with_results(graph, chosen)))
     return [None, *spread(op(choice, *operands, *seeds, **attrs), operands)]
 
 
@@ -127,9 +124,9 @@ def _recomputed_type(*operands: TensorType, body: Graph) -> Types:
 
 def _recomputed_vjp(g: Any, y: Any, *operands: Any, body: Graph) -> list[Any]:
     """The barrier makes the body's values depend on the gradients, so that none of them is kept for it."""
-    seeds, chosen = seeded(g, body)
+    seeds, (pullback,) = pullbacks(g, body)
     walled = all_of(barrier(*operands, *seeds))
-    return spread(apply_graph(pullback_of(with_results(body, chosen)), walled), operands)
+    return spread(apply_graph(pullback, walled), operands)
 
 
 recomputed: Op = define(
