@@ -165,7 +165,7 @@ def _gradients(g: Any, y: Any, *xs: Any, body: Graph, half: Half, kept: Sequence
     wanted = wanted.difference(k for k, reached in zip(half.wanted, half.reached, strict=True)
                                if reached.isdisjoint(seeded))
     if is_grad_enabled():           # a gradient of the gradient may be wanted
-        found: list[Any] = call.vjp(given if isinstance(g, tuple) else given[0], y, *xs, body=body)  # type: ignore[misc]
+        found: list[Any] = call.vjp(g, y, *xs, body=body)  # type: ignore[misc]
         return [x if k in wanted else None for k, x in enumerate(found)]
     seeds = [seed for seed, r in zip(given, body.results, strict=True) if r.dtype.is_differentiable]
     out = call(*map(fresh, kept), *seeds, body=half.backward)

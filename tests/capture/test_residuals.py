@@ -157,3 +157,12 @@ def test_gradients_of_gradients_go_through_one_group():
         (h,) = tn.autograd.grad((g * second.detach()).sum(), [a])
         found.append((g.tolist(), h.tolist()))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+
+
+def test_a_result_that_nobody_uses_has_no_gradient_where_the_gradient_is_recorded():
+    """The root of 0 shares its work with the result that is used."""
+    compiled = tn.jit(lambda x: (h := tn.sin(x) * 2, (h.sum(), tn.sqrt(h)))[1])
+    for _ in range(3):
+        x = tn.zeros(2, requires_grad=True)
+        found, = tn.autograd.grad(compiled(x)[0], x, create_graph=True)
+        assert found.tolist() == [2, 2]
