@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.dlpack import imported
 from tenon.eager.errstate import quiet
 from tenon.errors import DTypeError, ShapeError
 from tenon.ops.barrier import stop_gradient
@@ -16,15 +17,21 @@ from tenon.runtime.buffer_pool import take
 from tenon.tensor_views import TensorViews
 from tenon.types import DType, as_dtype, float32, float64
 
+ARRAY_PROTOCOLS = ("__array__", "__array_interface__", "__dlpack__")     # by which data are arrays of some library's
+
 
 def array_of(data: Any, dtype: DType | None) -> np.ndarray:
-    """The array, with the memory of the data where it has some that can be kept; floats of Python are float32."""
+    """The array, with the memory of the data where it has some that can be kept; floats of Python are float32.
+
+    >>> array_of([0.5], None).dtype, array_of(np.array([0.5]), None).dtype
+    (dtype('float32'), dtype('float64'))
+    """
     if isinstance(data, TensorViews):
         data = data._concrete("asarray")
     if isinstance(data, (list, tuple)):
         data = _nested(data)
     try:
-        array = np.asarray(data)
+        array = as_numpy(data)
     except ValueError as error:
         raise ShapeError(f"the nested lists are ragged: {_ragged(data) or error}") from None
     if array.dtype == object or array.dtype.kind in "USMmO":
@@ -32,12 +39,22 @@ def array_of(data: Any, dtype: DType | None) -> np.ndarray:
         raise DTypeError(f"tensor: the integer {large} does not fit 64 bits" if large is not None else
                          f"tensor: {type(data).__name__} with elements of type {array.dtype} makes no tensor",
                          hint="tensors are made of numbers, of nested lists of numbers, and of arrays")
-    if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
+    if dtype is None and not any(hasattr(data, x) for x in ARRAY_PROTOCOLS):
         dtype = {"f": float32, "c": as_dtype("complex64")}.get(array.dtype.kind)
     array = array if dtype is None or array.dtype == dtype.numpy else _converted(array, dtype)
     array = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     as_dtype(array.dtype)
     return array
+
+
+def as_numpy(data: Any) -> np.ndarray:
+    """`np.asarray`, also of bfloat16 of other libraries, which only DLPack hands on."""
+    try:
+        return np.asarray(data)
+    except TypeError:
+        if not hasattr(data, "__dlpack__"):
+            raise
+        return imported(data, None)
 
 
 def has_tensors(data: Any) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenon.array_conversion import array_of, copied, has_tensors, tensor_of_list
+from tenon.array_conversion import array_of, as_numpy, copied, has_tensors, tensor_of_list
 from tenon.autodiff import backward
 from tenon.buffer_ownership import adopted
 from tenon.devices import HOST, among, check_device, placing
@@ -546,7 +546,7 @@ def _as_array(data: Any, dtype: Any, copy: bool | None) -> Tensor:
         joined: Tensor = tensor_of_list(data, wanted)
         return joined
     array = array_of(data, wanted)
-    shares = not isinstance(data, COPIED) and np.shares_memory(array, np.asarray(data))
+    shares = not isinstance(data, COPIED) and np.shares_memory(array, as_numpy(data))
     if copy is False and not shares and array.size:
         raise ArgumentError("asarray(copy=False): this data cannot be shared without a copy")
     if copy and shares:

@@ -13,7 +13,7 @@ from tenon.ops.reduction import any_
 from tenon.ops.shape import cast
 from tenon.optim.optimizer import Optimizer, like, running
 from tenon.optim.parameter_group import ParameterGroup
-from tenon.tensor import Tensor, tensor
+from tenon.tensor import Tensor
 from tenon.types import float64
 
 
@@ -117,17 +117,13 @@ class NAdam(Optimizer):
     """Adam with Nesterov's look-ahead (Dozat 2016)."""
 
     slots = ("exp_avg", "exp_avg_sq")
+    counts = {"mu_product": 1.0}
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: tuple[float, float] = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 0.0, momentum_decay: float = 4e-3,
                  decoupled_weight_decay: bool = False, maximize: bool = False):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay,
                          decoupled_weight_decay=decoupled_weight_decay, maximize=maximize)
-
-    def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Also optimise these parameters, with options of their own."""
-        super().add_param_group(group)
-        self.param_groups[-1].setdefault("mu_product", tensor(1.0, dtype=float64))
 
     def prepare(self, group: ParameterGroup) -> Any:
         """The factors of gradient and mean in the step, and the correction of the mean square."""

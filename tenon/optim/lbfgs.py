@@ -14,6 +14,7 @@ from tenon.dims import product
 from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError
 from tenon.optim.optimizer import Optimizer
+from tenon.optim.pytorch_state import is_of_pytorch
 from tenon.optim.wolfe import strong_wolfe
 from tenon.tensor import Tensor, tensor
 
@@ -68,6 +69,9 @@ class LBFGS(Optimizer):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state; one without a memory begins anew along the gradient."""
+        if is_of_pytorch(state):
+            raise ArgumentError("LBFGS.load_state_dict: the memory of PyTorch's is not taken over",
+                                hint="go on from the parameters; the memory is anew after a few steps")
         found = self._remembered(state.get("memory")) if isinstance(state, Mapping) else None
         super().load_state_dict(state)
         self._history, self._last, self._scale = found or ([], None, 1.0)

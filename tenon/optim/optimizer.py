@@ -25,7 +25,8 @@ from tenon.graph.argument_errors import refuse_misspelt
 from tenon.nn import module
 from tenon.nn.hooks import AFTER, BEFORE, HookHandle, added_hook, those
 from tenon.optim.parameter_group import ParameterGroup, ParameterStates, as_it_is, there_of
-from tenon.tensor import Tensor
+from tenon.optim.pytorch_state import WAYS, from_pytorch, is_of_pytorch
+from tenon.tensor import Tensor, tensor
 from tenon.types import float64
 
 KINDS: dict[str, Any] = {"name": str, "initial_lr": (int, float)}
@@ -48,6 +49,8 @@ class Optimizer:
     """
 
     slots: tuple[str, ...] = ()
+    counts: Mapping[str, float] = {}        # scalars beside `step` that go on with every step, and their first values
+    not_kept: tuple[str, ...] = ()          # what PyTorch keeps of a parameter, and is computed from the others here
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -95,6 +98,8 @@ class Optimizer:
             raise ArgumentError(f"{name}: a parameter was given twice")
         self.check(options)
         self.param_groups.append(ParameterGroup({**options, "params": params}, self.slots_for(options)))
+        for name, first in self.counts.items():
+            self.param_groups[-1].setdefault(name, tensor(first, dtype=float64))
 
     def slots_for(self, options: Mapping[str, Any]) -> tuple[str, ...]:
         """The names of the tensors kept for each parameter under these options."""
@@ -223,6 +228,11 @@ class Optimizer:
             **({"clocks": group.clocks_apart()} if group.clock_of else {}),
         } for group in self.param_groups]}
 
+    @classmethod
+    def is_by_user(cls) -> bool:
+        """Whether a subclass makes steps in its own way, with what it puts into `state`."""
+        return cls.update is Optimizer.update
+
     def _put_by_users(self, group: ParameterGroup) -> dict[str, Any]:
         """What a subclass has put into `state` beside the slots, parameter by parameter."""
         known = {*group.slots, "step"} if group.slots else {}
@@ -233,9 +243,12 @@ class Optimizer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state; the optimizer must have groups of as many parameters of the same shapes.
 
-        Raises ArgumentError, and changes nothing, for a state that does not fit.
+        A state of PyTorch's optimizer of that name fits too: `{"state": ..., "param_groups": ...}`.  Raises
+        ArgumentError, and changes nothing, for a state that does not fit.
         """
         name = type(self).__name__
+        if is_of_pytorch(state):
+            state = from_pytorch(self, state)
         if not isinstance(state, Mapping) or not isinstance(state.get("groups"), (list, tuple)):
             raise ArgumentError(f"{name}.load_state_dict: what state_dict() gives was expected, not {_shown(state)}")
         groups = state["groups"]
@@ -298,7 +311,7 @@ class Optimizer:
     def _option(self, key: str, value: Any, held: Any) -> Any:
         """An option of a state, which is of the kind that it has here."""
         if isinstance(held, Tensor):
-            return self._value(key, value, held)
+            return self._value(key, np.asarray(value) if isinstance(value, (int, float)) else value, held)
         if key in NOT_ALWAYS:
             if not isinstance(value, KINDS[key]):
                 raise ArgumentError(f"{type(self).__name__}: the option {key!r} is {value!r} in the state")
@@ -318,9 +331,6 @@ class Optimizer:
             shown = ", ".join([*rate, *(f"{key}={value!r}" for key, value in options.items())])
             rows.append(f"{shown}: {len(group['params'])} parameters, {count:,} elements")
         return f"{type(self).__name__}({'; '.join(rows)})"
-
-
-WAYS = ("foreach", "fused", "capturable", "differentiable")     # in which PyTorch may compute the same
 
 
 def _without_ways(kind: type) -> None:

@@ -12,8 +12,7 @@ from tenon.ops.creation import full_like
 from tenon.ops.exponential import sqrt
 from tenon.optim.optimizer import Optimizer, like, running
 from tenon.optim.parameter_group import ParameterGroup
-from tenon.tensor import Tensor, tensor
-from tenon.types import float64
+from tenon.tensor import Tensor
 
 
 def decayed(p: Tensor, g: Tensor, group: ParameterGroup) -> Any:
@@ -142,15 +141,12 @@ class ASGD(Optimizer):
     """Gradient descent with steps that shrink; `ax` of a parameter's state is its mean over the steps after `t0`."""
 
     slots = ("ax",)
+    counts = {"eta": 0.0}
+    not_kept = ("mu",)
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, lambd: float = 1e-4, alpha: float = 0.75,
                  t0: float = 1e6, weight_decay: float = 0.0, maximize: bool = False):
         super().__init__(params, lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, maximize=maximize)
-
-    def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Also optimise these parameters, with options of their own."""
-        super().add_param_group(group)
-        self.param_groups[-1].setdefault("eta", tensor(0.0, dtype=float64))
 
     def prepare(self, group: ParameterGroup) -> Any:
         """The size of this step, and the share of the new parameter in the mean.

@@ -105,3 +105,17 @@ def test_loss(name: str, arrays: list[np.ndarray], options: dict[str, Any], redu
 ])
 def test_function(name: str, arrays: list[np.ndarray], options: dict[str, Any]) -> None:
     check(name, arrays, options)
+
+
+def test_a_tensor_of_torch_keeps_its_element_type() -> None:
+    wide = torch.full((1, 2), 0.1, dtype=torch.float64)
+    assert tn.tensor(wide).dtype is tn.float64
+    assert tn.tensor(wide[0, 0]).dtype is tn.float64
+    layer = tn.nn.Linear(2, 1, bias=False).to(tn.float64)
+    layer.load_state_dict({"weight": wide})
+    np.testing.assert_array_equal(layer.weight.numpy(), wide.numpy())
+    narrow = torch.tensor([1.5, 2.0], dtype=torch.bfloat16)
+    copied, shared = tn.tensor(narrow), tn.asarray(narrow)
+    narrow[0] = 3
+    assert copied.dtype is tn.bfloat16
+    assert (copied.tolist(), shared.tolist()) == ([1.5, 2], [3, 2])
