@@ -117,7 +117,7 @@ class NAdam(Optimizer):
     """Adam with Nesterov's look-ahead (Dozat 2016)."""
 
     slots = ("exp_avg", "exp_avg_sq")
-    counts = {"mu_product": 1.0}
+    counts = (("mu_product", 1.0),)
 
     def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: tuple[float, float] = (0.9, 0.999),
                  eps: float = 1e-8, weight_decay: float = 0.0, momentum_decay: float = 4e-3,

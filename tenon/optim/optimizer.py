@@ -49,7 +49,7 @@ class Optimizer:
     """
 
     slots: tuple[str, ...] = ()
-    counts: Mapping[str, float] = {}        # scalars beside `step` that go on with every step, and their first values
+    counts: tuple[tuple[str, float], ...] = ()      # scalars that every step changes, and their first values
     not_kept: tuple[str, ...] = ()          # what PyTorch keeps of a parameter, and is computed from the others here
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -98,7 +98,7 @@ class Optimizer:
             raise ArgumentError(f"{name}: a parameter was given twice")
         self.check(options)
         self.param_groups.append(ParameterGroup({**options, "params": params}, self.slots_for(options)))
-        for name, first in self.counts.items():
+        for name, first in self.counts:
             self.param_groups[-1].setdefault(name, tensor(first, dtype=float64))
 
     def slots_for(self, options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -66,7 +66,7 @@ def _group(optimizer: Optimizer, group: ParameterGroup, options: Mapping[str, An
 
 def _check_names(optimizer: Optimizer, group: ParameterGroup, kept: Sequence[Mapping[str, Any]]) -> None:
     """Raise ArgumentError unless all that is kept of a parameter has its place, and every place a value."""
-    allowed = {"step", *group.slots, *optimizer.counts, *optimizer.not_kept}
+    allowed = {"step", *group.slots, *dict(optimizer.counts), *optimizer.not_kept}
     for of in kept:
         if of and not set(group.slots) <= of.keys() <= allowed:
             raise ArgumentError(f"{type(optimizer).__name__} keeps {sorted(group.slots)} of each parameter here, the "
@@ -76,7 +76,7 @@ def _check_names(optimizer: Optimizer, group: ParameterGroup, kept: Sequence[Map
 
 def _counts(optimizer: Optimizer, of: Mapping[str, Any]) -> dict[str, float]:
     """What goes on with the steps of a parameter; of one that only has a momentum, whether it made a step."""
-    further = {key: float(of.get(key, first)) for key, first in optimizer.counts.items()}
+    further = {key: float(of.get(key, first)) for key, first in optimizer.counts}
     return {"step": int(of.get("step", bool(of))), **further}
 
 

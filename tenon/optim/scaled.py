@@ -141,7 +141,7 @@ class ASGD(Optimizer):
     """Gradient descent with steps that shrink; `ax` of a parameter's state is its mean over the steps after `t0`."""
 
     slots = ("ax",)
-    counts = {"eta": 0.0}
+    counts = (("eta", 0.0),)
     not_kept = ("mu",)
 
     def __init__(self, params: Iterable[Any], lr: float = 1e-2, lambd: float = 1e-4, alpha: float = 0.75,
