@@ -20,12 +20,12 @@ from tenon.eager.dispatch import program_of
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved
 from tenon.errors import GradientError
-from tenon.graph.build import Builder
+from tenon.graph.build import Builder, call_graph
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Value
-from tenon.graph.partition import copy_nodes, derivative_of, has_effect, part, split
+from tenon.graph.op import using
+from tenon.graph.partition import copy_nodes, derivative_of, has_effect, needed, part, split, with_results
 from tenon.locks import unforked
-from tenon.ops.creation import zeros_like
 from tenon.records import dataclass, replace
 from tenon.size_assumptions import told_by
 from tenon.tensor import Tensor, fresh
@@ -37,6 +37,7 @@ class Half:
 
     results: tuple[int, ...]    # their places
     body: Graph                 # what computes them
+    forward: Graph              # what computes them and the values to keep
     backward: Graph
     kept: tuple[int, ...]       # a parameter by its place, and further results of `forward` by theirs: -1, -2 ...
     wanted: tuple[int, ...]     # the parameters whose gradients `backward` gives
@@ -99,8 +100,32 @@ def _half(graph: Graph, places: tuple[int, ...], wanted: tuple[int, ...], withou
     extra = [Value(graph.params[k].type) for k in missing]
     backward = replace(backward, name=f"{graph.name}_gradient", params=(*extra, *backward.params), notes=graph.notes)
     forward = replace(forward, results=(*forward.results[:len(results)], *values))
-    taped = frozenset(k for k, reached in enumerate(uses) if any(places[r] not in without for r in reached))
-    return Half(places, graph, backward, (*missing, *kept), wanted, tuple(uses[k] for k in wanted), taped), forward
+    taped = frozenset(k for k, found in enumerate(uses) if any(places[r] not in without for r in found))
+    reached = tuple(uses[k] for k in wanted)
+    return Half(places, graph, forward, backward, (*missing, *kept), wanted, reached, taped), forward
+
+
+@once_a_graph
+def _backward_of(forward: Graph, body: Graph, chosen: tuple[int, ...], wanted: tuple[int, ...]) -> Graph:
+    """From the parameters, what `forward` keeps, and the gradients of some results of `body`, to those of parameters.
+
+    Zeros as gradients of the other results would be NaN where these are infinitely steep.
+    """
+    with unforked:
+        from tenon.passes.find_attention import find_attention
+        from tenon.passes.merge_duplicates import merge_duplicates
+    gradients = derivative_of(with_results(find_attention(body), chosen))
+    builder = Builder(f"{body.name}_gradient", [Value(p.type, name=p.name) for p in gradients.params])
+    count = len(forward.params)
+    with using(builder):
+        values = call_graph(forward, builder.params[:count])[len(body.results):]
+        found = call_graph(gradients, builder.params)[len(chosen):]
+    place = {k: n for n, k in enumerate(k for k, p in enumerate(body.params) if p.dtype.is_differentiable)}
+    both = merge_duplicates(builder.finish([*values, *(found[place[k]] for k in wanted)]))
+    kept, results = both.results[:len(values)], both.results[len(values):]
+    known = [*both.params[:count], *kept, *both.params[count:]]
+    backward = part(both, both.name, known, results, needed(both, results, known=set(known)))
+    return replace(backward, notes=body.notes)
 
 
 def _side_by_side(graph: Graph, forwards: Sequence[Graph], groups: Sequence[tuple[int, ...]]) -> Graph:
@@ -158,17 +183,19 @@ def _recorded(half: Half, inputs: Sequence[Tensor], arrays: Sequence[Any], resul
 
 def _gradients(g: Any, y: Any, *xs: Any, body: Graph, half: Half, kept: Sequence[np.ndarray],
                wanted: frozenset[int]) -> list[Any]:
-    seeded = {r for r, seed in enumerate(g if isinstance(g, tuple) else (g,)) if seed is not None}
-    results = y if isinstance(y, tuple) else (y,)
-    given = tuple([zeros_like(r) if seed is None else seed
-                   for seed, r in zip(g if isinstance(g, tuple) else (g,), results, strict=True)])
+    given = g if isinstance(g, tuple) else (g,)
+    seeded = tuple(r for r, seed in enumerate(given) if seed is not None and body.results[r].dtype.is_differentiable)
     wanted = wanted.difference(k for k, reached in zip(half.wanted, half.reached, strict=True)
                                if reached.isdisjoint(seeded))
     if is_grad_enabled():           # a gradient of the gradient may be wanted
         found: list[Any] = call.vjp(g, y, *xs, body=body)  # type: ignore[misc]
         return [x if k in wanted else None for k, x in enumerate(found)]
-    seeds = [seed for seed, r in zip(given, body.results, strict=True) if r.dtype.is_differentiable]
-    out = call(*map(fresh, kept), *seeds, body=half.backward)
+    seeds = [given[r] for r in seeded]
+    if any(r.dtype.is_differentiable for k, r in enumerate(body.results) if k not in seeded):
+        values = [fresh(value) for k, value in zip(half.kept, kept, strict=True) if k < 0]
+        out = call(*xs, *values, *seeds, body=_backward_of(half.forward, body, seeded, half.wanted))
+    else:
+        out = call(*map(fresh, kept), *seeds, body=half.backward)
     listed = iter(out if isinstance(out, tuple) else (out,))
     given_back = {k: next(listed) for k in half.wanted}
     return [given_back[k] if k in wanted else None for k in range(len(xs))]

@@ -12,13 +12,14 @@ from tenon.graph.op import Op
 from tenon.records import dataclass
 
 
-def needed(graph: Graph, results: Iterable[Value], keep: Callable[[Node], bool] = lambda node: False) -> set[Node]:
-    """The nodes that some values depend on, and those to `keep` with what they depend on."""
+def needed(graph: Graph, results: Iterable[Value], keep: Callable[[Node], bool] = lambda node: False,
+           known: Collection[Value] = ()) -> set[Node]:
+    """The nodes that some values depend on, and those to `keep` with what they depend on, behind `known` values."""
     wanted, found = set(results), set()
     for node in reversed(graph.nodes):
         if keep(node) or not wanted.isdisjoint(node.outputs):
             found.add(node)
-            wanted.update(node.uses())
+            wanted.update(x for x in node.uses() if x not in known)
     return found
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.capture.residuals import halves
+from tenon.capture.residuals import _backward_of, halves
 from tenon.errors import GradientError
 from tenon.graph.op import OPS
 
@@ -159,10 +159,49 @@ def test_gradients_of_gradients_go_through_one_group():
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
 
 
-def test_a_result_that_nobody_uses_has_no_gradient_where_the_gradient_is_recorded():
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_result_that_nobody_uses_has_no_gradient(recorded):
     """The root of 0 shares its work with the result that is used."""
     compiled = tn.jit(lambda x: (h := tn.sin(x) * 2, (h.sum(), tn.sqrt(h)))[1])
     for _ in range(3):
         x = tn.zeros(2, requires_grad=True)
-        found, = tn.autograd.grad(compiled(x)[0], x, create_graph=True)
+        found, = tn.autograd.grad(compiled(x)[0], x, create_graph=recorded)
         assert found.tolist() == [2, 2]
+
+
+def scanned(x):
+    carry, rows = tn.scan(lambda h, row: ((h * V + row).tanh(), h.exp()), tn.zeros(3), x)
+    return rows.sum(), carry, (rows * V).mean(axis=0)
+
+
+def branched(x):
+    h = x * V
+    y = tn.cond(h.sum() > 0, lambda h: h.exp(), lambda h: h.cos(), h)
+    return y.sum(axis=0), tn.argmax(h, axis=1), (y * h).mean(), h
+
+
+@pytest.mark.parametrize("function", [scanned, branched,
+                                      lambda x: (h := tn.tanh(x @ W), (h.sum(), tn.softmax(h, axis=-1), h.T @ h))[1]])
+def test_gradients_of_some_results_are_those_of_eager_code(function):
+    f = tn.jit(function)
+    for shape in ((4, 3), (5, 3), (7, 3)):
+        x = tn.asarray(np.resize(X, shape))
+        for chosen in [(0,), (2,), (0, 2), (0, -1), (-1,), (0, 2, -1)]:
+            both = []
+            for g in (function, f):
+                V.grad = W.grad = None
+                out = g(x)
+                sum((out[k] * out[k]).sum() for k in chosen).backward()
+                both.append([p.grad.numpy() for p in (V, W) if p.grad is not None])
+            for want, got in zip(*both, strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_the_gradient_of_one_result_computes_nothing_again():
+    net = nn.Sequential(nn.Linear(3, 4), nn.GELU(), nn.LayerNorm(4), nn.Linear(4, 2))
+    f = tn.jit(lambda x: (z := net(x), (nn.functional.cross_entropy(z, tn.zeros(4, dtype="int64")), z))[1])
+    f(tn.asarray(X))[0].backward()
+    half = pieces(f, tn.asarray(X)).parts[0]
+    one = _backward_of(half.forward, half.body, (0,), half.wanted)
+    assert {node.op.name for node in one.nodes} <= {node.op.name for node in half.backward.nodes}
+    assert len(one.nodes) <= len(half.backward.nodes)
