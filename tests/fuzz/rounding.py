@@ -43,6 +43,9 @@ DECIDING = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equa
 ABSOLUTE = {"normal_cdf": 0.5, "digamma": 1.0, "lgamma": 1.0}
 # Right to so many units of the last place of a matrix's largest element, as elimination is (Higham 2002).
 NORMWISE = ("inv", "pinv", "solve", "solve_triangular", "cholesky", "matrix_exp")
+# Right for a matrix that is off by so many units of the last place of its largest element: whether a determinant is 0 is
+# decided by roundings (the same, theorem 9.3).
+OF_A_NEAR_MATRIX = ("det", "slogdet", "small_det", "small_slogdet")
 # Whose second operand meets padding: what is infinite there is multiplied by zero, or left out (docs/correctness.md).
 PADDED = ("conv", "depthwise")
 OF_F64, LEAST_OF_F64 = 2.0 ** -53, 1e-300
@@ -163,6 +166,8 @@ def _moved(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any], types: Seque
     """The outputs of one operator, moved for once."""
     if op.name in SUMS or (noise.apart and op.name not in DECIDING):
         arrays = [None if a is None else move(np.asarray(a), types[0].dtype, noise) for a in arrays]
+    if op.name in OF_A_NEAR_MATRIX:
+        arrays = [move(np.asarray(a), types[0].dtype, noise, exactly=False, least=largest(np.asarray(a))) for a in arrays]
     if op.name.startswith(PADDED) and noise.keeps_ties and not np.isfinite(arrays[1]).all():
         return tuple(np.full(t.shape, np.nan) for t in types)       # in every other try, so nothing of it is decided
     given, wide_attrs = [widened(a) for a in arrays], {name: wide_attribute(x) for name, x in attrs.items()}
@@ -183,9 +188,12 @@ def _moved(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any], types: Seque
 
 def least_of(op: Op, x: np.ndarray) -> Any:
     """What smaller elements of a result are as exact as."""
-    if op.name in NORMWISE and x.ndim >= 2 and x.size:
-        return np.abs(x).max(axis=(-2, -1), keepdims=True, where=np.isfinite(x), initial=0.0)
-    return ABSOLUTE.get(op.name, 0.0)
+    return largest(x) if op.name in NORMWISE and x.ndim >= 2 else ABSOLUTE.get(op.name, 0.0)
+
+
+def largest(x: np.ndarray) -> Any:
+    """The largest finite magnitude of each matrix."""
+    return np.abs(x).max(axis=(-2, -1), keepdims=True, where=np.isfinite(x), initial=0.0)
 
 
 def added(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any]) -> float:
