@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.errors import LinearAlgebraError, ShapeError
+from tenon.migration_hints import LINALG, missing
 from tenon.ops import diagonal as _diagonals
 from tenon.ops.decompositions import eig, eigh, eigvals, eigvalsh, svd, svdvals
 from tenon.ops.define import lift, remembering
@@ -41,6 +42,10 @@ __all__ = ["matmul", "matrix_transpose", "outer", "cross", "tensordot", "vecdot"
            "LinAlgError"]
 
 LinAlgError = LinearAlgebraError
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("tenon.linalg", name, LINALG)
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:

@@ -38,6 +38,8 @@ NN = {
     "SyncBatchNorm": "nn.BatchNorm2d(3)",
 }
 FUNCTIONAL: dict[str, str] = {}
+NO_LDL = "symmetric systems are solved as others: tn.linalg.solve(x, y); tn.linalg.cholesky_solve for positive ones"
+LINALG = {"ldl_factor": NO_LDL, "ldl_factor_ex": NO_LDL, "ldl_solve": NO_LDL}
 
 
 class MissingName(TenonError, AttributeError):

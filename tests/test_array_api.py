@@ -60,7 +60,7 @@ def test_shapes_as_numbers_as_a_tuple_and_by_name() -> None:
 
 
 def test_operators_show_their_arguments() -> None:
-    assert str(inspect.signature(tn.sum)) == "(x, axis=None, keepdims=False, dtype=None)"
+    assert str(inspect.signature(tn.sum)) == "(x, axis=None, keepdims=False, dtype=None, *, initial=None, where=None)"
     assert list(inspect.signature(tn.clip).parameters) == ["x", "min", "max"]
 
 

@@ -13,12 +13,12 @@ import tenon.nn.functional as F
 from tenon import migration_hints, nn, optim
 from tenon.errors import ArgumentError
 
-TABLES = {"x": migration_hints.TENSOR, "net": migration_hints.MODULE, "tn": migration_hints.TENON, "nn": migration_hints.NN, "F": migration_hints.FUNCTIONAL}
+TABLES = {"x": migration_hints.TENSOR, "net": migration_hints.MODULE, "tn": migration_hints.TENON, "nn": migration_hints.NN, "F": migration_hints.FUNCTIONAL, "linalg": migration_hints.LINALG}
 
 
 def known():
     """What the code of hints speaks of."""
-    return {"tn": tn, "nn": nn, "F": F, "x": tn.tensor([[1.0, 2.0], [3.0, 5.0]]), "y": tn.ones((2, 2)), "n": 0.5,
+    return {"tn": tn, "nn": nn, "F": F, "linalg": tn.linalg, "x": tn.tensor([[1.0, 2.0], [3.0, 5.0]]), "y": tn.ones((2, 2)), "n": 0.5,
             "net": nn.Sequential(nn.Linear(3, 2)), "layer": nn.ReLU(), "at": tn.tensor([[1], [0]]),
             "f": lambda x: x.sum(), "image": tn.ones((1, 2, 3, 3)), "state": tn.random.default_generator.get_state()}
 

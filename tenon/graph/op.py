@@ -262,7 +262,9 @@ class Op(CallStart):
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if ordered and not self.signature.variadic \
             else inspect.Parameter.KEYWORD_ONLY
         attrs = [inspect.Parameter(name, kind, default=default) for name, default in self.signature.attrs.items()]
-        return inspect.Signature(found + attrs)
+        other = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None)
+                 for name in getattr(self.elsewhere, "keywords", ())]
+        return inspect.Signature(found + attrs + other)
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         if self.quick is not None and not attrs and len(args) == self.arity:

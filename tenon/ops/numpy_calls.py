@@ -22,6 +22,7 @@ from tenon.ops import fourier, solving
 from tenon.ops.decompositions import mirrored
 from tenon.ops.define import PUBLIC
 from tenon.ops.diagonal import diagonal
+from tenon.ops.masked_reductions import KEYWORDS
 
 # Parameters of NumPy's functions that are data: passed on in their order, whatever they are called there.
 OPERANDS = frozenset((
@@ -31,7 +32,7 @@ OURS = frozenset(("x", "y", "values", "indices", "condition"))      # parameters
 JOINED = frozenset(("arrays", "tup"))       # lists of them
 RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max", "indices_or_sections": "sections"}
 BY_POSITION = {"tile": "reps", "transpose": "axes"}     # `*reps` in ours
-ELSEWHERE = frozenset(("select", "put", "gradient", "unique", "allclose", "array_equal"))   # mean or give another thing
+ELSEWHERE = frozenset(("put", "gradient", "unique", "allclose", "array_equal"))   # mean or give another thing
 # What gives no elements away: no gradient is lost.
 HARMLESS = frozenset((
     "shape", "ndim", "size", "result_type", "can_cast", "min_scalar_type", "common_type", "iscomplexobj", "isrealobj",
@@ -55,7 +56,7 @@ def array_ufunc(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, out: tupl
     if method == "__call__":
         operator = PUBLIC.get(ufunc.__name__)
         found = None if operator is None or set(named) - {"dtype"} else operator(*inputs)
-    elif method == "reduce" and ufunc.__name__ in REDUCED and not set(named) - {"axis", "keepdims"}:
+    elif method == "reduce" and ufunc.__name__ in REDUCED and not set(named) - {"axis", "keepdims", *KEYWORDS}:
         found = PUBLIC[REDUCED[ufunc.__name__]](inputs[0], **{"axis": 0, **named})
     elif method == "accumulate" and ufunc.__name__ in ACCUMULATED and not set(named) - {"axis"}:
         found = PUBLIC[ACCUMULATED[ufunc.__name__]](inputs[0], **{"axis": 0, **named})
@@ -71,6 +72,8 @@ def array_function(self: Any, function: Any, types: Any, args: tuple[Any, ...], 
     """`function(*args, **named)` of NumPy, as it asks whoever is among the arguments."""
     if function is np.where and len(args) == 1:
         return PUBLIC["nonzero"](args[0])
+    if function is np.select:
+        return PUBLIC["select"](*_parameters(function).bind(*args, **named).arguments.values())
     operator = _operator_of(function)
     call = None if operator is None else _translated(function, operator, args, named)
     if operator is None or call is None:

@@ -13,13 +13,14 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.operators import Operators
 from tenon.graph.promotion import floating, logical, same
-from tenon.ops.arithmetic import sign
+from tenon.ops.arithmetic import add, multiply, sign
 from tenon.ops.batching import position_batch
 from tenon.ops.comparison import equal, isfinite, isnan, maximum, minimum, not_equal, where
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import as_number
 from tenon.ops.define import aliases, check_kind, composite, define, function
 from tenon.ops.linear_recurrence import product_of_others_vjp
+from tenon.ops.masked_reductions import mask_of, only, take_initial, take_mask
 from tenon.ops.shape import cast, reshape_op, restore
 from tenon.ops.short_axes import reduced
 from tenon.types import (
@@ -155,13 +156,20 @@ def mean_(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 @function
-def mean(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None) -> Any:
+def mean(x: Any, axis: Any = None, keepdims: bool = False, dtype: Any = None, *, where: Any = None) -> Any:
     """The mean over axes (all of them by default), of the elements as `dtype`; of integers, in the default float.
+
+    `where` says which elements count.
 
     >>> tn.mean(tn.tensor([1, 2]), dtype=tn.float64)
     tensor(1.5, dtype=float64)
     """
-    return mean_(x if dtype is None else cast(x, dtype=as_dtype(dtype)), axis=axis, keepdims=keepdims)
+    x = x if dtype is None else cast(x, dtype=as_dtype(dtype))
+    if where is None or where is True:
+        return mean_(x, axis=axis, keepdims=keepdims)
+    mask = mask_of(x, where)
+    part = mean_(only(x, mask, 0), axis=axis, keepdims=keepdims)
+    return part / mean_(cast(mask, dtype=part.dtype), axis=axis, keepdims=keepdims)
 
 
 def _moment_attrs(x: TensorType, axis: Any, keepdims: bool, correction: float) -> dict[str, Any]:
@@ -249,6 +257,13 @@ def _test(name: str, ref: Callable[..., Any], doc: str) -> Op:
 
 any_ = _test("any", np.any, "Whether any element holds (is not zero); false where there is none.")
 all_ = _test("all", np.all, "Whether all elements hold (are not zero); true where there is none.")
+
+take_mask(sum_, 0, add)
+take_mask(prod, 1, multiply)
+take_mask(any_, False)
+take_mask(all_, True)
+take_initial(max_, maximum, any_)
+take_initial(min_, minimum, any_)
 
 
 def _position(name: str, ref: Callable[..., Any], doc: str) -> Op:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
+from tenon.ops.comparison import where
 from tenon.ops.define import aliases, function, lift
 from tenon.ops.joining_and_axes import replaced
 from tenon.ops.shape import as_dim, reshape_op
@@ -148,8 +149,19 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 @function
-def select(x: Any, axis: int, index: Any) -> Any:
-    """The tensor at one position of an axis, which it no longer has; a negative index counts from the end."""
+def select(x: Any, axis: Any, index: Any = None, *, default: Any = 0) -> Any:
+    """The tensor at one position of an axis, which it no longer has; a negative index counts from the end.
+
+    Of two lists it is NumPy's `select(conditions, choices, default=0)`: from the choice whose condition holds first.
+
+    >>> x = tn.tensor([1, 2, 3])
+    >>> x.select(0, -1), tn.select([x > 2, x > 1], [x, -x], 9)
+    (tensor(3), tensor([ 9, -2,  3]))
+    """
+    if isinstance(x, (list, tuple)) and isinstance(axis, (list, tuple)):
+        return _first_that_holds(x, axis, default if index is None else index)
+    if index is None:
+        raise ArgumentError("select: an index is missing", hint="x.select(axis, index)")
     x = lift(x)
     axis = normalize_axis(axis, x.ndim)
     size = x.shape[axis]
@@ -158,6 +170,14 @@ def select(x: Any, axis: int, index: Any) -> Any:
     elif isinstance(index, int) and index < 0:
         index = size + index
     return reshape_op(narrow(x, axis, index, index + 1), shape=replaced(x.shape, axis))
+
+
+def _first_that_holds(conditions: Sequence[Any], choices: Sequence[Any], default: Any) -> Any:
+    if len(conditions) != len(choices) or not conditions:
+        raise ArgumentError(f"select: {len(conditions)} conditions for {len(choices)} choices")
+    for condition, choice in zip(reversed(conditions), reversed(choices), strict=True):
+        default = where(condition, choice, default)
+    return default
 
 
 aliases(unbind=unstack, array_split=tensor_split)

@@ -43,7 +43,12 @@ np.linalg.diagonal(x, offset=1); np.linalg.svdvals(x); np.linalg.multi_dot([x, y
 np.fft.fft(x); np.fft.ifft(x, axis=0); np.fft.rfft(v); np.fft.irfft(v); np.fft.fft2(x); np.fft.fftshift(v)
 np.add.reduce(x); np.add.reduce(x, axis=1); np.multiply.reduce(x, axis=1, keepdims=True); np.maximum.reduce(x)
 np.add.accumulate(x, axis=1); np.multiply.accumulate(v); np.multiply.outer(v, v); np.subtract.outer(v, x)
-np.sin(v, dtype=np.float32)
+np.sin(v, dtype=np.float32); np.sum(x, where=x > 0); np.sum(x, axis=1, where=[True, False, True, False], initial=5)
+np.prod(x, 0, where=x > 0); np.prod(v, initial=0.5); np.max(v, initial=9); np.max(v[:0], initial=9.0)
+np.max(x, axis=1, where=x > 0, initial=-1.0, keepdims=True); np.min(x, where=x > 0, initial=7.0); np.min(v, where=True)
+np.any(x > 0, axis=1, where=y > 0); np.all(x > 0, where=y > 9); np.mean(x, axis=1, where=x > -9); np.mean(x, where=y > 0)
+np.add.reduce(x, where=x > 0); np.maximum.reduce(x, axis=1, initial=2.0); np.max(x[:, :0], 1, initial=1)
+np.select([x > 1, y > 0], [x, y]); np.select([x > 1], [-x], default=7.0); np.select(condlist=[v > 2], choicelist=[v * 2])
 """.replace("\n", ";").split(";") if call.strip()}
 
 
@@ -83,7 +88,7 @@ def test_without_an_operator_numpy_gives_its_own_result_or_says_how_to_let_go_of
     assert np.spacing(x).tolist() == np.spacing(x.numpy()).tolist()
     x.requires_grad_()
     for call in (lambda: np.polyfit(x, x, 1), lambda: np.spacing(x), lambda: np.add(x, x, out=np.zeros(3)),
-                 lambda: np.histogram(x), lambda: np.sum(x, where=np.array([True, False, True]))):
+                 lambda: np.histogram(x), lambda: np.var(x, where=np.array([True, False, True]))):
         with pytest.raises(GradientError, match=r"x.detach\(\).numpy\(\)"):
             call()
     assert np.allclose(x, x) is True and np.array_equal(x, x + 1) is False
@@ -121,3 +126,21 @@ def test_one_triangle_is_read_of_what_is_to_be_symmetric(name: str, options: dic
     first = [part[0] if name == "eigh" else part for part in (found, expected)]
     assert isinstance(first[0], tn.Tensor)
     np.testing.assert_allclose(first[0].numpy(), first[1])
+
+
+def test_what_is_left_out_has_no_gradient() -> None:
+    for call in (lambda x: x.sum(where=x > 1), lambda x: x.prod(where=x > 1, initial=2.0),
+                 lambda x: x.max(where=x < 3, initial=0.0), lambda x: x.mean(where=x > 1), lambda x: np.sum(x, where=x > 1)):
+        slopes = [tn.grad(run)(tn.tensor([1.0, 2.0, 3.0])).tolist() for run in (call, tn.jit(call))]
+        assert slopes[0] == slopes[1]
+        assert slopes[0][0] == 0 and slopes[0][1] != 0
+
+
+def test_initial_is_of_the_results_type_and_needed_where_there_may_be_nothing() -> None:
+    x = tn.tensor([1, 2])
+    assert x.sum(initial=2.0).tolist() == 5 and x.max(initial=np.float64(7)).dtype is tn.int64
+    for call in (lambda: x.sum(initial=2.5), lambda: x.max(where=[True, False]), lambda: x.any(initial=True),
+                 lambda: tn.select([x > 1], [x, x]), lambda: x.select(0)):
+        with pytest.raises(tn.errors.ArgumentError):
+            call()
+    assert tn.select([x > 1], [x], default=7).tolist() == tn.select([x > 1], [x], 7).tolist() == [7, 2]
