@@ -23,13 +23,17 @@ from typing import IO, Any
 import ml_dtypes
 import numpy as np
 
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, DTypeError
 
 LOCKS: Any = import_module("fcntl") if os.name == "posix" else None     # elsewhere what was half written stays
 DTYPES = {"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4", "U64": "<u8",
           "I64": "<i8", "F16": "<f2", "BF16": ml_dtypes.bfloat16, "F32": "<f4", "F64": "<f8", "C64": "<c8"}
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
-OTHERS = ("F4", "F6_E2M3", "F6_E3M2", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ")
+# Read as bfloat16, which has all their numbers.
+NARROW = {"F8_E4M3": ml_dtypes.float8_e4m3fn, "F8_E5M2": ml_dtypes.float8_e5m2, "F8_E8M0": ml_dtypes.float8_e8m0fnu,
+          "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz, "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz}
+STORED = DTYPES | NARROW
+OTHERS = ("F4", "F6_E2M3", "F6_E3M2")
 METADATA = "__metadata__"
 LONGEST_HEADER = 100_000_000    # bytes: what other readers take
 MOST_AXES = 64                  # of NumPy's arrays
@@ -66,6 +70,8 @@ def mapped(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, st
 
 def _view(memory: mmap.mmap, start: int, entry: Mapping[str, Any]) -> Array | None:
     """A tensor as it lies in the file; None where it cannot be looked at there."""
+    if entry["dtype"] in NARROW:
+        return None
     dtype, first = np.dtype(DTYPES[entry["dtype"]]), start + entry["data_offsets"][0]
     if first % dtype.itemsize or dtype.kind == "b" or not dtype.isnative or not prod(entry["shape"]):
         return None
@@ -127,12 +133,13 @@ def _checked(name: str, entry: Any) -> tuple[int, int]:
         raise DamagedFile(f"the tensor {name!r} has no type, shape and place")
     dtype, shape, places = entry["dtype"], entry["shape"], entry["data_offsets"]
     if dtype in OTHERS:
-        raise DamagedFile(f"the tensor {name!r} has elements of type {dtype}, and Tenon has no such type")
-    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise DTypeError(f"load: the tensor {name!r} has elements of type {dtype}, and Tenon has no such type",
+                         hint="convert the file with the program that wrote it")
+    if not isinstance(dtype, str) or dtype not in STORED:
         raise DamagedFile(f"the tensor {name!r} has elements of type {dtype!r}, which does not exist")
     if not _are_counts(shape) or len(shape) > MOST_AXES:
         raise DamagedFile(f"the tensor {name!r} has the shape {shape!r}")
-    itemsize = np.dtype(DTYPES[dtype]).itemsize
+    itemsize = np.dtype(STORED[dtype]).itemsize
     if prod(n for n in shape if n) * itemsize >= 1 << 63:
         raise DamagedFile(f"the tensor {name!r} of shape {shape} is larger than any memory")
     if not _are_counts(places) or len(places) != 2 or places[1] - places[0] != prod(shape) * itemsize:
@@ -156,14 +163,15 @@ def _check_layout(places: Mapping[str, tuple[int, int]], size: int) -> None:
 
 
 def _elements(file: IO[bytes], start: int, name: str, entry: Mapping[str, Any]) -> Array:
-    array: Array = np.empty(entry["shape"], DTYPES[entry["dtype"]])
+    array: Array = np.empty(entry["shape"], STORED[entry["dtype"]])
     raw = array.reshape(-1).view(np.uint8)
     file.seek(start + entry["data_offsets"][0])
     if file.readinto(raw) != raw.size:      # type: ignore[attr-defined]
         raise DamagedFile(f"it ends within the tensor {name!r}")
     if array.dtype == np.bool_ and raw.size and raw.max() > 1:
         raise DamagedFile(f"the tensor {name!r} has booleans that are neither 0 nor 1")
-    return array.astype(array.dtype.newbyteorder("="), copy=False)
+    new = ml_dtypes.bfloat16 if entry["dtype"] in NARROW else array.dtype.newbyteorder("=")
+    return array.astype(new, copy=False)
 
 
 # ---------------------------------------------------------------- writing

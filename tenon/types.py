@@ -108,6 +108,16 @@ def as_dtype(value: Any) -> DType:
         raise DTypeError(f"no such element type: {value!r}", hint="one of " + " ".join(_BY_NAME)) from None
 
 
+def no_operand(x: Any) -> DTypeError:
+    """The error for what no operator takes; of another library's array it says how to convert it."""
+    kind = type(x)
+    if not hasattr(kind, "__dlpack__") and not hasattr(kind, "__array__"):
+        return DTypeError(f"expected a tensor, an array or a number, not {kind.__name__}")
+    name = f"{kind.__module__.partition('.')[0]}.{kind.__name__}"
+    return DTypeError(f"expected a tensor, an array or a number, not {name}",
+                      hint="tn.asarray(x) is a tensor in the same memory, tn.tensor(x) a copy")
+
+
 def real_of(dtype: DType) -> DType:
     """The type of the absolute value: float32 for complex64, and so on."""
     return _FLOAT_OF_COMPLEX.get(dtype, dtype)

@@ -96,3 +96,23 @@ def test_processes_are_spawned_with_their_numbers_and_one_that_fails_ends_the_ot
         running.join(120)
     running.processes[0].join(60)
     assert not running.processes[0].is_alive()
+
+
+@tn.jit
+def tripled(x: tn.Tensor) -> tn.Tensor:
+    return x * 3
+
+
+def halved(x: tn.Tensor) -> tn.Tensor:
+    return x / 2
+
+
+def test_a_jitted_function_goes_by_its_name_or_with_its_function_and_options() -> None:
+    assert again(tripled) is tripled and copy.deepcopy(tripled) is tripled
+    for found in (again(tn.jit(halved, fullgraph=True)), copy.copy(tn.jit(halved, fullgraph=True))):
+        assert found.function is halved and found.fullgraph and found(tn.ones(2)).tolist() == [0.5, 0.5]
+    layer = nn.Linear(2, 1)
+    np.testing.assert_array_equal(again(tn.jit(layer))(tn.ones(2)).numpy(), layer(tn.ones(2)).numpy())
+    assert copy.deepcopy(tn.jit(layer)).function is not layer
+    with pytest.raises((AttributeError, pickle.PicklingError), match="lambda"):     # as Python says it of any lambda
+        pickle.dumps(tn.jit(lambda x: x))

@@ -18,6 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as official
 
 import tenon as tn
+from tenon import tensor_file
 from tenon.errors import ArgumentError
 
 GOOD: dict[str, Any] = {"__metadata__": {"a": "b"},
@@ -63,7 +64,7 @@ def damaged() -> Iterator[tuple[str, bytes]]:
         yield f"no {word}", with_entry(**{word: ...})
         for value in (None, 1, "word", {}, [None], ["1"], [1.5], [True], [-1], [2**63], [2**64], [10**400]):
             yield f"{word} {str(value)[:30]}", with_entry(**{word: value})
-    for dtype in ("f32", "F31", "", "F8_E4M3", "F8_E5M2", "F4", "F6_E2M3", "F8_E8M0", "C128", "I128"):
+    for dtype in ("f32", "F31", "", "F8_E4M3", "F8_E5M2", "F8_E8M0", "C128", "I128"):
         yield f"elements {dtype}", with_entry(dtype=dtype)
     for shape in ([2, 4], [7], [2, -3], [2, 3, 0], [2**32, 2**32], [2**62, 0], [0, 2**62], [6, 1.0], [1] * 65):
         yield f"shape {shape[:3]}", with_entry(shape=shape)
@@ -91,6 +92,24 @@ def test_no_damaged_file_is_read(tmp_path: Path, kind: str) -> None:
     (tmp_path / "x").write_bytes(KINDS[kind])
     with pytest.raises(ArgumentError, match="is not a safetensors file, or is damaged"):
         tn.load(tmp_path / "x")
+
+
+@pytest.mark.parametrize(("name", "kind"), tensor_file.NARROW.items())
+def test_numbers_of_eight_bits_are_read_as_bfloat16_which_has_all_of_them(tmp_path: Path, name: str, kind: Any) -> None:
+    entry = {"dtype": name, "shape": [256], "data_offsets": [0, 256]}
+    (tmp_path / "x.safetensors").write_bytes(file_of({"x": entry}, bytes(range(256))))
+    wanted = np.arange(256, dtype=np.uint8).view(kind).astype(np.float64)
+    for read in (tn.load, tn.load_weights):
+        found = read(tmp_path / "x.safetensors")["x"]
+        assert found.dtype is tn.bfloat16
+        np.testing.assert_array_equal(found.numpy().astype(np.float64), wanted)
+
+
+def test_elements_that_are_no_bytes_are_named(tmp_path: Path) -> None:
+    entry = {"dtype": "F4", "shape": [2], "data_offsets": [0, 1]}
+    (tmp_path / "x.safetensors").write_bytes(file_of({"x": entry}, bytes(1)))
+    with pytest.raises(tn.errors.DTypeError, match="'x' has elements of type F4, and Tenon has no such type"):
+        tn.load(tmp_path / "x.safetensors")
 
 
 def test_what_is_written_others_read(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ A function that does what a graph cannot repeat runs by part, and `tn.explain` s
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
@@ -91,6 +92,16 @@ class Jitted(Capturing):
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """To a pickle or a copy: its name, where that leads to it, as of a function; else what it was made of."""
+        name: str = getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(self.__module__)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return name if found is self else (type(self), (
+            self.function, self.fullgraph, self.memory_budget, self.constants, self.autotune, self.background,
+            self.pipeline, self.place, self.mesh))
 
     def __repr__(self) -> str:
         return f"<tenon.jit {self.function!r}>"

@@ -19,7 +19,7 @@ from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.recipes import recipe_of
 from tenon.eager.tape import TapeNode, linked, saved
 from tenon.eager.ufunc_fast_path import give_quick_calls
-from tenon.errors import ADDRESSABLE, OF_NUMPY, DTypeError, TenonError, out_of_memory, step_error
+from tenon.errors import ADDRESSABLE, OF_NUMPY, TenonError, out_of_memory, step_error
 from tenon.graph.build import agree, canonical_attrs, expansion, literal
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.interpret import as_type, evaluate_op
@@ -34,7 +34,7 @@ from tenon.program.backend_interface import Executable
 from tenon.records import dataclass
 from tenon.tensor import Tensor, tensor
 from tenon.tensor_state import Elsewhere, Payload, recorder
-from tenon.types import DType, TensorType
+from tenon.types import DType, TensorType, no_operand
 
 
 class TensorInterpreter:
@@ -52,7 +52,7 @@ class TensorInterpreter:
             return x
         if isinstance(x, (np.ndarray, np.generic)):
             return tensor(x)
-        raise DTypeError(f"expected a tensor, an array or a number, not {type(x).__name__}")
+        raise no_operand(x)
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The output tensors of `op`."""

@@ -20,7 +20,7 @@ from tenon.graph.promotion import separate
 from tenon.graph.structural_key import Exact
 from tenon.observe import emit as tell
 from tenon.size_assumptions import Answers, are_given_again, noted_answers
-from tenon.types import TOKEN, DType, TensorType, as_dtype, broadcast_shapes
+from tenon.types import TOKEN, DType, TensorType, as_dtype, broadcast_shapes, no_operand
 
 PYTHON_SCALARS = (bool, int, float, complex)
 
@@ -94,7 +94,7 @@ class Builder:
             return x
         if isinstance(x, (np.ndarray, np.generic)):
             return self.constant(np.asarray(x))
-        raise DTypeError(f"expected a tensor, an array or a number, not {type(x).__name__}")
+        raise no_operand(x)
 
     def constant(self, array: np.ndarray) -> Value:
         """The value of an array known now; equal arrays are one node."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.dlpack import imported
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, DTypeError
 from tenon.tensor import Tensor
 from tenon.tensor_file import DamagedFile, regular_file
 
@@ -51,7 +51,18 @@ def is_torch_checkpoint(path: str | os.PathLike[str]) -> bool:
 
 
 def _tensor(x: Any) -> Tensor:
-    return Tensor(imported(x.detach().resolve_conj(), None))
+    """The tensor in the same memory; of eight bits as bfloat16, as out of safetensors files."""
+    kind = str(x.dtype).removeprefix("torch.")
+    try:
+        return Tensor(imported((x.bfloat16() if kind.startswith("float8") else x).detach().resolve_conj(), None))
+    except (BufferError, DTypeError):
+        way = "x.to_dense()" if "strided" not in str(x.layout) else "x.dequantize()" if x.is_quantized else "x.float()"
+        raise ArgumentError(f"load: a tensor {kind}{list(x.shape)} of PyTorch, {_layout(x)}, cannot be taken over",
+                            hint=f"save {way} in its place") from None
+
+
+def _layout(x: Any) -> str:
+    return "quantized" if x.is_quantized else str(x.layout).removeprefix("torch.")
 
 
 def _read(asked: str, path: str | os.PathLike[str]) -> tuple[Any, Any]:

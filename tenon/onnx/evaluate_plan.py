@@ -76,7 +76,7 @@ def evaluate(plan: GraphPlan, inputs: Sequence[Any], around: Scope | None = None
     scope = Scope(around, attributes, depth if around is None else around.depth)
     scope.update(plan.constants)
     scope.update(zip(plan.inputs, inputs))
-    for step, dead in zip(plan.steps, plan.dead_after()):
+    for step, dead in zip(plan.steps, plan.dead_after):
         check_time(step.label)
         args = [scope[name] if name else None for name in step.inputs]
         results = run_step(step, args, scope)
@@ -113,9 +113,9 @@ def fold(plan: GraphPlan) -> GraphPlan:
             scope.update(found)
         else:
             kept.append(step)
-    plan.steps[:] = kept
-    read = {name for step in plan.steps for name in names_read(step)} | set(plan.outputs)
+    read = {name for step in kept for name in names_read(step)} | set(plan.outputs)
     plan.constants = {name: x for name, x in scope.items() if name in read}
+    plan.set_steps(kept)
     return plan
 
 

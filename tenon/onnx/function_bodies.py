@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from tenon.onnx.graph_plan import Functions, GraphPlan, attribute_value, function_plan
+from tenon.onnx.graph_plan import GraphPlan, attribute_value, function_plan
 from tenon.onnx.known_values import Known
 from tenon.onnx.onnx_package import onnx
 from tenon.onnx.operator_table import OperatorCall
@@ -54,7 +54,7 @@ def _with_opset(function: Any, schema: Any, call: OperatorCall) -> GraphPlan:
     opsets.setdefault("", call.step.plan.opsets.get("", onnx.defs.onnx_opset_version()))
     del function.opset_import[:]
     function.opset_import.extend(onnx.helper.make_opsetid(d, v) for d, v in opsets.items())
-    plan = function_plan(function, Functions({}))
+    plan = function_plan(function, {})
     for name, attribute in schema.attributes.items():
         if attribute.default_value.type:
             plan.defaults.setdefault(name, attribute_value(attribute.default_value, plan))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,19 +54,17 @@ class GraphPlan:
     steps: list[OperatorStep] = field(default_factory=list)
     defaults: dict[str, Any] = field(default_factory=dict)      # a function's attributes
     types: dict[str, Any] = field(default_factory=dict)         # of inputs and results, where they are declared
-    _dead: list[list[str]] | None = None
+    dead_after: list[list[str]] = field(default_factory=list)   # for each step, what nothing reads after it
 
-    def dead_after(self) -> list[list[str]]:
-        """For each step, what nothing reads after it."""
-        if self._dead is None or len(self._dead) != len(self.steps):
-            alive = {*self.outputs, *self.constants}
-            found = []
-            for step in reversed(self.steps):
-                used = {*names_read(step), *step.outputs} - alive - {""}
-                found.append(sorted(used))
-                alive |= used
-            self._dead = found[::-1]
-        return self._dead
+    def set_steps(self, steps: Iterable[OperatorStep]) -> None:
+        """These in their order, in the place of those before."""
+        self.steps[:] = steps
+        alive, dead = {*self.outputs, *self.constants}, []
+        for step in reversed(self.steps):
+            used = {*names_read(step), *step.outputs} - alive - {""}
+            dead.append(sorted(used))
+            alive |= used
+        self.dead_after[:] = reversed(dead)
 
 
 def names_read(step: OperatorStep) -> set[str]:
@@ -91,25 +89,10 @@ def steps_of(plan: GraphPlan) -> Iterator[OperatorStep]:
             yield from steps_of(inner)
 
 
-@dataclass(eq=False)
-class Functions:
-    """The functions of a model, each a plan when it is first called."""
-
-    protos: dict[Any, Any]
-    plans: dict[Any, GraphPlan] = field(default_factory=dict)
-
-    def __contains__(self, key: Any) -> bool:
-        return key in self.protos
-
-    def __getitem__(self, key: Any) -> GraphPlan:
-        if key not in self.plans:
-            self.plans[key] = function_plan(self.protos[key], self)
-        return self.plans[key]
-
-
 def model_plan(model: Any) -> GraphPlan:
     """The plan of a model that was verified."""
-    functions = Functions({(f.domain, f.name, f.overload): f for f in model.functions})
+    functions: dict[Any, GraphPlan] = {}        # which call each other
+    functions.update({(f.domain, f.name, f.overload): function_plan(f, functions) for f in model.functions})
     return graph_plan(model.graph, opsets_of(model), functions)
 
 
@@ -144,12 +127,12 @@ def function_plan(function: Any, functions: Any) -> GraphPlan:
 
 
 def _add_steps(plan: GraphPlan, nodes: Any) -> None:
-    for node in nodes:
+    def step_of(node: Any) -> OperatorStep:
         attributes = {a.name: Reference(a.ref_attr_name) if a.ref_attr_name else attribute_value(a, plan)
                       for a in node.attribute}
-        plan.steps.append(OperatorStep(node.op_type, domain_name(node.domain), node.overload, node.name,
-                                       tuple(node.input),
-                               tuple(node.output), attributes, node, plan))
+        return OperatorStep(node.op_type, domain_name(node.domain), node.overload, node.name, tuple(node.input),
+                            tuple(node.output), attributes, node, plan)
+    plan.set_steps(map(step_of, nodes))
 
 
 def attribute_value(attribute: Any, plan: GraphPlan) -> Any:

@@ -135,7 +135,7 @@ def _function(plan: GraphPlan, name: str) -> Any:
             raise refused.pop()
         with unwatched():
             try:
-                return tuple(map(as_tensor, evaluate(plan, inputs)))
+                return tuple(map(_as_tensors, evaluate(plan, inputs)))
             except TooLargeError as error:
                 refused[:] = [error]
                 raise
@@ -143,10 +143,15 @@ def _function(plan: GraphPlan, name: str) -> Any:
     return run
 
 
+def _as_tensors(x: Any) -> Any:
+    return list(map(_as_tensors, x)) if isinstance(x, list) else as_tensor(x)
+
+
 def _returns_tensors(plan: GraphPlan) -> bool:
-    """Whether all results are declared as tensors of types that Tenon has."""
+    """Whether all results are declared as tensors, or sequences of them, of types that Tenon has."""
     for name in plan.outputs:
         type = plan.types[name]
+        type = type.sequence_type.elem_type if type.WhichOneof("value") == "sequence_type" else type
         number = type.tensor_type.elem_type
         if type.WhichOneof("value") not in (None, "tensor_type") or number == onnx.TensorProto.STRING:
             return False

@@ -119,3 +119,10 @@ def test_a_tensor_of_torch_keeps_its_element_type() -> None:
     narrow[0] = 3
     assert copied.dtype is tn.bfloat16
     assert (copied.tolist(), shared.tolist()) == ([1.5, 2], [3, 2])
+
+
+def test_a_tensor_of_torch_as_an_operand_is_refused_with_what_to_write() -> None:
+    x, theirs = tn.ones(2), torch.ones(2)
+    for call in (lambda: x + theirs, lambda: theirs * x, lambda: tn.stack([x, theirs]), lambda: tn.nn.Linear(2, 1)(theirs)):
+        with pytest.raises(tn.errors.DTypeError, match=r"(?s)not torch.Tensor.*hint: tn.asarray\(x\)"):
+            call()

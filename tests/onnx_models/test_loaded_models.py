@@ -76,6 +76,36 @@ def test_a_loop_on_the_data_runs_as_often_as_they_say() -> None:
         assert model(tn.tensor(turns), tn.tensor([1.0, 3.0])).tolist() == [2.0 ** turns, 3 * 2.0 ** turns]
 
 
+@pytest.mark.parametrize("text", [
+    "g (float[N, 3] x) => (float[N, 2] y) { h = MatMul(x, w) y = Gelu(h) }",
+    "g (float[N, 3] x) => (float[N, 2] y) { h = MatMul(x, w) c = ReduceSum<keepdims = 0>(h) z = Sub(c, c) b = Less(c, z) "
+    "y = If(b) <then_branch = p () => (float[N, 2] p) { p = Neg(h) }, "
+    "else_branch = q () => (float[N, 2] q) { q = Add(h, h) }> }",
+])
+def test_a_loaded_model_is_saved_and_exported_again(text: str, tmp_path: Path) -> None:
+    model, x = tn.onnx.load(parsed(text, w=WEIGHT)), tn.tensor([[1.0, 2.0, -3.0]])
+    tn.save(tmp_path / "g.safetensors", model, [x])
+    tn.onnx.export(model, [x], tmp_path / "g.onnx")
+    for again in (tn.load(tmp_path / "g.safetensors"), tn.onnx.load(tmp_path / "g.onnx")):
+        for given in (x, -x):
+            np.testing.assert_allclose(again(given).numpy(), model(given).numpy(), rtol=1e-6)
+
+
+def test_sequences_as_results_are_lists_compiled_and_saved(tmp_path: Path) -> None:
+    pair = tn.onnx.load(parsed("g (float[N] x, float[N] y) => (seq(float[N]) s, float[N] z) { s = SequenceConstruct(x, y) "
+                               "z = Add(x, y) }"))
+    x, y = tn.tensor([1.0, 2.0]), tn.tensor([3.0, 4.0])
+    tn.save(tmp_path / "g.safetensors", pair, [x, y])
+    for call in (pair, tn.jit(pair), tn.load(tmp_path / "g.safetensors")):
+        listed, total = call(x, y)
+        assert isinstance(listed, list) and [part.tolist() for part in listed] == [[1, 2], [3, 4]]
+        assert total.tolist() == [4, 6]
+    assert [node.op.name for node in pair.graph(x, y).nodes] == ["add"]
+    parts = tn.onnx.load(parsed("g (float[N] x) => (seq(float[1]) s) { s = SplitToSequence<axis = 0>(x) }"))
+    for size in (3, 1, 4):
+        assert [part.tolist() for part in parts(tn.arange(size).float())] == [[float(k)] for k in range(size)]
+
+
 def test_inputs_are_checked() -> None:
     model = tn.onnx.load(parsed(LINEAR, w=WEIGHT))
     with pytest.raises(ArgumentError, match="'x' is FLOAT, and is given DOUBLE"):

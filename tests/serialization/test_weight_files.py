@@ -129,6 +129,16 @@ def test_what_is_no_file_of_weights_is_refused(tmp_path: Path) -> None:
             tn.load_weights(path)
 
 
+def test_what_pytorch_holds_otherwise_is_converted_or_refused_with_what_to_write(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.tensor([0.5, 448.0]).to(torch.float8_e4m3fn)}, tmp_path / "narrow.pt")
+    torch.save({"w": torch.eye(3).to_sparse()}, tmp_path / "sparse.pt")
+    for read in (tn.load, tn.load_weights):
+        assert (x := read(tmp_path / "narrow.pt")["w"]).dtype is tn.bfloat16 and x.tolist() == [0.5, 448.0]
+        with pytest.raises(ArgumentError, match=r"(?s)float32\[3, 3\] of PyTorch, sparse_coo.*hint: save x.to_dense\(\)"):
+            read(tmp_path / "sparse.pt")
+
+
 def test_checkpoints_of_pytorch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     theirs = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
