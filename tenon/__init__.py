@@ -122,6 +122,7 @@ _LATER |= dict.fromkeys((
     "take_along_dim", "typename", "use_deterministic_algorithms", "version", "xpu"), "tenon.pytorch_names")
 _LATER |= dict.fromkeys((
     "adjoint", "are_deterministic_algorithms_enabled", "binomial", "chain_matmul", "compile", "detach", "fill",
+    "fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine",
     "frobenius_norm", "frombuffer", "ger", "get_default_device", "get_device", "get_float32_matmul_precision",
     "histogram", "igamma", "igammac", "is_conj", "is_distributed", "is_inference", "is_neg", "is_nonzero",
     "is_same_size", "is_signed", "msort", "narrow_copy", "norm_except_dim", "nuclear_norm", "pinverse", "promote_types",

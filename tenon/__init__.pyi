@@ -86,6 +86,8 @@ from tenon.pytorch_functions import exp2_ as exp2_
 from tenon.pytorch_functions import exp_ as exp_
 from tenon.debug.explain import explain as explain
 from tenon.pytorch_functions import expm1_ as expm1_
+from tenon.pytorch_functions import fake_quantize_per_channel_affine as fake_quantize_per_channel_affine
+from tenon.pytorch_functions import fake_quantize_per_tensor_affine as fake_quantize_per_tensor_affine
 from tenon import fft as fft
 from tenon.pytorch_functions import fill as fill
 from tenon.pytorch_functions import fill_ as fill_

@@ -10,6 +10,7 @@ import numpy as np
 from tenon.autograd import set_detect_anomaly
 from tenon.jit import jit
 from tenon.nn.module import Module
+from tenon.ops.comparison import where
 from tenon.ops.counted_draws import random_binomial
 from tenon.ops.products import multi_dot
 from tenon.ops.products import outer as ger
@@ -35,7 +36,8 @@ pinverse = pinv
 
 
 __all__ = ["OptimizedModule", "adjoint", "are_deterministic_algorithms_enabled", "binomial", "chain_matmul", "compile",
-           "detach", "fill", "frobenius_norm", "frombuffer", "ger", "get_default_device", "get_device",
+           "detach", "fake_quantize_per_channel_affine", "fake_quantize_per_tensor_affine",
+           "fill", "frobenius_norm", "frombuffer", "ger", "get_default_device", "get_device",
            "get_float32_matmul_precision", "histogram", "igamma", "igammac", "is_conj", "is_distributed",
            "is_inference", "is_neg", "is_nonzero", "is_same_size", "is_signed", "msort", "narrow_copy",
            "norm_except_dim", "nuclear_norm", "pinverse", "promote_types", "rsub", "seed", "set_anomaly_enabled",
@@ -163,6 +165,25 @@ def histogram(input: Any, bins: Any = 100, *, range: Any = None, weight: Any = N
     edges = bins.numpy() if isinstance(bins, Tensor) else bins
     found, edges = np.histogram(input.detach().numpy().reshape(-1), edges, range, density, weights)
     return tensor(found, dtype=input.dtype), tensor(edges, dtype=input.dtype)
+
+
+def fake_quantize_per_tensor_affine(input: Any, scale: Any, zero_point: Any, quant_min: int, quant_max: int) -> Any:
+    """What is left of numbers that are kept as whole ones, `scale` apart; the gradient goes through where they fit.
+
+    >>> tn.fake_quantize_per_tensor_affine(tn.tensor([0.26, 30.0]), 0.1, 0, 0, 255)
+    tensor([ 0.3, 25.5])
+    """
+    whole = (input.detach() * (1 / scale)).round() + zero_point
+    fits = (whole >= quant_min) & (whole <= quant_max)
+    kept = (whole.nan_to_num(quant_min).clip(quant_min, quant_max) - zero_point) * scale
+    return kept.astype(input.dtype) + where(fits, input - input.detach(), 0)
+
+
+def fake_quantize_per_channel_affine(input: Any, scale: Any, zero_point: Any, axis: int, quant_min: int,
+                                     quant_max: int) -> Any:
+    """The same with a scale and a zero point for each position of an axis."""
+    shape = [-1 if k == axis % input.ndim else 1 for k in range(input.ndim)]
+    return fake_quantize_per_tensor_affine(input, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max)
 
 
 def binomial(count: Any, prob: Any, generator: Generator | None = None) -> Tensor:

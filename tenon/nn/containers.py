@@ -8,7 +8,7 @@ from typing import Any
 
 from tenon.errors import ArgumentError
 from tenon.migration_hints import MODULE, MissingName
-from tenon.nn.module import Module
+from tenon.nn.module import Module, Parameter
 from tenon.tensor import Tensor
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
@@ -155,7 +155,13 @@ class ModuleList(_List):
         self.extend(modules or ())
 
 
-class ParameterList(_List):
+class _OfParameters(_Holder):
+    def _put(self, name: str, item: Any) -> None:
+        """Other tensors become parameters."""
+        super()._put(name, Parameter(item) if isinstance(item, Tensor) and not isinstance(item, Parameter) else item)
+
+
+class ParameterList(_OfParameters, _List):
     """A list of parameters."""
 
     def __init__(self, values: Iterable[Tensor] | None = None):
@@ -213,7 +219,7 @@ class ModuleDict(_Dict):
         self.update(modules or ())
 
 
-class ParameterDict(_Dict):
+class ParameterDict(_OfParameters, _Dict):
     """Parameters by name."""
 
     def __init__(self, parameters: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None):

@@ -155,7 +155,7 @@ def _power_vjp(g: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:
         return where(equal(y, 0), 0, g * conj(y * x ** (y - 1)))
 
     def exponent() -> Any:
-        flat = equal(x, 0) if x.dtype.kind == "c" else logical_and(equal(x, 0), ~(y < 0))
+        flat = equal(x, 0) if x.dtype.kind == "c" else logical_and(equal(x, 0), y >= 0)
         return g * conj(where(flat, 0, z * where(flat, 1, x).log()))
     return base, exponent
 

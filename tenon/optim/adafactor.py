@@ -46,6 +46,9 @@ class Adafactor(Optimizer):
         """Also optimise these parameters, with options of their own."""
         super().add_param_group(group)
         new = self.param_groups[-1]
+        if any(p.dtype.is_complex for p in new["params"]):
+            del self.param_groups[-1]
+            raise ArgumentError("Adafactor: parameters of real numbers were expected, not complex ones")
         with no_grad():
             kept = [_zeros_of_rows_and_columns(p) for p in new["params"]]
         for k, name in enumerate(self.slots):

@@ -11,7 +11,7 @@ changes (`update`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from tenon.errors import ArgumentError
 from tenon.graph.argument_errors import refuse_misspelt
 from tenon.nn import module
 from tenon.nn.hooks import AFTER, BEFORE, HookHandle, added_hook, those
+from tenon.optim.complex_parameters import update_parts
 from tenon.optim.parameter_group import ParameterGroup, ParameterStates, as_it_is, there_of
 from tenon.optim.pytorch_state import WAYS, from_pytorch, is_of_pytorch
 from tenon.tensor import Tensor, tensor
@@ -193,7 +194,10 @@ class Optimizer:
                                 if (where, of[k]) not in places:
                                     counted, shared = places[home, of[k]]
                                     places[where, of[k]] = counted.on(where), there_of(shared, where)
-                                self.update(params[k], gradient, slots, *places[where, of[k]])
+                                update = self.update
+                                if gradient.dtype.is_complex:
+                                    update = partial(update_parts, update)
+                                update(params[k], gradient, slots, *places[where, of[k]])
 
     def _counted(self, groups: Sequence[ParameterGroup], clocks: Iterable[int],
                  home: Device) -> dict[tuple[Device, int], tuple[ParameterGroup, Any]]:
@@ -213,7 +217,8 @@ class Optimizer:
         return None
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: ParameterGroup, shared: Any) -> None:
-        """Assign the new values of parameter `p` and of its `slots`, given its gradient `g`."""
+        """Assign the new values of parameter `p` and of its `slots`, given its gradient `g`: where it is complex, those
+        of its real and imaginary parts, which lie along a last axis."""
         raise NotImplementedError
 
     # ------------------------------------------------------------ state

@@ -61,9 +61,10 @@ class Adagrad(Optimizer):
         """Also optimise these parameters, with options of their own."""
         super().add_param_group(group)
         new = self.param_groups[-1]
+        first = new["initial_accumulator_value"]
         with no_grad():
             for total in new.slots["sum"]:
-                total.assign(full_like(total, new["initial_accumulator_value"]))
+                total.assign(full_like(total, complex(first, first) if total.dtype.is_complex else first))
 
     def prepare(self, group: ParameterGroup) -> Any:
         """The learning rate, decayed by the steps taken."""

@@ -126,3 +126,16 @@ def test_a_tensor_of_torch_as_an_operand_is_refused_with_what_to_write() -> None
     for call in (lambda: x + theirs, lambda: theirs * x, lambda: tn.stack([x, theirs]), lambda: tn.nn.Linear(2, 1)(theirs)):
         with pytest.raises(tn.errors.DTypeError, match=r"(?s)not torch.Tensor.*hint: tn.asarray\(x\)"):
             call()
+
+
+def test_numbers_that_are_kept_as_whole_ones() -> None:
+    start = np.array([[-1.0, -0.04, 0.05], [25.3, 30.0, 0.15], [np.nan, 300.0, -300.0]], np.float32)
+    for name, ours, theirs in (("tensor", (0.1, 3, 0, 255), (0.1, 3, 0, 255)), ("channel", *(
+            (lib.tensor([0.1, 0.2, 0.3]), lib.tensor([0, 1, 2], dtype=lib.int32), 1, 0, 255) for lib in (tn, torch)))):
+        x, y = tn.tensor(start, requires_grad=True), torch.tensor(start, requires_grad=True)
+        found = getattr(tn, f"fake_quantize_per_{name}_affine")(x, *ours)
+        wanted = getattr(torch, f"fake_quantize_per_{name}_affine")(y, *theirs)
+        found.sum().backward()
+        wanted.sum().backward()
+        np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=1e-6)
+        np.testing.assert_array_equal(x.grad.numpy(), y.grad.numpy())

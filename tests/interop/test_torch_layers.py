@@ -123,3 +123,11 @@ def test_layer(name: str, args: Any, options: Any, shapes: Any) -> None:
     for p, q in zip(ours.parameters(), theirs.parameters()):
         p.grad = q.grad = None
     compare(ours.eval(), theirs.eval(), *shapes)
+
+
+def test_tensors_in_a_list_or_dictionary_of_parameters_become_parameters() -> None:
+    for lib, library in ((tn, nn), (torch, torch.nn)):
+        listed, named = library.ParameterList([lib.ones(2)]), library.ParameterDict({"a": lib.ones(3)})
+        listed.append(lib.zeros(1))
+        assert [tuple(p.shape) for p in (*listed.parameters(), *named.parameters())] == [(2,), (1,), (3,)]
+        assert all(isinstance(p, library.Parameter) and p.requires_grad for p in (*listed, *named.values()))

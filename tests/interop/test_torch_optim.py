@@ -42,6 +42,29 @@ def test_optimizer(name: str, options: dict[str, Any]) -> None:
         np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-6 if narrow else 1e-9, atol=1e-8 if narrow else 0)
 
 
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize(("name", "options"), [case for case in OPTIMIZERS if case[0] != "Adafactor"])
+def test_complex_parameters(name: str, options: dict[str, Any], jitted: bool) -> None:
+    random = np.random.default_rng(0)
+    start = random.normal(size=(3, 2)) + 1j * random.normal(size=(3, 2))
+    p, q = nn.Parameter(start), torch.nn.Parameter(torch.tensor(start))
+    ours, theirs = getattr(optim, name)([p], **options), getattr(torch.optim, name)([q], **options)
+
+    def step(x: Any, opt: Any) -> None:
+        opt.zero_grad()
+        ((x * x * (1 + 2j)).abs().sum() + (x.real ** 3).sum()).backward()
+        opt.step()
+    for _ in range(4):
+        step(q, theirs)
+        (tn.jit(step) if jitted else step)(p, ours)
+    np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-6 if name in ("NAdam", "ASGD") else 1e-9)
+
+
+def test_adafactor_refuses_complex_parameters_as_pytorch_does() -> None:
+    with pytest.raises(tn.errors.ArgumentError, match="complex"):
+        optim.Adafactor([nn.Parameter(np.ones((2, 2), np.complex64))])
+
+
 @pytest.mark.parametrize("name", sorted({name for name, _ in OPTIMIZERS}))
 def test_a_rate_that_a_schedule_changes(name: str) -> None:
     start = np.random.default_rng(0).normal(size=(3, 2))

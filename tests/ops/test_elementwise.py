@@ -105,7 +105,8 @@ def test_what_is_no_tensor_is_an_error() -> None:
 @pytest.mark.parametrize(("fn", "at", "expected"), [
     (tn.abs, 0.0, 0.0), (lambda x: tn.clip(x, 0.0, 1.0), 1.0, 1.0), (lambda x: tn.clip(x, 0.0, 1.0), 1.5, 0.0),
     (lambda x: tn.maximum(x, 2.0), 2.0, 0.5), (lambda x: tn.minimum(x, 2.0), 3.0, 0.0), (tn.sinc, 0.0, 0.0),
-    (lambda x: x ** 0, 0.0, 0.0), (lambda x: 2.0 ** x, 0.0, np.log(2)), (lambda x: tn.xlogy(0.0, x), 0.0, np.nan),
+    (lambda x: x ** 0, 0.0, 0.0), (lambda x: 2.0 ** x, 0.0, np.log(2)), (lambda x: tn.zeros(()) ** x, np.nan, np.nan),
+    (lambda x: tn.zeros(()) ** x, 0.0, 0.0), (lambda x: tn.xlogy(0.0, x), 0.0, np.nan),
     (lambda x: tn.xlogy(x, 0.0), 0.0, 0.0), (lambda x: tn.xlogy(x, 0.25), 0.0, np.log(0.25)),
     (lambda x: tn.hypot(x, 1.0), 0.0, 0.0), (lambda x: tn.atan2(x, 0.0), 0.0, 0.0),
 ])
