@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -161,6 +162,26 @@ def test_finalizers_call_operators_beside_what_is_recorded():
         Dying.alive = False
         gc.collect()
     assert Dying.failed is None
+
+
+def test_callbacks_of_the_collector_are_no_acts_of_a_function_that_is_mapped():
+    times = []
+
+    def note(phase, info):
+        times.append(time.perf_counter())
+
+    def example(x):
+        rows = [[k] for k in range(200)]
+        return x * len(rows)
+    often = gc.get_threshold()
+    gc.callbacks.append(note)
+    gc.set_threshold(20)
+    try:
+        assert tn.vmap(example)(tn.ones(3)).tolist() == [200] * 3
+    finally:
+        gc.set_threshold(*often)
+        gc.callbacks.remove(note)
+    assert times and gc.isenabled()
 
 
 def test_an_error_brings_collecting_back():

@@ -25,6 +25,7 @@ from tenon.capture.stdout_watch import Streams
 from tenon.capture.suspended_generators import SuspendedGenerators
 from tenon.capture.text_streams import tells
 from tenon.errors import PACKAGE, CaptureError, Location, location_in, location_of, user_location
+from tenon.gc_control import COLLECTOR
 from tenon.graph.ir import Node
 from tenon.locks import Lock
 from tenon.records import dataclass, field
@@ -214,8 +215,12 @@ class CodeWatch:
 
     @contextmanager
     def stopping(self) -> Iterator[None]:
-        """The same, without a look at what has happened when it ends."""
+        """The same, without a look at what has happened when it ends.
+
+        Nothing is collected meanwhile: finalizers and `gc.callbacks` are no acts of the function.
+        """
         before: Any = sys.getprofile()
+        COLLECTOR.pause()
         token, tracing, self._entered = _watching.set(self), sys.gettrace(), sys._getframe(2)
         STREAMS.begin()
         sys.setprofile(self._event)
@@ -235,6 +240,7 @@ class CodeWatch:
                 before.enable()     # cProfile's profiler, which is no function
             else:
                 sys.setprofile(before)
+            COLLECTOR.resume()
         if self.noted:
             raise self.noted[0]
 
