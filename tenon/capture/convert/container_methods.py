@@ -7,10 +7,9 @@ tables is refused, and so is handing such a container to code that is not rewrit
 from __future__ import annotations
 
 import copy
-import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.code_monitor import ELSEWHERE, IN_PLACE, STANDS_FOR, UnsafeCall
@@ -169,7 +168,7 @@ METHODS: dict[type, dict[str, Method]] = {list: LISTS, deque: LISTS, tuple: LIST
 
 KEEPING: dict[Any, tuple[str, ...]] = {
     list: ("append", "extend", "insert"), deque: ("append", "appendleft"), dict: ("setdefault",)}
-HEAP_TYPE = 1 << 9              # of a class: made by a class statement
+PUTTING = tuple(getattr(kind, name) for kind in (object, list, tuple) for name in ("__new__", "__init__"))
 AWARE: set[Any] = set()         # functions in the place of Python's that deal with such containers themselves
 
 
@@ -183,10 +182,12 @@ def in_place_of(capture: ConvertingCapture, function: Any) -> Any:
             raise refused(f"{function.__name__}() is called of a {type(owner).__name__}")
         return lambda *args, **keywords: method(capture, owner, *args, **keywords)
     new = callee(function)
-    if new in AWARE or is_rewritten(new) or keeps(function, owner):
+    if is_aware(new) or is_rewritten(new) or keeps(function, owner):
         return new
 
     def call(*args: Any, **keywords: Any) -> Any:
+        if not capture.irregular:
+            return new(*args, **keywords)
         if capture.undecided and any(map(holds_undecided, (*args, *keywords.values()))):
             raise refused(f"{getattr(function, '__name__', function)}() is called with a container")
         names = [*range(len(args)), *keywords]
@@ -200,6 +201,11 @@ def in_place_of(capture: ConvertingCapture, function: Any) -> Any:
     return call
 
 
+def is_aware(function: Any) -> bool:
+    """Whether a function deals with such containers itself."""
+    return isinstance(function, Hashable) and function in AWARE
+
+
 def is_rewritten(function: Any) -> bool:
     """Whether a function asks `_tenon` for all that it does."""
     code = getattr(getattr(function, "__func__", function), "__code__", None)
@@ -209,12 +215,17 @@ def is_rewritten(function: Any) -> bool:
 def keeps(function: Any, owner: Any) -> bool:
     """Whether a call only puts its arguments somewhere."""
     if isinstance(function, type):
-        file = getattr(sys.modules.get(function.__module__), "__file__", None) or ""
-        return bool(function.__flags__ & HEAP_TYPE) and not file.startswith(ELSEWHERE)
+        return issubclass(function, BaseException) or all(
+            made in PUTTING or is_users(made) for made in (function.__new__, function.__init__))
     if isinstance(function, types.BuiltinFunctionType):
         bounded = isinstance(owner, deque) and owner.maxlen is not None
         return not bounded and function.__name__ in KEEPING.get(type(owner), ())
     return function is copy.copy
+
+
+def is_users(function: Any) -> bool:
+    """Whether a user wrote the function, or a class statement makes it of the user's fields."""
+    return isinstance(function, types.FunctionType) and not function.__code__.co_filename.startswith(ELSEWHERE)
 
 
 def holds_undecided(x: Any, depth: int = 3) -> bool:

@@ -23,6 +23,7 @@ UNMOVABLE = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)       # mean so
 COMPARED = {ast.Is: "_tenon.same(LEFT, RIGHT)", ast.IsNot: "_tenon.negate(_tenon.same(LEFT, RIGHT))",
             ast.Eq: "_tenon.equal(LEFT, RIGHT)", ast.NotEq: "_tenon.unequal(LEFT, RIGHT)"}
 CONTAINED = {ast.In: "_tenon.contains(LEFT, RIGHT)", ast.NotIn: "_tenon.negate(_tenon.contains(LEFT, RIGHT))"}
+MAKING = (ast.Call, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 LOOKING_AT_KINDS = ("type", "isinstance")
 ASKING = ("any", "all", "next")     # which may leave an iterator where it is
 ONE = f"{HELPER}_temp_one"      # an element of a comprehension
@@ -216,6 +217,7 @@ class Expressions(ast.NodeTransformer):
     # ------------------------------------------------------------ calls, attributes, variables
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        made = any(isinstance(x, MAKING) for given in (*node.args, *node.keywords) for x in ast.walk(given))
         if isinstance(node.func, ast.Name) and node.func.id in ASKING and node.args and isinstance(
                 node.args[0], (ast.GeneratorExp, ast.Call)):
             for part in getattr(node.args[0], "generators", ())[:1]:
@@ -234,7 +236,8 @@ class Expressions(ast.NodeTransformer):
             node.func.value = self.visit(node.func.value)
         else:
             node.func = self._there(node.func)
-        node.func = expression("_tenon.call(FUNCTION)", node.func, FUNCTION=node.func)
+        call = "_tenon.call(FUNCTION, True)" if made else "_tenon.call(FUNCTION)"
+        node.func = expression(call, node.func, FUNCTION=node.func)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:

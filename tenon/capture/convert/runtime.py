@@ -279,10 +279,11 @@ class Runtime(OfCapture, local):
                              hint="match the number by itself, or compare it")
         return self.certain(value)
 
-    def call(self, function: Any) -> Any:
-        """What to call in the place of a function, which may be one of several."""
+    def call(self, function: Any, made: bool = False) -> Any:
+        """What to call in the place of a function, which may be one of several; `made`: with arguments that are made
+        after this is asked, and may be the first that hold as many elements as the data decide."""
         capture = capture_now()
-        if capture is None or not (capture.irregular or type(function) is UnionValue):
+        if capture is None or not (capture.irregular or made or type(function) is UnionValue):
             return callee(function)
         if type(function) is UnionValue:
             def call(*args: Any, **keywords: Any) -> Any:
