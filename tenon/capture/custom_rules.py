@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenon.capture.subgraph import InnerBuilder, subgraph
+from tenon.capture.surroundings import undone
 from tenon.capture.trace import Capture
 from tenon.eager.grad_mode import is_grad_enabled, no_grad
 from tenon.eager.tape import TapeNode, linked, saved
@@ -35,6 +36,7 @@ class CustomRule:
     name: str
     depth: int = 0      # in how many runs of its own forward: there, forward waits until a gradient is asked for
     takes_none: bool = False        # whether the gradient is told None, not zeros, for results that nothing depends on
+    reads: tuple[Any, ...] = ()     # the user's functions, and what they are given beside tensors
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,8 @@ def call_rule(rule: CustomRule, inputs: Tensors, capture: Capture | None, output
     records = is_grad_enabled() and any(x.requires_grad for x in inputs)
     inside = capture is not None and isinstance(capture.builder, InnerBuilder)      # of which others may be taken
     if capture is not None and ((inside and rule.depth < MAX_DEPTH) or (records and not inside)):
-        outputs = in_capture(rule, capture.without_gradient(tuple(inputs)) if records else inputs, capture)
+        outputs = in_capture(rule, capture.without_gradient(tuple(inputs)) if records else inputs, capture,
+                             again=records)
     if not records or (inside and rule.depth >= MAX_DEPTH):
         return rule.primal(inputs) if outputs is None else outputs
     return on_tape(rule, inputs, outputs)
@@ -99,8 +102,11 @@ class RuleOnTape:
 
 # ---------------------------------------------------------------- in a captured program
 
-def in_capture(rule: CustomRule, inputs: Sequence[Tensor], capture: Capture) -> Tensors:
-    """One operator that holds the function and its rule as graphs."""
+def in_capture(rule: CustomRule, inputs: Sequence[Tensor], capture: Capture, again: bool) -> Tensors:
+    """One operator that holds the function and its rule as graphs.
+
+    What the rule changes in Python is put back; what the function changes too, where it runs `again` for the tape.
+    """
     types = [x.type for x in inputs]
     static: list[Any] = []
     given: list[bool] = []
@@ -120,13 +126,16 @@ def in_capture(rule: CustomRule, inputs: Sequence[Tensor], capture: Capture) -> 
         given[:] = [x is not None for x in found]
         return [x for x in found if x is not None]
 
-    body, free = subgraph(capture, rule.primal, types, rule.name)
+    with undone(capture, rule.reads if again else ()):
+        body, free = subgraph(capture, rule.primal, types, rule.name)
     results = [r.type for r in body.results]
-    kept_graph, kept_free = subgraph(capture, forward, types, rule.name + "_forward")
-    kept_types = [r.type for r in kept_graph.results]
-    seed_types = [t for t in results if t.dtype.is_differentiable]
-    taken = [*kept_types, *results, *seed_types]
-    gradient, gradient_free = subgraph(capture, backward, taken, rule.name + "_backward")
+    with undone(capture, rule.reads):
+        kept_graph, kept_free = subgraph(capture, forward, types, rule.name + "_forward")
+        kept_types = [r.type for r in kept_graph.results]
+        seed_types = [t for t in results if t.dtype.is_differentiable]
+        taken = [*kept_types, *results, *seed_types]
+        with undone(capture, rule.reads, f"the gradient of {rule.name}"):
+            gradient, gradient_free = subgraph(capture, backward, taken, rule.name + "_backward")
     shared = list(dict.fromkeys([*free, *kept_free, *gradient_free]))
     attrs = {"body": widened(body, len(types), free, shared),
              "forward": widened(kept_graph, len(types), kept_free, shared),

@@ -16,13 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from tenon.capture.code_monitor import UnsafeCall, unwatched
 from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.effects import Snapshot
-from tenon.capture.guard_discovery import Reach
+from tenon.capture.surroundings import described, surroundings_of
 from tenon.capture.trace import Capture, GradientOf, Held, Seen, Source, capturing
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode
@@ -47,10 +46,7 @@ class Branch(ConvertingCapture):
         self.numbers = around.numbers if isinstance(around, Capture) else None
         self.converting = isinstance(around, ConvertingCapture) and around.converting
         self.sized = isinstance(around, Capture) and around.sized
-        known = _surroundings.get(self.around) if self.around is not None else None
-        self.surroundings = known or Surroundings()
-        for capture in (self, self.around or self):
-            _surroundings[capture] = self.surroundings
+        self.surroundings = surroundings_of(self, *[] if around is None else [around])
         self.given: list[Value] = []            # parameters for what the function is called with
         self.returned: list[Value] = []         # what is to be a result of the graph
 
@@ -166,26 +162,6 @@ class Branch(ConvertingCapture):
         return Graph(self.builder.name, tuple(params), tuple(self.builder.nodes), tuple(results))
 
 
-class Surroundings:
-    """What the functions of one program can reach in Python, found once; what was changed since is looked at anew."""
-
-    def __init__(self) -> None:
-        self.reach = Reach(None)
-        self.snapshot = Snapshot([], [])
-
-    def before(self, functions: Sequence[Callable[..., Any]]) -> Snapshot:
-        """What is there now, these functions included."""
-        for effect in self.snapshot.changes():
-            self.reach.add(effect.value, "what the function made")
-        for function in functions:
-            self.reach.add(function, getattr(function, "__name__", "the function"))
-        self.snapshot = Snapshot(list(self.reach.holders.values()), self.reach.cells)
-        return self.snapshot
-
-
-_surroundings: WeakKeyDictionary[Any, Surroundings] = WeakKeyDictionary()
-
-
 class _Entry:
     """The rule of the tape at the edge of a branch: gradients inside do not flow across it."""
 
@@ -198,9 +174,3 @@ class _Entry:
 
 
 ENTRY: Any = _Entry()
-
-
-def described(effect: Any) -> str:
-    """A change in Python, in words."""
-    what = f" {effect.key!r}" if effect.kind in ("item", "attribute") else ""
-    return f"{effect.kind}{what} of a {type(effect.holder).__name__}"

@@ -103,7 +103,7 @@ class AutogradFunction:
             return found[:len(args)] if all(x is None for x in found[len(args):]) else found    # of defaults
 
         rule = custom_vjp(lambda *inputs: run(*inputs)[0])
-        rule._name, rule._takes_none = cls.__name__, True
+        rule._name, rule._takes_none, rule._reads = cls.__name__, True, (cls, cls.forward, cls.backward)
         rule.defvjp(fwd, bwd)
         return rule(*args)
 

@@ -41,6 +41,7 @@ class custom_vjp:
         self.function = function
         self._name: str = getattr(function, "__name__", "function").strip("<>")
         self._rules: tuple[Callable[..., Any], Callable[..., Any]] | None = None
+        self._reads: tuple[Any, ...] = ()       # what the rule is made of, where that is not the user's own functions
         self._takes_none = False        # whether bwd is told None for results that nothing depends on, not zeros
 
     def defvjp(self, fwd: Callable[..., Any], bwd: Callable[..., Any]) -> None:
@@ -87,7 +88,8 @@ class CustomCall:
     def run(self) -> Any:
         """The result."""
         rule = CustomRule(self.primal, self.forward, self.backward, self.name, _forward_of.get().count(self.whole),
-                          self.whole._takes_none)
+                          self.whole._takes_none, (*self.whole._reads, self.function, self.fwd, self.bwd,
+                                                   *self.inputs.leaves))
         results = iter(apply_rule(rule, self.inputs.tensors))
         assert self.output is not None
         return self.output.build(next(results) if x is TENSOR else x for x in self.others)

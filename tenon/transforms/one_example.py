@@ -26,7 +26,8 @@ from tenon.capture.effects import MISSING, Effect, Snapshot
 from tenon.capture.pytree import Structure, flatten
 from tenon.capture.runtime_numbers import RuntimeNumber, strong
 from tenon.capture.subgraph import InnerBuilder
-from tenon.capture.subtrace import Branch, described
+from tenon.capture.subtrace import Branch
+from tenon.capture.surroundings import described
 from tenon.capture.trace import capturing
 from tenon.capture.unify_types import agreed_type, as_tensor, labels, lifted
 from tenon.errors import CaptureError, user_location
