@@ -127,6 +127,7 @@ class Attempt:
         for variable in watch.variables.values():
             reach.add(variable, f"the variable {variable.name!r}")
         reach.add_references()
+        reach.add_decimals()
         reach.groups += world.guards(changes)
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
         if reach.opaque:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import array
 import contextlib
 import contextvars
+import decimal
 import functools
 import operator
 import queue
@@ -136,4 +137,5 @@ def kinds() -> tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...]:
         ((random.Random, Generator, RandomState), Reach._add_random),
         (weakref.ref, Reach._add_reference),
         (contextvars.ContextVar, Reach._add_variable),
+        (decimal.Decimal, Reach._add_decimal),
     )

@@ -148,13 +148,13 @@ def all_bytes(value: Any) -> tuple[Any, ...]:
 
 
 def refill(value: Any, before: bytes) -> None:
-    if isinstance(value, array.array):
+    if len(value) and len(bytes(value)) == len(before):     # others may look into it, so that it keeps its length
+        memoryview(value).cast("B")[:] = before
+    elif isinstance(value, array.array):
         del value[:]
         value.frombytes(before)
-    elif isinstance(value, bytearray):      # whose length may be another one
+    elif isinstance(value, bytearray):
         value[:] = before
-    else:
-        memoryview(value).cast("B")[:] = before
 
 
 def elements(value: np.ndarray) -> tuple[Any, ...]:
@@ -167,6 +167,13 @@ def generator_state(value: np.random.Generator) -> Any:
 
 def set_generator_state(value: np.random.Generator, state: Any) -> None:
     value.bit_generator.state = state
+
+
+def context_of_decimals(module: Any) -> tuple[Any, ...]:
+    """What the results of decimals depend on beside these."""
+    context = module.getcontext()
+    parts = context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp
+    return (" ".join(map(str, (*parts, *context.traps.values()))),)
 
 
 def referent(value: Any) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import decimal
 import random
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from numpy.random import Generator, RandomState
 
 from tenon.capture.code_monitor import KeptThing
-from tenon.capture.guard_readers import generator_state, referent, set_generator_state, value_of
+from tenon.capture.guard_readers import context_of_decimals, generator_state, referent, set_generator_state, value_of
 from tenon.capture.reached_values import ReachedValues
 from tenon.capture.text_streams import is_closed, position, set_position
 
@@ -57,6 +58,15 @@ class ReachedState(ReachedValues):
             else:
                 self.opaque.append(f"{path} refers weakly to what may be gone in another call")
         self._references.clear()
+
+    def _add_decimal(self, value: decimal.Decimal, path: str) -> None:
+        self.add(type(value), type(value).__name__)
+
+    def add_decimals(self) -> None:
+        """The context that decimals are computed in, where the code finds their class, or some of them."""
+        if id(decimal.Decimal) in self._visited or decimal.Decimal.__name__ in self._own_names:
+            self._items(context_of_decimals, decimal, context_of_decimals(decimal), "the context of decimals",
+                        follow=False)
 
     def _add_variable(self, value: contextvars.ContextVar[Any], path: str) -> None:
         self._items(value_of, value, value_of(value), path)

@@ -1,7 +1,9 @@
 """What libraries keep and code asks them for, and what objects do at their end: as eagerly, at every call."""
 
+import array
 import calendar
 import contextlib
+import decimal
 import threading
 
 import numpy as np
@@ -48,6 +50,35 @@ def threads(k):
 def test_how_numpy_deals_with_errors():
     check(lambda x: x * (2 if np.geterr()["divide"] == "ignore" else 1),
           lambda k: np.errstate(divide="ignore" if k % 2 else "warn"))
+
+
+@contextlib.contextmanager
+def digits(k):
+    with decimal.localcontext() as context:
+        context.prec = (28, 3, 5)[k % 3]
+        yield
+
+
+def test_how_many_digits_decimals_have():
+    third = decimal.Decimal(3)
+    check(lambda x: x * float(decimal.Decimal(1) / decimal.Decimal(3)), digits)
+    check(lambda x: x * float(1 / third), digits)
+    check(lambda x, divisor=third: x * float(1 / divisor), digits)
+
+
+def test_an_array_whose_memory_others_look_into():
+    for make in (lambda: array.array("d", [1, 2]), lambda: bytearray(b"ab")):
+        seen = []
+        for jit in (lambda f: f, tn.jit):
+            numbers = make()
+            view = memoryview(numbers)
+
+            def step(x, numbers=numbers):
+                numbers[0] += 1
+                return x * numbers[0]
+            run = jit(step)
+            seen.append([(run(tn.ones(2)).tolist(), view[0]) for _ in range(3)])
+        assert seen[0] == seen[1]
 
 
 def test_how_numpy_prints():
