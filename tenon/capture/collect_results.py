@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator, Set
 from typing import Any
 
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.convert.union_value import UnionValue
-from tenon.capture.pytree import flatten, unfold
+from tenon.capture.opened_objects import is_made_of_attributes
+from tenon.capture.pytree import unfold
 from tenon.capture.result_leaves import ResultNest, SharedLeaf
 from tenon.dims import SymbolicDim
 from tenon.tensor import Tensor
+
+COLLECTIONS = (set, Counter)        # which are opened where they are left, unlike those among arguments
 
 
 class CollectedResults:
@@ -21,11 +25,35 @@ class CollectedResults:
         self.known, self.tables, self.opened = known, tables, set[int]()
         self.shared: dict[int, Any] = {}
         self.nests: dict[int, SharedLeaf] = {}
+        self.classes = self._classes_made(tree)
         self._count(tree, Counter(), Counter(), False)
-        self.leaves, self.structure, made = unfold(tree, self.is_whole)
+        self.leaves, self.structure, made = unfold(tree, self.is_whole, self.classes)
         self.opened.update(map(id, made))
         tensors = [x for x in self.leaves if isinstance(x, Tensor)]
         self.places = Counter(map(id, [*tensors, *{id(x): x.own.grad for x in tensors}.values()]))
+
+    def _classes_made(self, tree: Any) -> Set[type]:
+        """The classes of the objects that the function made, which another call makes of their attributes."""
+        found: Set[type] = frozenset()
+        while more := {type(x) for x in self._leaves_of(tree, found) if id(x) not in self.known
+                       and (type(x) in COLLECTIONS or self._is_made_of_attributes(x))} - found:
+            found |= more
+        return found
+
+    def _leaves_of(self, tree: Any, classes: Set[type]) -> Iterator[Any]:
+        """The leaves, and those of each of several values that one may be."""
+        for x in unfold(tree, self.is_whole, classes)[0]:
+            if type(x) is UnionValue:
+                for _, option in x.options:
+                    yield from self._leaves_of(option, classes)
+            else:
+                yield x
+
+    def _is_made_of_attributes(self, x: Any) -> bool:
+        """Whether an object has attributes alone, and its class was there before the call."""
+        cls = type(x)
+        return is_made_of_attributes(x) and (
+            id(cls) in self.known or getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls)
 
     def is_whole(self, container: Any) -> bool:
         """Whether a container was there before."""
@@ -43,7 +71,7 @@ class CollectedResults:
             for _, option in x.options:
                 self._count(option, seen, chosen, True)
             return
-        inside = flatten(x, lambda c: c is not x)[0]
+        inside = unfold(x, lambda c: c is not x, self.classes)[0]
         if id(x) in self.known or (len(inside) == 1 and inside[0] is x):
             return      # a leaf
         if not isinstance(x, tuple):
@@ -59,14 +87,14 @@ class CollectedResults:
     def share(self, x: Any, leaf: Callable[[Any], Any]) -> SharedLeaf:
         """A container that is made once."""
         if id(x) not in self.nests:
-            leaves, structure, made = unfold(x, lambda c: c is not x and self.is_whole(c))
+            leaves, structure, made = unfold(x, lambda c: c is not x and self.is_whole(c), self.classes)
             self.opened.update(map(id, made))
             self.nests[id(x)] = SharedLeaf(id(x), ResultNest(structure, tuple(map(leaf, leaves))))
         return self.nests[id(x)]
 
     def opened_later(self, tree: Any, leaf: Callable[[Any], Any]) -> ResultNest:
         """One of several things that a leaf may be."""
-        leaves, structure, made = unfold(tree, self.is_whole)
+        leaves, structure, made = unfold(tree, self.is_whole, self.classes)
         self.opened.update(map(id, made))
         return ResultNest(structure, tuple(map(leaf, leaves)))
 

@@ -26,7 +26,7 @@ MISSING = object()
 class Effect:
     """A store into `holder`: `kind` says which, `key` where, `value` what (MISSING: deleted)."""
 
-    kind: str                   # "item", "dict", "attribute", "slot", "list", "deque", "set", "cell"
+    kind: str                   # "item", "dict", "attribute", "slot", "list", "deque", "set", "cell", "class"
     holder: Any
     key: Any
     value: Any
@@ -110,9 +110,13 @@ def _store_cell(holder: types.CellType, key: None, value: Any) -> Iterator[Store
     yield setattr, holder, "cell_contents", value
 
 
+def _store_class(holder: Any, key: None, value: Any) -> Iterator[Store]:
+    yield object.__setattr__, holder, "__class__", value
+
+
 STORES: dict[str, Callable[[Any, Any, Any], Iterator[Store]]] = {
     "item": _store_item, "dict": _store_dict, "attribute": _store_attribute, "slot": _store_slot, "list": _store_list,
-    "deque": _store_deque, "set": _store_set, "cell": _store_cell,
+    "deque": _store_deque, "set": _store_set, "cell": _store_cell, "class": _store_class,
 }
 
 
@@ -139,6 +143,7 @@ class Snapshot:
         kinds: list[Any] = list(map(type, holders))
         self._slots = [(x, set_slots(x)) for x, kind in zip(holders, kinds, strict=True) if _slot_members(kind)]
         self._cells = [(cell, contents(cell)) for cell in cells]
+        self._classes = list(zip(holders, kinds, strict=True))
 
     def leave(self, stored: Collection[str] | None) -> set[str]:
         """Globals that the code does not store, whose names are these, and that another thread set, are no changes.
@@ -157,11 +162,12 @@ class Snapshot:
 
     def before(self, effect: Effect) -> Any:
         """What stood in the place of an effect: the whole content of a list, queue, set or dictionary."""
-        if effect.kind == "cell":
-            return next(held for cell, held in self._cells if cell is effect.holder)
-        tables = {"list": self._lists, "deque": self._deques, "set": self._sets, "item": self._dicts,
+        if effect.kind in ("cell", "class"):
+            listed = self._cells if effect.kind == "cell" else self._classes
+            return next(held for x, held in listed if x is effect.holder)
+        tables: dict[str, Any] = {"list": self._lists, "deque": self._deques, "set": self._sets, "item": self._dicts,
                   "dict": self._dicts}
-        listed: Any = tables.get(effect.kind, [*self._objects, *self._slots])
+        listed = tables.get(effect.kind, [*self._objects, *self._slots])
         found = [held for x, held in listed if x is effect.holder]
         if effect.kind in ("list", "deque", "set", "dict"):
             return found[0]
@@ -188,6 +194,7 @@ class Snapshot:
                 one_by_one = _is_global(table) or _in_order(table, entries, differences)
                 found += [Effect("item", table, k, v) for k, v in differences] if one_by_one \
                     else [Effect("dict", table, None, _entries_of(table))]
+        found += [Effect("class", x, None, type(x)) for x, before in self._classes if type(x) is not before]
         found += [Effect("attribute", x, k, v)
                   for x, before in self._objects if _differs(x.__dict__, before)
                   for k, v in _differences(x.__dict__, before)]
@@ -219,6 +226,9 @@ class Snapshot:
                     yield from _store_item(table, key, entries.get(key, MISSING))
             elif _differs(table, entries):
                 yield from _store_dict(table, None, entries)
+        for x, kind in self._classes:
+            if type(x) is not kind:
+                yield from _store_class(x, None, kind)
         for x, entries in self._objects:
             for key, _ in _differences(x.__dict__, entries) if _differs(x.__dict__, entries) else ():
                 store = _store_attribute if isinstance(x, type) else _store_entry

@@ -6,7 +6,7 @@ the same for all calls, leaf by leaf.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from itertools import starmap
 from operator import call, not_
@@ -17,7 +17,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.effects import STORES, Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.output_effects import OutputEffects, filled
-from tenon.capture.pytree import LEAF, Structure, container
+from tenon.capture.pytree import SeenContainer, Structure, container
 from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside
 from tenon.capture.trace import Argument
 from tenon.tensor import fresh
@@ -36,10 +36,10 @@ def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any
     """
     structure = captured.output.structure
     parts = structure.children if captured.effects else (structure,)
-    writer = _EpilogueWriter(places, run, miss, arrays, containers_at)
+    writer = _EpilogueWriter(places, run, miss, arrays, containers_at, structure.repeated())
     leaves = iter(captured.output.leaves)
     result, *values = [writer.nest(part, leaves) for part in parts]
-    if result is None or None in values or (in_place and any(".item()" in str(value) for value in values)):
+    if result is None or None in values or (in_place and any(".item()" in str(x) for x in [*values, *writer.lines])):
         return None
     told = writer.output_effects(captured.output_effects)
     if told is None:
@@ -63,20 +63,38 @@ def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any
 class _EpilogueWriter:
     """Writes the text; `scope` holds what it names."""
 
-    def __init__(self, places: Sequence[int], run: Any, miss: object, arrays: bool, containers_at: int):
-        self.places, self.arrays, self.containers_at = places, arrays, containers_at
+    def __init__(self, places: Sequence[int], run: Any, miss: object, arrays: bool, containers_at: int,
+                 repeated: Set[int]):
+        self.places, self.arrays, self.containers_at, self.repeated = places, arrays, containers_at, repeated
+        self.containers: list[str | None] = []      # the variables of those that stand in several places
         self.scope: dict[str, Any] = {"fresh": fresh, "run": run, "miss": miss, "at_once": at_once, "later": later,
                                       "not_": not_, "starmap": starmap, "call": call}
         self.lines: list[str] = []
         self._made: dict[int, str] = {}
 
     def nest(self, structure: Structure, leaves: Iterator[Any]) -> str | None:
-        """The expression for a nest of new containers, which are found nowhere else."""
-        if structure is LEAF:
+        """The expression for a nest of new containers."""
+        if structure.kind is None:
             return self.leaf(next(leaves))
+        if structure.kind is SeenContainer:
+            seen: int = structure.labels[0]
+            return self.containers[seen]
+        number = len(self.containers)
+        if structure.is_changeable:
+            self.containers.append(None)
         children = [self.nest(child, leaves) for child in structure.children]
-        if None in children or structure.repeats:
+        if None in children:
             return None
+        made = self.container(structure, children)
+        if not structure.is_changeable or number not in self.repeated:
+            return made
+        variable = f"k{number}"
+        self.containers[number] = variable
+        self.lines.append(f"{variable} = {made}")
+        return variable
+
+    def container(self, structure: Structure, children: Sequence[str | None]) -> str:
+        """The expression for a container with these in it."""
         if structure.kind not in (tuple, list, dict):
             return f"{self.name(partial(container, structure))}([{', '.join(map(str, children))}])"
         if structure.kind is dict:

@@ -1,6 +1,7 @@
 """Containers that a program replaces from call to call -> their parts, which are read anew; they are compared by form.
 
-Tuples, lists, dictionaries with names for keys, and dataclasses: what a step leaves as its state, or its metrics.
+Tuples, lists, dictionaries with names for keys, and objects of attributes alone: what a step leaves as its state, or
+its metrics.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from tenon.capture.classes import has_own
 from tenon.capture.code_names import module_of
 from tenon.capture.effects import slots_of
 from tenon.capture.guards import is_atom
+from tenon.capture.opened_objects import is_made_of_attributes
 from tenon.records import dataclass, is_dataclass
 from tenon.tensor import Tensor
 
@@ -39,8 +41,8 @@ def part_keys(value: Any) -> tuple[Any, ...] | None:
         return tuple(range(len(value))) if named or kind in (list, tuple) else None
     if kind is dict:
         return tuple(value) if all(type(key) is str for key in value) else None
-    plain = is_dataclass(kind) and getattr(kind, "__new__", None) is object.__new__ and not slots_of(value)
-    return tuple(vars(value)) if plain and not module_of(kind).startswith("tenon.") else None
+    plain = is_made_of_attributes(value) or (is_dataclass(kind) and getattr(kind, "__new__", None) is object.__new__)
+    return tuple(vars(value)) if plain and not slots_of(value) and not module_of(kind).startswith("tenon.") else None
 
 
 def part_at(value: Any, key: Any) -> Any:

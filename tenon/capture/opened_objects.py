@@ -41,6 +41,13 @@ def has_attributes_alone(x: object) -> bool:
     return _has_attributes_alone(cls)
 
 
+def is_made_of_attributes(x: object) -> bool:
+    """Whether an object has attributes alone, and is none of Python's own, nor a mapping or a function."""
+    cls: Any = type(x)
+    return cls is not object and not isinstance(x, (dict, types.FunctionType, types.CellType)) \
+        and _has_attributes_alone(cls)
+
+
 @lru_cache(maxsize=1024)
 def _has_attributes_alone(cls: Any) -> bool:
     bases = [base for base in cls.__mro__ if base not in MADE]

@@ -17,6 +17,7 @@ import numpy as np
 
 from tenon.capture.callable_parts import BOUND, CALLABLES, callable_of, callable_parts, definition_of
 from tenon.capture.effects import set_slots
+from tenon.capture.guards import is_atom
 from tenon.errors import ArgumentError
 from tenon.graph.op import Op
 from tenon.graph.structural_key import exactly
@@ -71,6 +72,11 @@ class Structure:
     def repeats(self) -> bool:
         """Whether a container stands in the nest that stood before."""
         return self.kind is SeenContainer or any(child.repeats for child in self.children)
+
+    def repeated(self) -> frozenset[int]:
+        """The numbers of the containers that stand in several places."""
+        own = self.labels if self.kind is SeenContainer else ()
+        return frozenset(own).union(*(child.repeated() for child in self.children))
 
     @property
     def is_changeable(self) -> bool:
@@ -189,6 +195,8 @@ def _attributes(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
     if isinstance(tree, CALLABLES):
         return callable_parts(tree)
     own = getattr(tree, "__dict__", {})
+    if isinstance(tree, set):
+        return (tuple(tree), ()) if all(map(is_atom, tree)) else None
     if isinstance(tree, dict):
         table = table_type(type(tree))
         return None if own else (tuple(table.keys(tree)), table.values(tree))
@@ -227,6 +235,8 @@ def container(structure: Structure, children: list[Any]) -> Any:
         return children
     if structure.kind is deque:
         return deque(children, structure.labels[1])
+    if structure.kind is set:
+        return set(structure.labels)
     if issubclass(structure.kind, CALLABLES):
         return callable_of(structure.kind, structure.labels, structure.factory, children)
     new = structure.kind.__new__(structure.kind)

@@ -1,4 +1,4 @@
-"""What the functions of one program can change in Python -> its state before a function is looked at, to be put back."""
+"""What the functions of one program can change in Python -> its state before one is looked at, to be put back."""
 
 from __future__ import annotations
 

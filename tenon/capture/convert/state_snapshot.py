@@ -16,7 +16,7 @@ from tenon.capture.code_monitor import UnsafeCall, place_of
 from tenon.capture.convert.optional_elements import is_perhaps
 from tenon.capture.convert.reachable import Reached, reachable
 from tenon.capture.convert.statements import PRIVATE
-from tenon.capture.convert.union_value import UNBOUND
+from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING, Effect, Snapshot
 from tenon.capture.guard_readers import attribute_of, cell_of, item_of, sequence_reader, slot_of
 from tenon.capture.guards import GuardGroup
@@ -199,6 +199,8 @@ class StateMark:
             if is_perhaps(value) and not place.may_be_empty:
                 raise UnsafeCall(f"a {place.kind} {place.key} is there or not, as the data decide",
                                  hint="set it in both branches, or before")
+            if place.kind == "class" and type(value) is UnionValue:
+                raise UnsafeCall("the class of an object is one of several, as the data decide")
             if place.kind == "variable":
                 variables[place.key] = value
             elif place.kind == "failed":
