@@ -75,6 +75,7 @@ class CaptureRecord:
     family: Family = field(default_factory=Family)
     captures: list[Captured] = field(default_factory=list)
     bound: list[Captured] = field(default_factory=list)             # captures made for other objects, bound to these
+    rebound: int = 0        # bindings in a row of which the one before had served a single call
     sizes: list[tuple[int, ...]] = field(default_factory=list)      # of the tensors of the first call
     exact: set[tuple[int, int]] = field(default_factory=set)        # (tensor, axis) whose size the function needs
     moving: dict[Key, GuardPlace] = field(default_factory=dict)          # where other values stand in other calls
@@ -91,6 +92,11 @@ class CaptureRecord:
     as_it_is: int = 0                   # calls without one, before a further capture is tried
     parts: FunctionParts | None = None                                      # of a function that runs by part
     alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
+
+    def bind(self, captured: Captured, most: int) -> None:
+        """Keep a capture that was bound to other objects, among so many."""
+        self.rebound = self.rebound + 1 if self.bound and self.bound[0].calls <= 1 else 0
+        self.bound = [captured, *self.bound[:most - 1]]
 
 
 def argument_types(leaves: Sequence[Any], record: CaptureRecord | None, known: Mapping[str, Dim] = {},

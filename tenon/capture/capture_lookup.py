@@ -84,7 +84,7 @@ class CaptureLookup(StandsFor):
             captured = pattern.bind(leaves)
             arguments = None if captured is None or not fresh <= captured.moved else captured.arguments(leaves)
             if captured is not None and arguments is not None and holds(captured, arguments, containers):
-                record.bound = [captured, *record.bound[:MOST_BOUND - 1]]
+                record.bind(captured, MOST_BOUND)
                 return captured, arguments
         if fresh:
             return None, leaves
@@ -92,7 +92,7 @@ class CaptureLookup(StandsFor):
             captured = rebound(before, leaves)
             arguments = None if captured is None else captured.arguments(leaves)
             if captured is not None and arguments is not None and holds(captured, arguments, containers):
-                record.bound = [captured]       # which keeps no more than one
+                record.bind(captured, 1)
                 return captured, arguments
         return None, leaves
 

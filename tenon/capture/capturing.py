@@ -60,6 +60,8 @@ MOST_CAPTURES = 64      # of one key; what fits none of them runs by part, which
 MOST_OF_A_FAMILY = 256  # captures for objects of the same classes, which others replace
 MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
 WARN_AT = 9             # calls beside the first that no capture fitted, of which the user is told once
+MOST_REBOUND = 16       # bindings in a row to other objects, each for one call, of a graph that is small
+SMALL_GRAPH = 64        # nodes
 MOST_NEW = 6            # captures that served one call, before further ones await a second call like theirs
 
 
@@ -82,13 +84,13 @@ class Capturing(ByPart):
         if record.full is not None:
             return None, leaves
         captured, arguments = self._bind(record, leaves, containers)
+        if self._is_outgrown(record) if captured is None else self._is_bound_anew(record, captured, leaves):
+            return None, leaves
         if captured is not None:
             self._served()
             if self.part is not None:
                 self.part.captured(len(captured.graph.nodes), structure, leaves)
             return captured, arguments
-        if self._is_outgrown(record):
-            return None, leaves
         names = argument_names(getattr(self.function, "__func__", self.function), structure)
         why = why_anew(record.captures, self.records, leaves, structure, (*modes(), placing()), names)
         if self._is_full(record, why) or not (at_once or self._may_come_again(record, leaves, why)):
@@ -103,6 +105,14 @@ class Capturing(ByPart):
             self.part.captured(len(captured.graph.nodes), structure, leaves)
         given = captured.arguments(leaves)
         return (None, leaves) if given is None else (captured, given)
+
+    def _is_bound_anew(self, record: CaptureRecord, captured: Captured, leaves: Sequence[Any]) -> bool:
+        """Whether a small capture is bound to other objects at every call, which takes longer than the call."""
+        if self.fullgraph or record.rebound < MOST_REBOUND or len(captured.graph.nodes) > SMALL_GRAPH:
+            return False
+        place = next((place for before in record.captures[-1:] for place, _ in changes_since(before, leaves)), None)
+        named = "" if place is None else f": {place.path}"
+        return self._give_up(record, Reason(f"other objects are found at every call{named}"))
 
     def _is_outgrown(self, record: CaptureRecord) -> bool:
         """Whether calls are left to Python because something that they read is longer each time."""

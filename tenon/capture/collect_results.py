@@ -15,7 +15,7 @@ from tenon.capture.result_leaves import ResultNest, SharedLeaf
 from tenon.dims import SymbolicDim
 from tenon.tensor import Tensor
 
-COLLECTIONS = (set, Counter)        # which are opened where they are left, unlike those among arguments
+COLLECTIONS = (set, Counter)     # which are opened where they are left, unlike those among arguments
 
 
 class CollectedResults:

@@ -21,7 +21,9 @@ from tenon.capture.guard_places import CHANGING
 from tenon.capture.guards import GuardGroup, is_atom
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.moving import Moving
+from tenon.capture.opened_objects import is_made_of_attributes
 from tenon.capture.output_effects import OutputEffects, Text, closed
+from tenon.capture.pytree import unfold
 from tenon.capture.result_leaves import (
     FromArguments,
     FromContainers,
@@ -60,10 +62,11 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     every call, and not among those `known` before, or one of the `tables` of their attributes.
     """
     left = CollectedResults(known, tables, (result, *(change.value for change in changes)) if changes else result)
-    if any(type(key) in SYMBOLIC for key in [*(change.key for change in changes), *left.structure.all_labels()]):
+    keys = [*(change.key for change in changes), *left.structure.all_labels()]
+    if any(type(key) in SYMBOLIC for key in keys):
         raise UnsafeCall("a number or text that changes is a key")
     leaves = _Leaves(capture, moving, left, known, arguments)
-    if any(leaves.is_made_anew(change.key) for change in changes):
+    if any(map(leaves.is_made_anew, keys)):
         raise UnsafeCall("an object that is new in every call is a key")
     identities = _kept_identities(reach)
     if identities is not None:
@@ -153,8 +156,17 @@ class _Leaves:
         target = key() if (is_weak := isinstance(key, weakref.ref)) else key
         if id(target) in self.numbers or (is_weak and (target is None or id(target) in self.roots)):
             return True
-        return (is_weak or type(key).__hash__ is object.__hash__) and not (
-            is_atom(target) or isinstance(target, SHARED) or id(target) in self.known)
+        if is_atom(target) or isinstance(target, SHARED) or id(target) in self.known:
+            return False
+        return is_weak or type(key).__hash__ is object.__hash__ or self._holds_new(key)
+
+    def _holds_new(self, key: object) -> bool:
+        """Whether a key that is equal to others is left elsewhere too, or holds what is new in every call."""
+        leaves = unfold((key,), classes={type(key)} if is_made_of_attributes(key) else ())[0]
+        own = {id(x) for x in self.moving.leaves}
+        return id(key) in self.left.opened or any(
+            type(x) in SYMBOLIC or (isinstance(x, Tensor) and (id(x) in own or id(x) not in self.known))
+            for x in leaves)
 
     def refuse_identities(self, kept: Iterable[Any]) -> None:
         """The identity of an argument that is kept says nothing in a call with another one."""

@@ -10,13 +10,20 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from tenon.capture.classes import StandsFor
+from tenon.capture.classes import StandsFor, is_library
 from tenon.capture.code_monitor import PACKAGE, follows
-from tenon.capture.code_names import names_of
+from tenon.capture.code_names import module_of, names_of
 from tenon.capture.guard_readers import BUILTINS, FUNCTION, PARTIAL, cell_contents, defaults_with_lists, kept_by, misses
 from tenon.capture.reached_values import ReachedValues
+from tenon.tensor import Tensor
 
+LEFT = (type, types.ModuleType, Tensor)       # which are no objects of a user's class
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+
+
+def is_users_object(x: Any) -> bool:
+    """Whether an object is of a class that a user wrote."""
+    return not isinstance(x, LEFT) and not is_library(type(x)) and not module_of(type(x)).startswith("tenon.")
 
 
 class ReachedFunctions(ReachedValues):
@@ -68,12 +75,13 @@ class ReachedFunctions(ReachedValues):
         known |= names
 
     def _add_cells_of_library(self, function: types.FunctionType, path: str) -> None:
-        """What a function made by a library keeps for its user, as `functools.singledispatch` does."""
+        """What a function made by a library keeps for its user, as `functools.singledispatch` does, and decorators that
+        are context managers."""
         if function.__code__.co_filename.startswith(PACKAGE) or self._runs(function.__code__):
             return
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             (content,) = cell_contents(cell)
-            if type(content) in CONTAINERS or isinstance(content, types.FunctionType):
+            if type(content) in CONTAINERS or isinstance(content, types.FunctionType) or is_users_object(content):
                 self._items(cell_contents, cell, (content,), f"{path}.<{name}>")
 
     def _add_cell(self, cell: types.CellType, path: str) -> None:

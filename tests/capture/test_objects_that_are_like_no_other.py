@@ -1,6 +1,7 @@
 """What stands in a place is swapped for another object of the same class, which does something else: calls see it."""
 
 import collections
+import dataclasses
 import functools
 import math
 import types
@@ -130,3 +131,23 @@ def test_an_argument_that_is_found_outside_too_is_not_taken_for_another():
         other = Holder()
         other.w = tn.full((3,), float(k))
         agree(f, function, other, X)
+
+
+def test_one_object_in_two_places_that_is_another_at_every_call_is_left_to_python():
+    @dataclasses.dataclass
+    class State:
+        x: object
+        n: int
+
+    states = [types.SimpleNamespace(a=None, b=None) for _ in range(2)]
+
+    def step(state, x, n):
+        same = state.a is not None and state.a is state.b
+        state.a = State(x * 2, n)
+        state.b = state.a if n % 2 else State(x, n)
+        return same
+    jitted = tn.jit(step)
+    for n in range(120):
+        expected, found = step(states[0], tn.ones(2), n // 40), jitted(states[1], tn.ones(2), n // 40)
+        assert expected == found and (states[1].a is states[1].b) == (states[0].a is states[0].b)
+    assert any(record.eager is not None for record in jitted.records.values())

@@ -171,3 +171,45 @@ def test_a_registry_that_refers_weakly_to_what_is_made() -> None:
     for k in range(1, 4):
         made = jitted(tn.ones(1) * k)
         assert list(Registered.alive) == [made] and made.x.item() == 2 * k
+
+
+class Key:
+    """Equal to others of its name."""
+
+    def __init__(self, name: int, x: Any):
+        self.name, self.x = name, x
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+def test_a_key_that_holds_what_is_computed() -> None:
+    table: dict[Any, int] = {}
+
+    @tn.jit
+    def stored(x: Any, n: int) -> Any:
+        table.clear()
+        table[Key(n, x * 2)] = n
+        return x
+
+    @tn.jit
+    def returned(x: Any) -> Any:
+        key = Key(1, x * 2)
+        return key, {key: x}, {(1, key): x}
+
+    @tn.jit
+    def of_an_argument(x: Any) -> Any:
+        table.clear()
+        table[(1, x)] = 1
+        return x + 1
+    for k in range(1, 4):
+        stored(tn.ones(1) * k, k)
+        assert [(key.name, key.x.item()) for key in table] == [(k, 2 * k)]
+        key, found, nested = returned(tn.ones(1) * k)
+        assert list(found) == [key] and next(iter(found)) is key and next(iter(nested))[1] is key and key.x.item() == 2 * k
+        given = tn.ones(1) * k
+        of_an_argument(given)
+        assert next(iter(table))[1] is given

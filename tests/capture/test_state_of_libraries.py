@@ -4,6 +4,7 @@ import array
 import calendar
 import contextlib
 import decimal
+import io
 import threading
 
 import numpy as np
@@ -79,6 +80,26 @@ def test_an_array_whose_memory_others_look_into():
             run = jit(step)
             seen.append([(run(tn.ones(2)).tolist(), view[0]) for _ in range(3)])
         assert seen[0] == seen[1]
+
+
+def test_a_decorator_that_is_a_context_manager():
+    for jit in (lambda f: f, tn.jit):
+        log = []
+
+        class Logged(contextlib.ContextDecorator):
+            def __enter__(self, log=log):
+                log.append("in")
+
+            def __exit__(self, *_, log=log):
+                log.append("out")
+
+        @jit
+        @Logged()
+        def read(x):
+            return x * float(io.StringIO("2").read())
+        for _ in range(3):
+            assert read(tn.ones(1)).item() == 2
+        assert log == ["in", "out"] * 3
 
 
 def test_how_numpy_prints():
