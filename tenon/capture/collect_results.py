@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Set
+from types import SimpleNamespace
 from typing import Any
 
+from tenon.capture.classes import is_library
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.opened_objects import is_made_of_attributes
@@ -52,7 +54,7 @@ class CollectedResults:
     def _is_made_of_attributes(self, x: Any) -> bool:
         """Whether an object has attributes alone, and its class was there before the call."""
         cls = type(x)
-        return is_made_of_attributes(x) and (
+        return is_made_of_attributes(x) and (cls is SimpleNamespace or not is_library(cls)) and (
             id(cls) in self.known or getattr(sys.modules.get(cls.__module__), cls.__qualname__, None) is cls)
 
     def is_whole(self, container: Any) -> bool:

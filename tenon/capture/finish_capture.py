@@ -10,7 +10,7 @@ from typing import Any
 from tenon.capture.argument_roots import on_argument, roots_of
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.code_monitor import UnsafeCall
-from tenon.capture.code_names import names_of
+from tenon.capture.code_names import module_of, names_of
 from tenon.capture.collect_results import CollectedResults
 from tenon.capture.conditional_gradients import goes_through_released, use
 from tenon.capture.convert.tensor_list import FirstRows, TensorList
@@ -50,7 +50,7 @@ from tenon.tensor_state import TensorState, leaf_hooks
 from tenon.types import TensorType
 
 SMALLEST_IDENTITY = 1 << 16     # no object lies below: an address
-SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
+SHARED = (type, types.ModuleType, types.BuiltinFunctionType, types.GenericAlias)
 
 
 def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
@@ -255,7 +255,8 @@ class _Leaves:
             raise UnsafeCall("a size is asked for its type", convertible=True)
         if id(x) in self.roots:
             return FromArguments(self.roots[id(x)])
-        if not (is_atom(x) or id(x) in self.known or x is MISSING or isinstance(x, SHARED)):
+        if not (is_atom(x) or id(x) in self.known or x is MISSING or isinstance(x, SHARED)
+                or module_of(type(x)) == "typing"):
             raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
         return x
 
