@@ -191,11 +191,11 @@ def _nest(program: Any, results: Sequence[fx.Node], carrying: frozenset[int]) ->
 
 
 def _plain(value: Any) -> Any:
-    """A nest of tuples, lists and dicts: what libraries return by name is a dict."""
+    """A nest of tuples, lists and dicts: what libraries return by name is a dict, PyTorch's pairs are tuples."""
     if isinstance(value, Mapping):
         return {key: _plain(x) for key, x in value.items()}
     if isinstance(value, tuple) and type(value) is not tuple and hasattr(value, "_fields"):
         return type(value)(*map(_plain, value))
     if isinstance(value, (tuple, list)):
-        return type(value)(map(_plain, value))
+        return (tuple if isinstance(value, tuple) else list)(map(_plain, value))
     return value

@@ -252,3 +252,18 @@ def test_what_it_gives_may_be_changed() -> None:
     x = torch.ones(3)
     layer(x).add_(1)
     assert torch.equal(x, torch.ones(3))
+
+
+class Sorted(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * 2, torch.sort(x, 1), {"largest": x.max(1)}
+
+
+def test_pairs_that_pytorch_returns_by_name_are_tuples(tmp_path: Path) -> None:
+    x = torch.tensor([[3.0, 1.0, 2.0]])
+    function = tn.torch.from_module(Sorted(), (x,))
+    tn.save(tmp_path / "sorted.safetensors", function, [tn.tensor(x.numpy())])
+    for call in (function, tn.load(tmp_path / "sorted.safetensors")):
+        _, (values, places), found = call(tn.tensor(x.numpy()))
+        assert (values.tolist(), places.tolist()) == ([[1, 2, 3]], [[1, 2, 0]])
+        assert [part.tolist() for part in found["largest"]] == [[3], [0]]
