@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Set
+from collections.abc import Callable, Container, Iterator, Sequence, Set
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,8 +31,8 @@ class CollectedResults:
         self._count(tree, Counter(), Counter(), False)
         self.leaves, self.structure, made = unfold(tree, self.is_whole, self.classes)
         self.opened.update(map(id, made))
-        tensors = [x for x in self.leaves if isinstance(x, Tensor)]
-        self.places = Counter(map(id, [*tensors, *{id(x): x.own.grad for x in tensors}.values()]))
+        self.tensors = [x for x in self._leaves_of(tree, self.classes, self.leaves) if isinstance(x, Tensor)]
+        self.places = Counter(map(id, [*self.tensors, *{id(x): x.own.grad for x in self.tensors}.values()]))
 
     def _classes_made(self, tree: Any) -> Set[type]:
         """The classes of the objects that the function made, which another call makes of their attributes."""
@@ -42,9 +42,9 @@ class CollectedResults:
             found |= more
         return found
 
-    def _leaves_of(self, tree: Any, classes: Set[type]) -> Iterator[Any]:
+    def _leaves_of(self, tree: Any, classes: Set[type], leaves: Sequence[Any] | None = None) -> Iterator[Any]:
         """The leaves, and those of each of several values that one may be."""
-        for x in unfold(tree, self.is_whole, classes)[0]:
+        for x in unfold(tree, self.is_whole, classes)[0] if leaves is None else leaves:
             if type(x) is UnionValue:
                 for _, option in x.options:
                     yield from self._leaves_of(option, classes)

@@ -18,8 +18,8 @@ from tenon.capture.effects import STORES, Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.output_effects import OutputEffects, filled
 from tenon.capture.pytree import SeenContainer, Structure, container
-from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside
-from tenon.capture.trace import Argument
+from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside, OneOf
+from tenon.capture.trace import Argument, Held
 from tenon.tensor import fresh
 
 Epilogue = Callable[[Sequence[Any], Sequence[Any]], Any]
@@ -111,9 +111,24 @@ class _EpilogueWriter:
             return f"leaves[{self.containers_at + leaf.number}]"
         if isinstance(leaf, FromOutside) and isinstance(leaf.source, Argument) and not self.arrays:
             return f"leaves[{leaf.source.position}]"
+        if isinstance(leaf, FromOutside) and isinstance(leaf.source, Held):
+            return self.name(leaf.source.holder)
+        if isinstance(leaf, OneOf):
+            return self.one_of(leaf)
         if isinstance(leaf, FromGraph):
             return self.made(leaf)
         return self.name(leaf) if is_atom(leaf) else None
+
+    def one_of(self, leaf: OneOf) -> str | None:
+        """The expression for one of several values, none of which is a container: one of the conditions holds."""
+        found = ""
+        for condition, nest in reversed(leaf.options):
+            value = self.leaf(nest.leaves[0]) if nest.structure.kind is None else None
+            holds = self.leaf(condition)
+            if value is None or holds is None:
+                return None
+            found = f"({value} if {holds} else {found})" if found else value
+        return found
 
     def output_effects(self, output_effects: OutputEffects | None) -> list[str] | None:
         """The lines that say what every call says; None where there is more to it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from tenon.capture.argument_roots import on_argument, roots_of
 from tenon.capture.captured import Captured, Inputs
@@ -13,6 +13,8 @@ from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.code_names import module_of, names_of
 from tenon.capture.collect_results import CollectedResults
 from tenon.capture.conditional_gradients import goes_through_released, use
+from tenon.capture.convert.converting_capture import ConvertingCapture
+from tenon.capture.convert.phi_merge import TakenTensor
 from tenon.capture.convert.tensor_list import FirstRows, TensorList
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING, Effect
@@ -23,7 +25,7 @@ from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.moving import Moving
 from tenon.capture.opened_objects import is_made_of_attributes
 from tenon.capture.output_effects import OutputEffects, Text, closed
-from tenon.capture.pytree import unfold
+from tenon.capture.pytree import LEAF, unfold
 from tenon.capture.result_leaves import (
     FromArguments,
     FromContainers,
@@ -49,6 +51,7 @@ from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState, leaf_hooks
 from tenon.types import TensorType
 
+Choice: TypeAlias = "Tensor | tuple[Tensor, Choice, Choice]"
 SMALLEST_IDENTITY = 1 << 16     # no object lies below: an address
 SHARED = (type, types.ModuleType, types.BuiltinFunctionType, types.GenericAlias)
 
@@ -143,6 +146,7 @@ class _Leaves:
         self._released: dict[Any, bool] = {}
         self._reaching: dict[TapeNode, bool] = {}
         self._containers: dict[int, FromArguments] = {}
+        self.taken = Taken(capture, left)
         self._gradients = {id(seen.state.grad): seen for seen in capture.seen.values() if seen.state.grad is not None}
 
     def index_of(self, tensor: Tensor) -> int:
@@ -202,7 +206,17 @@ class _Leaves:
             return self.left.share(x, self.leaf)
         if type(x) is UnionValue:
             return self.one_of(x)
-        return self._made(x) if isinstance(x, Tensor) and isinstance(x.own.payload, Value) else self._plain(x)
+        if not (isinstance(x, Tensor) and isinstance(x.own.payload, Value)):
+            return self._plain(x)
+        return self._chosen(self.taken.of(x), x)
+
+    def _chosen(self, choice: Choice, x: Tensor) -> Any:
+        """A merged tensor, which may be another that is there too."""
+        if not isinstance(choice, tuple):
+            return self._made(x) if choice is x else self.leaf(choice)
+        condition, *sides = choice
+        then, other = [ResultNest(LEAF, (self._chosen(side, x),)) for side in sides]
+        return OneOf(((self.leaf(RuntimeNumber(condition)), then), (True, other)))
 
     def _counted(self, x: SymbolicDim) -> FromGraph:
         """A size that the data decide."""
@@ -305,6 +319,41 @@ class _Leaves:
                 isinstance(x, Tensor) and x.own.requires_grad and x.own.node is None
                 and id(x.slot) in self.capture.seen for node in state.node.tape() for x in node.inputs)
         return self._reaching[state.node]
+
+
+class Taken:
+    """Merged tensors that are left, and which of two each is, where another name for that can be told from a copy."""
+
+    def __init__(self, capture: Capture, left: CollectedResults):
+        self.capture, self.places = capture, left.places
+        merged = isinstance(capture, ConvertingCapture) and bool(capture.taken)
+        self.outer = {x for node in capture.builder.nodes for x in node.outputs} if merged else set()
+        for x in left.tensors if merged else ():
+            self._count(self.of(x), x)
+
+    def of(self, x: Tensor) -> Choice:
+        """What a tensor is: itself, or under a condition one and else another, each again such a choice."""
+        found = self.capture.taken_for(x) if isinstance(self.capture, ConvertingCapture) else None
+        return x if found is None else self._choice(found, x)
+
+    def _choice(self, found: TakenTensor, x: Tensor) -> Choice:
+        if found.condition.own.payload not in self.outer:
+            return x
+        then, other = self._side(found.then(), found.of_then, x), self._side(found.other(), found.of_other, x)
+        return x if then is x and other is x else (found.condition, then, other)
+
+    def _side(self, side: Tensor | None, merged: TakenTensor | None, x: Tensor) -> Choice:
+        if side is not None and (id(side) in self.capture.seen or self.places[id(side)]):
+            return side
+        return x if merged is None else self._choice(merged, x)
+
+    def _count(self, choice: Choice, x: Tensor) -> None:
+        """Count what a merged tensor may be among what is left in several places."""
+        if isinstance(choice, tuple):
+            self._count(choice[1], x)
+            self._count(choice[2], x)
+        elif choice is not x:
+            self.places[id(choice)] += 1
 
 
 def _flags(capture: Capture) -> list[tuple[Source, bool]]:

@@ -14,7 +14,7 @@ from tenon.capture.convert.capture_branches import decide
 from tenon.capture.convert.data_sizes import DataSizes
 from tenon.capture.convert.dynamic_indexing import truth as undecided_truth
 from tenon.capture.convert.optional_elements import is_undecided
-from tenon.capture.convert.phi_merge import one_of
+from tenon.capture.convert.phi_merge import TakenTensor, one_of
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.convert.tensor_list import FirstRows, refusal_of_rows
@@ -84,6 +84,7 @@ class ConvertingCapture(OfCapture, Capture):
         self.carriers: dict[Any, Tensor] = {}       # edges that carry a gradient, and tensors linked to their past
         self.touched: list[tuple[Tensor, TensorState]] = []     # tensors that got another state, and the one before
         self.aliases: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor]]] = []
+        self.taken: dict[int, TakenTensor] = {}         # merged tensors by their identities
         self.path: Path = {}
         self.arms: dict[Any, Graph] = {}        # those of earlier conditions, by what they do
         self.facts: dict[Any, tuple[Any, Any, Any]] = {}     # a bool that is `a` where the condition holds, else `b`
@@ -226,6 +227,11 @@ class ConvertingCapture(OfCapture, Capture):
             if id(one) in known or id(other) in known:
                 known.update((id(x), x) for x in (one, other) if x is not None)
         self.aliases += [(weakref.ref(tensor), weakref.ref(x)) for x in known.values() if x is not tensor]
+
+    def taken_for(self, tensor: Tensor) -> TakenTensor | None:
+        """What a tensor was merged from, if it was."""
+        found = self.taken.get(id(tensor))
+        return found if found is not None and found.merged() is tensor else None
 
     def may_be_another(self, *tensors: Any) -> bool:
         """Whether one of these may be another tensor that the program still has."""

@@ -6,6 +6,7 @@ structure are built anew; what is not the same kind of thing becomes a `UnionVal
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from tenon.ops.barrier import stop_gradient
 from tenon.ops.branches import all_of, cond
 from tenon.ops.comparison import logical_not, where
 from tenon.ops.creation import zeros
+from tenon.records import dataclass
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState
 
@@ -37,6 +39,18 @@ if TYPE_CHECKING:
 IsNew = Callable[[Any], bool]       # whether an object was made within an arm, so that nobody else can know it
 MAX_SKIPPED_SCALAR_OPS = 4  # scalar operations that are cheaper done than skipped
 FILLED = ("constant", "full_op")
+
+
+@dataclass(frozen=True)
+class TakenTensor:
+    """A merged tensor, which is `then` where the condition holds, and else `other`, which may be merged ones too."""
+
+    merged: weakref.ref[Tensor]
+    then: weakref.ref[Tensor]
+    other: weakref.ref[Tensor]
+    of_then: TakenTensor | None
+    of_other: TakenTensor | None
+    condition: Tensor
 
 
 class Arm:
@@ -128,6 +142,10 @@ class Join:
         if isinstance(a, Tensor):
             out = self.output(a, b)
             self.capture.may_be(out, a, b)
+            if out is not None:
+                self.capture.taken[id(out)] = TakenTensor(
+                    weakref.ref(out), weakref.ref(a), weakref.ref(b), self.capture.taken_for(a),
+                    self.capture.taken_for(b), self.condition)
             return out
         if isinstance(a, UnionValue):
             return UnionValue(tuple((self.merge(p, q), self.merge(x, y))
