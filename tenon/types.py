@@ -44,6 +44,11 @@ class DType:
         return self.numpy.itemsize
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's name for it, by which NumPy takes it: `np.zeros(3, x.dtype)`, `np.result_type(x.dtype, y.dtype)`."""
+        return self.numpy
+
+    @property
     def is_floating(self) -> bool:
         return self.kind == "f"
 

@@ -136,7 +136,7 @@ def _translated(function: Any, operator: Callable[..., Any], args: tuple[Any, ..
     for name, value in theirs.bind(*args, **named).arguments.items():
         parameter = theirs.parameters[name]
         if parameter.kind is parameter.VAR_POSITIONAL:
-            data += value
+            data += map(_operand, value)
         elif parameter.kind is parameter.VAR_KEYWORD:
             options |= value
         elif name in OPERANDS:
@@ -153,6 +153,8 @@ def _translated(function: Any, operator: Callable[..., Any], args: tuple[Any, ..
             return None
     if not set(options) <= set(ours.parameters) or (options.get("axis", 0) is None and function in FLATTENED):
         return None
+    if any(isinstance(x, np.ndarray) and x.dtype.kind not in "biufcV" for x in data):
+        return None         # text, dates and objects are NumPy's
     if operator is _norm and "ord" in options and not isinstance(options.get("axis"), int):
         return None         # of matrices, in NumPy
     return data, options

@@ -144,3 +144,16 @@ def test_initial_is_of_the_results_type_and_needed_where_there_may_be_nothing() 
         with pytest.raises(tn.errors.ArgumentError):
             call()
     assert tn.select([x > 1], [x], default=7).tolist() == tn.select([x > 1], [x], 7).tolist() == [7, 2]
+
+
+def test_lists_beside_tensors_are_arrays_and_those_of_objects_are_numpys() -> None:
+    x = tn.tensor([1.0, 2.0])
+    assert [part.tolist() for part in np.broadcast_arrays(x, [[3.0], [4.0]])] == [[[1, 2], [1, 2]], [[3, 3], [4, 4]]]
+    found = np.broadcast_arrays(x, 0.5, [None, "a"])
+    assert [part.tolist() for part in found] == [[1, 2], [0.5, 0.5], [None, "a"]]
+
+
+def test_numpy_takes_element_types_for_its_own() -> None:
+    assert np.zeros(2, tn.float32).dtype == np.float32 and np.result_type(tn.int32, tn.float32) == np.float64
+    assert np.ones(2).astype(tn.float16).dtype == np.float16 and np.issubdtype(tn.float64, np.floating)
+    assert np.dtype(tn.bfloat16) == tn.bfloat16.numpy and np.iinfo(tn.int8).max == 127
