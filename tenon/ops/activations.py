@@ -61,7 +61,7 @@ def leaky_relu(x: Any, *, negative_slope: float = 0.01) -> Any:
 
 
 @composite(promote=floating, examples=["prelu(f32[2, 3], f32[3]) -> f32[2, 3]", "prelu(f32[2, 3], f32[1]) -> f32[2, 3]",
-                                       "prelu(f32[2, 3, 4], f32[4]) -> error"])
+                                       "prelu(f32, f32[1]) -> f32", "prelu(f32[2, 3, 4], f32[4]) -> error"])
 def prelu(x: Any, weight: Any) -> Any:
     """x where positive, else weight * x, with one weight, or one a channel (axis 1)."""
     if weight.ndim > 1:
@@ -71,6 +71,8 @@ def prelu(x: Any, weight: Any) -> Any:
         if weight.shape[0] != channels:
             raise ShapeError(f"prelu: {x.type} has {channels} channels, the weight is {weight.type}")
         weight = reshape_op(weight, shape=(channels, *(1,) * (x.ndim - 2)))
+    if x.ndim == 0:
+        weight = reshape_op(weight, shape=())
     return where(greater(x, 0), x, weight * x)
 
 
