@@ -39,6 +39,14 @@ def _result(name: str, x: TensorType, shape: Shape, op: str = "sum") -> Types:
     return x.with_shape(shape), TOKEN
 
 
+def _of_places(name: str, x: TensorType, **numbers: Any) -> Types:
+    """The type of an input, where places of a group are numbers."""
+    for what, number in numbers.items():
+        if not isinstance(number, int):
+            raise ArgumentError(f"{name}: {what} must be a whole number, it is {number!r}")
+    return _result(name, x, x.shape)
+
+
 def _with(shape: Shape, axis: int, size: Any) -> Shape:
     return (*shape[:axis], size, *shape[axis + 1:])
 
@@ -169,7 +177,7 @@ all_to_all_op = _collective(
 
 collective_broadcast_op = _collective(
     "collective_broadcast",
-    type=lambda x, *, over, root=0: _result("collective_broadcast", x, x.shape),
+    type=lambda x, *, over, root=0: _of_places("collective_broadcast", x, root=root),
     ref=lambda speaker, x, out, over, root: speaker.broadcast(x, over, root, out),
     vjp=lambda g, y, x, over, root: all_reduce(g, over=over) * cast(equal(collective_place(over=over), root),
                                                                    dtype=g.dtype),
@@ -178,11 +186,12 @@ collective_broadcast_op = _collective(
 
 collective_permute_op = _collective(
     "collective_permute",
-    type=lambda x, *, over, shift=1: _result("collective_permute", x, x.shape),
+    type=lambda x, *, over, shift=1: _of_places("collective_permute", x, shift=shift),
     ref=lambda speaker, x, out, over, shift: speaker.permute(x, over, shift, out),
     vjp=lambda g, y, x, over, shift: collective_permute(g, over=over, shift=-shift),
     doc="The input of the rank `shift` places before, round the ring of the group.",
-    examples=['collective_permute(f32[2, 3], over=("data",), shift=1) -> (f32[2, 3], token)'])
+    examples=['collective_permute(f32[2, 3], over=("data",), shift=1) -> (f32[2, 3], token)',
+              'collective_permute(f32[2, 3], over=("data",), shift=1.5) -> error'])
 
 
 def _barrier_ref(*, over: Over) -> Any:

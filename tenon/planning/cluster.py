@@ -132,6 +132,8 @@ def load_cluster(source: str | Path | Cluster) -> Cluster:
     """
     if isinstance(source, Cluster):
         return source
+    if not isinstance(source, (str, Path)):
+        raise ArgumentError(f"load_cluster: a name or the path of a .toml file is expected, not {source!r}")
     path = Path(source)
     if path.suffix != ".toml":
         path = SHIPPED / f"{source}.toml"

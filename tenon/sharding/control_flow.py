@@ -14,7 +14,7 @@ from tenon.ops.control_flow_nodes import BRANCHES, Control
 from tenon.records import dataclass, replace
 from tenon.sharding.axis_layout import WHOLE, ValueSharding, numbers_of, replicated
 from tenon.sharding.mesh import TURNS, Mesh
-from tenon.sharding.reshard import ACROSS_TURNS, cost_of
+from tenon.sharding.reshard import ACROSS_TURNS, cost_of, is_zero
 from tenon.sharding.sharding_plan import ControlSharding, ShardingPlan
 from tenon.types import stack
 
@@ -66,6 +66,7 @@ class ControlSearch:
         sequences = tuple(replace(s, layouts=(WHOLE, *s.layouts[1:])) for s in given[n:])
         slices = tuple(replace(s, layouts=s.layouts[1:]) for s in sequences)
         body = control.graphs[-1]
+        carried = tuple(map(self._begun, node.inputs[k:n], carried))
         carried = self._fixed_point(node, body, constants, carried, slices)
         length = control.rest.get("length", GUESSED_ROUNDS)
 
@@ -77,6 +78,11 @@ class ControlSearch:
                                length * sum(map(self._cost_within, plans.values())))
         read = self._as_read(self.split(body, (*constants, *carried, *slices), carried), constants)
         return min(map(found, dict.fromkeys((read, constants))), key=lambda found: found.cost)
+
+    def _begun(self, x: Input, sharding: ValueSharding) -> ValueSharding:
+        """What is tried first for a carried value: zeros are a sum of parts, which all turns have alike."""
+        begins = TURNS in self.mesh.axes and isinstance(x, Value) and is_zero(x) and sharding == replicated(x.ndim)
+        return replace(sharding, partial=(TURNS,)) if begins else sharding
 
     def _fixed_point(self, node: Node, body: Graph, constants: Shardings, carried: Shardings,
                      slices: Shardings) -> Shardings:

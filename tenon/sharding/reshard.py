@@ -222,7 +222,7 @@ def _emit(builder: Builder, x: Value, move: ReshardMove, sizes: Sequence[int], n
         return _slice(builder, x, move.axis, part_bounds(numbers_of(x)[move.axis], mesh.parts(move.over),
                                                          mesh.place(rank, move.over)))
     if move.kind == "mask":
-        if mesh.place(rank, move.over) == 0 or _is_zero(x):
+        if mesh.place(rank, move.over) == 0 or is_zero(x):
             return x
         # Zeros that still depend on the value: ranks order and merge collectives by what depends on what, all alike.
         found: Value = builder.emit(OPS["where"], (literal(False, bool_), x, literal(0, x.dtype)), {})
@@ -239,7 +239,7 @@ def _emit(builder: Builder, x: Value, move: ReshardMove, sizes: Sequence[int], n
                                              "concat_size": whole})
 
 
-def _is_zero(x: Value) -> bool:
+def is_zero(x: Value) -> bool:
     """Whether every element is known to be zero."""
     node = x.node
     while node is not None and node.op.moves in ("view", "part"):

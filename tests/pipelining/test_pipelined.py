@@ -79,6 +79,27 @@ def test_a_gpt_trains_as_on_one_device(interpreted: None) -> None:
     same(train(shallow_gpt(), Pipeline(2, 4, "zero_bubble"), (16, 16)), train(shallow_gpt(), None, (16, 16)))
 
 
+class Recurrent(nn.Module):
+    """Eight numbers as a sequence of four pairs; gradients of weights are summed up in a loop."""
+
+    def __init__(self, kind: Any) -> None:
+        self.first, self.last = kind(2, 6), kind(6, 5, batch_first=True)
+        self.scores = nn.Linear(5, 3)
+
+    def forward(self, x: tn.Tensor) -> Any:
+        pairs = x.reshape(-1, 4, 2).permute((1, 0, 2))
+        return self.scores(self.last(self.first(pairs)[0].permute((1, 0, 2)))[0][:, -1])
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize("batches", [(16, 16), (10, 7)], ids=str)
+def test_a_recurrent_network_trains_as_on_one_device(interpreted: None, kind: Any, batches: tuple[int, ...]) -> None:
+    def net() -> Any:
+        tn.manual_seed(0)
+        return Recurrent(kind).to(tn.float64)
+    same(train(net(), Pipeline(2, 4), batches), train(net(), None, batches))
+
+
 def test_an_mlp_trains_in_machine_code() -> None:
     same(train(mlp(), Pipeline(2, 4), (16, 16)), train(mlp(), None, (16, 16)))
 
