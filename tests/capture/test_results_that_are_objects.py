@@ -73,6 +73,14 @@ def with_an_attribute_by_the_data(h: Holder, x: Any, n: int) -> Any:
     return made
 
 
+def in_several_places_of_a_branch(h: Holder, x: Any, n: int) -> Any:
+    made, listed = None, None
+    if x.sum() > 0:
+        made = Output(x, n)
+        listed = [made]
+    return made, listed
+
+
 def sets(h: Holder, x: Any, n: int) -> Any:
     found = {"a", "b"}
     return found, [found], set(), {1, 2}, x * n
@@ -89,7 +97,7 @@ def kept_collections(h: Holder, x: Any, n: int) -> Any:
 
 
 PROGRAMS = [returned, of_several_classes, in_two_places, kept_as_state, by_the_data, of_two_kinds,
-            with_an_attribute_by_the_data, sets, counters, kept_collections]
+            with_an_attribute_by_the_data, in_several_places_of_a_branch, sets, counters, kept_collections]
 
 
 def described(x: Any, seen: dict[int, int]) -> Any:
@@ -124,6 +132,33 @@ def test_an_object_that_is_left_is_made_in_every_call(program: Any) -> None:
         kept.append(found)      # of which none is another call's
     assert len(set(map(id, kept))) == len(kept)
     assert sum(len(record.captures) for record in jitted.records.values()) <= 3
+
+
+def test_an_object_of_a_branch_is_one_in_the_state_too() -> None:
+    def kept(h: Any, x: Any) -> Any:
+        if x.sum() > 0:
+            made = h.state = h.last = Output(x, 1)
+            return made
+        return None
+    h, jitted = Holder(), tn.jit(kept)
+    for value in (1.0, -1.0, 2.0, 3.0):
+        made = jitted(h, tn.ones(2) * value)
+        assert made is None or (made is h.state and made is h.last and made.step == 1)
+
+
+def test_an_object_that_contains_itself_in_a_branch_is_left_to_python() -> None:
+    def looped(x: Any) -> Any:
+        made = None
+        if x.sum() > 0:
+            made = Output(x, 1)
+            made.itself = made      # type: ignore[attr-defined]
+        return made
+    jitted = tn.jit(looped)
+    assert jitted(-tn.ones(2)) is None
+    for k in range(3):
+        found = jitted(tn.ones(2) * (k + 1))
+        assert found.itself is found and found.logits.tolist() == [k + 1, k + 1]
+    assert "bug" not in str(tn.explain(jitted))
 
 
 def test_the_class_of_an_object_is_changed() -> None:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 IsNew = Callable[[Any], bool]       # whether an object was made within an arm, so that nobody else can know it
 MAX_SKIPPED_SCALAR_OPS = 4  # scalar operations that are cheaper done than skipped
 FILLED = ("constant", "full_op")
+UNFINISHED = object()       # what an object is whose parts are looked at
 
 
 @dataclass(frozen=True)
@@ -217,7 +218,16 @@ class Join:
         return None if self.outputs is None else TensorList(one.form, rows, count)
 
     def export(self, x: Any, side: int) -> Any:
-        """A value of one arm as the program around it sees it."""
+        """A value of one arm as the program around it sees it: one object, wherever the arm has left it."""
+        key = side, "exported", id(x)
+        if key not in self.memo:
+            self.memo[key] = UNFINISHED, x
+            self.memo[key] = self._exported(x, side), x
+        elif self.memo[key][0] is UNFINISHED:
+            raise UnsafeCall("an object contains itself, which is made under a condition on a tensor")
+        return self.memo[key][0]
+
+    def _exported(self, x: Any, side: int) -> Any:
         arm = self.arms[side]
         if isinstance(x, Tensor):
             if x.payload not in arm.own:
