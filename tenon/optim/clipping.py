@@ -10,6 +10,7 @@ from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.arithmetic import abs_
 from tenon.ops.comparison import clip, isfinite, minimum
+from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import zeros
 from tenon.ops.exponential import sqrt
 from tenon.ops.joining_and_axes import stack
@@ -84,5 +85,5 @@ def _norm(gradients: list[Any], p: float) -> Any:
     if p == math.inf:
         return stack([abs_(g).max().to_device(where) for g in gradients]).max()
     if p == 2:
-        return sqrt(sum((g * g).sum().to_device(where) for g in gradients))
+        return sqrt(sum(real(g * conj(g)).sum().to_device(where) for g in gradients))
     return sum((abs_(g) ** p).sum().to_device(where) for g in gradients) ** (1 / p)

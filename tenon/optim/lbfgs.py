@@ -17,6 +17,7 @@ from tenon.optim.optimizer import Optimizer
 from tenon.optim.pytorch_state import is_of_pytorch
 from tenon.optim.wolfe import strong_wolfe
 from tenon.tensor import Tensor, tensor
+from tenon.types import real_of
 
 Vector = np.ndarray
 
@@ -94,7 +95,7 @@ class LBFGS(Optimizer):
 
     def _vector(self, x: Any) -> Vector:
         found = np.asarray(x)
-        count = sum(int(product(p.shape)) for p in self._params)
+        count = sum(map(_count, self._params))
         if found.shape != (count,) or found.dtype.kind != "f":
             raise ValueError(f"{found.dtype}{list(found.shape)} for {count} elements of parameters")
         return found.copy()
@@ -167,17 +168,25 @@ class LBFGS(Optimizer):
         """The loss, as it is and as a number, and the gradient."""
         with enable_grad():
             loss = closure()
-        parts = [np.zeros(int(product(p.shape)), p.dtype.numpy) if p.grad is None else p.grad.numpy().ravel()
-                 for p in self._params]
-        return loss, float(loss), np.concatenate(parts)
+        parts = [np.zeros(_count(p)) if p.grad is None else _numbers(p.grad) for p in self._params]
+        return loss, float(loss), np.concatenate(parts).astype(self._values().dtype, copy=False)
 
     def _values(self) -> Vector:
-        return np.concatenate([p.detach().numpy().ravel() for p in self._params])
+        return np.concatenate([_numbers(p.detach()) for p in self._params])
 
     def _assign(self, values: Vector) -> None:
         at = 0
         with no_grad():
             for p in self._params:
-                size = int(product(p.shape))
-                p.assign(tensor(values[at:at + size].reshape(p.shape).astype(p.dtype.numpy)))
-                at += size
+                part = values[at:at + _count(p)].astype(real_of(p.dtype).numpy)
+                p.assign(tensor(part.view(p.dtype.numpy).reshape(p.shape)))
+                at += _count(p)
+
+
+def _numbers(x: Tensor) -> Vector:
+    """The elements one behind the other; of complex ones the real and the imaginary part, as in PyTorch."""
+    return np.ascontiguousarray(x.numpy()).ravel().view(real_of(x.dtype).numpy)
+
+
+def _count(x: Tensor) -> int:
+    return int(product(x.shape)) * (2 if x.dtype.is_complex else 1)

@@ -60,6 +60,36 @@ def test_complex_parameters(name: str, options: dict[str, Any], jitted: bool) ->
     np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-6 if name in ("NAdam", "ASGD") else 1e-9)
 
 
+def complex_pair() -> tuple[Any, Any]:
+    start = np.array([0.5 - 1j, 1 + 2j, -0.3 + 0.7j])
+    return nn.Parameter(start), torch.nn.Parameter(torch.tensor(start))
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_of_a_complex_parameter_moves_its_parts(search: Any) -> None:
+    p, q = complex_pair()
+    for x, library in ((p, optim), (q, torch.optim)):
+        opt = library.LBFGS([x], lr=0.5, max_iter=4, line_search_fn=search)
+
+        def loss(x: Any = x, opt: Any = opt) -> Any:
+            opt.zero_grad()
+            found = ((x - (1 + 2j)).abs() ** 2).sum() + (x.real ** 4).sum()
+            found.backward()
+            return found
+        opt.step(loss)
+        opt.step(loss)
+    np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
+def test_the_norm_of_complex_gradients_is_real(norm: float) -> None:
+    p, q = complex_pair()
+    for x, library in ((p, nn), (q, torch.nn)):
+        ((x * (3 + 4j)).abs() ** 2).sum().backward()
+        library.utils.clip_grad_norm_([x], 1.0, norm_type=norm)
+    np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-6)
+
+
 def test_adafactor_refuses_complex_parameters_as_pytorch_does() -> None:
     with pytest.raises(tn.errors.ArgumentError, match="complex"):
         optim.Adafactor([nn.Parameter(np.ones((2, 2), np.complex64))])
