@@ -493,7 +493,7 @@ def shown(x: Tensor, gradient: Any) -> Any:
     if not leaf_hooks or gradient is None or not (hooks := leaf_hooks.get(id(x))):
         return gradient
     if (capture := recording_capture()) is not None:
-        raise capture.needs_value(x, "the hook of a gradient")
+        capture.note_hooks(x, hooks)
     return shown_to(hooks, gradient)
 
 

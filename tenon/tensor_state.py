@@ -304,6 +304,12 @@ class Recorder(Protocol):
     def needs_value(self, tensor: Any, what: str) -> BaseException:
         """What is raised where Python code needs the elements of a captured tensor."""
 
+    def place_of_hook(self, tensor: Any) -> Any:
+        """Where the hook of a gradient is added, which `backward()` within the program may call."""
+
+    def note_hooks(self, leaf: Any, hooks: LeafHooks) -> None:
+        """A backward pass within the program calls these hooks of a leaf."""
+
     def shown(self) -> str:
         """What a captured tensor is, for its text."""
 

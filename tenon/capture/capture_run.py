@@ -39,6 +39,7 @@ from tenon.errors import PACKAGE, CompilerDefect
 from tenon.records import dataclass, field
 from tenon.size_assumptions import Assumptions, assuming, learn, told_by
 from tenon.tensor import Tensor
+from tenon.tensor_state import leaf_hooks
 from tenon.types import TensorType
 
 MOST_CALLS = 3      # for one capture
@@ -95,6 +96,7 @@ class Attempt:
         snapshot = Snapshot(holders, before.cells)
         world = World(holders, before.cells, snapshot, containers)
         capture = ConvertingCapture(self.name, world) if self.converting else Capture(self.name)
+        capture.reached = before.tensors
         if not self.converting and any(place.kind == LENGTH for place, _ in moving.found):
             raise UnsafeCall("the length of a list changes from call to call", convertible=True)
         if moving.found or any(isinstance(dim, SymbolicDim) for type in self.types for dim in type.shape):
@@ -126,6 +128,8 @@ class Attempt:
             reach.add(kind, kind.__name__)
         for variable in watch.variables.values():
             reach.add(variable, f"the variable {variable.name!r}")
+        for hooks in capture.called_hooks:
+            reach.add(hooks, "the hooks of a gradient")
         reach.add_references()
         reach.add_decimals()
         reach.groups += world.guards(changes)
@@ -170,6 +174,9 @@ class Attempt:
         reach.add(self._root, self.name)
         for x in [*self.leaves, *containers]:
             reach.add(x, "argument")
+        for key, hooks in list(leaf_hooks.items()):
+            if key in reach.tensors:
+                reach.add(hooks, "the hooks of a gradient")
         return reach
 
     def _refuse_before(self) -> None:

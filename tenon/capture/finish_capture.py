@@ -42,6 +42,7 @@ from tenon.capture.sightings import Sightings
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.dims import Size, SymbolicDim, is_by_data
+from tenon.eager.gradient_hooks import place_of_hooks
 from tenon.eager.tape import TapeNode
 from tenon.graph.ir import SIZES, Graph, Value
 from tenon.graph.value_devices import result_devices
@@ -85,6 +86,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     with capturing(capture):
         _refuse_new_leaves(leaves.tracked, ends)
         _refuse_changed_leaves(capture, ends)
+        _refuse_hooks(ends)
         flowing = [leaves.values[p] for x in ends if isinstance(p := x.payload, Value) and p in leaves.values]
         there = {source: leaves.index_of(flag) for source, flag in capture.gradients_by_data(ends).items()}
     graph, sources = capture.finish(list(leaves.values))
@@ -411,6 +413,17 @@ def _refuse_changed_leaves(capture: Capture, ends: Sequence[Tensor]) -> None:
             if seen is not None and (seen.start, x.own.payload) not in capture.as_leaves:
                 raise UnsafeCall("the function assigns a tensor that requires a gradient, and leaves what it computed "
                                  "from it on the tape")
+
+
+def _refuse_hooks(ends: Sequence[Tensor]) -> None:
+    """Gradients that come from outside pass by no hook."""
+    for end in ends:
+        place = None if end.node is None else place_of_hooks(end.node.tape())
+        if place is not None:
+            unsafe = UnsafeCall("the hook of a gradient is left on the tape", where=place[0], convertible=True,
+                                hint="call backward() in the function too")
+            unsafe.stack = place[1]
+            raise unsafe
 
 
 def _constants(sources: Sequence[Source], assigned: Sequence[tuple[Source, int, bool]]) -> tuple[int, ...]:

@@ -69,6 +69,10 @@ class Branch(ConvertingCapture):
             return payload.base is self
         return isinstance(payload, Value) and payload.number > self.first
 
+    def place_of_hook(self, tensor: Tensor) -> Any:
+        """None: gradients flow back through a branch without its tape."""
+        raise self.needs_value(tensor, "the hook of a gradient")
+
     def outside(self, tensor: Tensor) -> TensorState:
         """The state of a tensor from outside, as the program around the branch sees it.
 

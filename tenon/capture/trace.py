@@ -8,7 +8,7 @@ themselves stay untouched until the graph has run.  Gradients work as ever: the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import MethodType
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 
 from tenon.autocast import autocasting
 from tenon.capture.captured_devices import CapturedDevices
-from tenon.capture.code_monitor import CodeWatch, UnsafeCall, unwatched
+from tenon.capture.code_monitor import CodeWatch, Stack, UnsafeCall, stack_now, unwatched
 from tenon.capture.conditional_gradients import reached_by_any, reached_by_data
 from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.may_raise import unread
@@ -39,7 +39,17 @@ from tenon.ops.placing import MOVES, on_device
 from tenon.ops.transfer import to_device
 from tenon.records import dataclass, replace
 from tenon.tensor import Tensor
-from tenon.tensor_state import Elsewhere, Payload, Recorder, TensorState, in_memory, recorder
+from tenon.tensor_state import (
+    AfterAccumulation,
+    Elsewhere,
+    LeafHooks,
+    Payload,
+    Recorder,
+    TensorState,
+    in_memory,
+    leaf_hooks,
+    recorder,
+)
 from tenon.types import DType, TensorType, as_dtype
 
 SMALL_CONSTANT = 64     # elements; larger arrays are parameters of the graph
@@ -120,6 +130,7 @@ class Capture(TensorInterpreter):
     loops: CountedLoops | None = None   # which run as often as these say
     recorded = False            # whether a call was recorded on the tape
     around: Recorder | None = None      # the capture within which this is one
+    reached: Container[int] = ()        # the identities of tensors from outside whose hooks may be called
     failed: Any = False         # or the bool of the graph that says that the call has to run eagerly after all
 
     def __init__(self, name: str):
@@ -131,6 +142,7 @@ class Capture(TensorInterpreter):
         self.flows: set[Value] = set()      # what a gradient can flow to, as far as the graph tells
         self.as_leaves: set[tuple[Value, Any]] = set()      # leaves from outside, and elements that were assigned
         self.gradients: dict[Value, Value] = {}         # of values that a backward pass came by
+        self.called_hooks: list[LeafHooks] = []         # of leaves from outside
         self._derives: Location | None = None           # where that was computed whose gradient is recorded now
         self.devices = CapturedDevices(self._builders)
 
@@ -267,7 +279,7 @@ class Capture(TensorInterpreter):
     @contextmanager
     def differentiating(self, tape: Sequence[TapeNode]) -> Iterator[None]:
         """A block that goes through a tape; there is nothing to watch in Tenon's own rules."""
-        with unwatched() if all(map(_is_own, tape)) else nullcontext():
+        with unwatched() if all(map(_is_own, tape)) and not leaf_hooks else nullcontext():
             yield
 
     def carry(self, edge: Any, tensor: Tensor) -> None:
@@ -466,6 +478,25 @@ class Capture(TensorInterpreter):
             f"{what} needs the value of a tensor, {tensor.type}, that is only known when the graph runs",
             where=user_location(), hint="tn.where(condition, a, b) chooses between values within the graph",
             convertible=True)
+
+    def place_of_hook(self, tensor: Tensor) -> tuple[Location | None, Stack]:
+        """Where the hook of a gradient is added: the line, and what runs.  Raises UnsafeCall in a graph of its own, and
+        for leaves and others from outside."""
+        own = tensor.own
+        if self.builder is not self.whole or own.node is None or not isinstance(own.payload, Value) or \
+                not self.owns(own.payload):
+            raise self.needs_value(tensor, "the hook of a gradient")
+        return user_location(), stack_now()
+
+    def note_hooks(self, leaf: Tensor, hooks: LeafHooks) -> None:
+        """A backward pass calls the hooks of a leaf.  Raises UnsafeCall for an argument, and where hooks wait for a sum
+        of gradients."""
+        seen = self.seen.get(id(leaf))
+        late = any(isinstance(hook, AfterAccumulation) for hook in hooks.values())
+        if self.builder is not self.whole or id(leaf) not in self.reached or seen is None or late or \
+                not isinstance(seen.source, Held):
+            raise self.needs_value(leaf, "the hook of a gradient")
+        self.called_hooks.append(hooks)
 
     def as_size(self, number: Tensor) -> Any:
         """A Python number that the graph computes, where a size is wanted."""

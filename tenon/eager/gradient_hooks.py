@@ -2,7 +2,8 @@
 
     watched([a, b], told)       the same tensors, whose gradients `told` is given, and may replace
 
-They stand on the tape as a call of their own.  They are Python's, so a captured function calls them by part.
+They stand on the tape as a call of their own.  `backward()` within a captured function calls them as part of it.  They
+stand in no graph: where a gradient may come from outside of the function, or through a branch, it runs by part.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Watching:
     name, takes_none = "register_hook", True
 
     @staticmethod
-    def vjp(g: Any, y: Any, *inputs: Any, told: Told) -> Sequence[Any]:
+    def vjp(g: Any, y: Any, *inputs: Any, told: Told, place: Any) -> Sequence[Any]:
         """The gradients as `told` gives them back."""
         return told(g if isinstance(y, tuple) else (g,))
 
@@ -39,10 +40,8 @@ def watched(tensors: Sequence[Any], told: Told) -> list[Any]:
     places = [k for k, x in enumerate(tensors) if isinstance(x, Tensor) and x.requires_grad]
     if not places or not is_grad_enabled():
         return list(tensors)
-    capture, out = recorder.get(), list(tensors)
-    if capture is not None:
-        raise capture.needs_value(tensors[places[0]], "the hook of a gradient")
-    node = TapeNode(WATCHING, tuple([saved(tensors[k]) for k in places]), {"told": told},
+    out, where = list(tensors), [_place(tensors[k]) for k in places]
+    node = TapeNode(WATCHING, tuple([saved(tensors[k]) for k in places]), {"told": told, "place": where[0]},
                     tuple([tensors[k].payload for k in places]))
     for number, k in enumerate(places):
         out[k] = linked(node.payloads[number], node, number)
@@ -126,9 +125,18 @@ def register_post_accumulate_grad_hook(self: Tensor, hook: Any) -> GradientHookH
 def _refuse(x: Tensor, what: str) -> None:
     if not x.requires_grad:
         raise GradientError(f"{what}: the tensor requires no gradient", hint="x.requires_grad_() first")
+    _place(x)
+
+
+def _place(x: Tensor) -> Any:
+    """Where a capture has come to, for a tensor that it computes; None outside of captures."""
     capture = recorder.get()
-    if capture is not None:
-        raise capture.needs_value(x, "the hook of a gradient")
+    return None if capture is None else capture.place_of_hook(x)
+
+
+def place_of_hooks(tape: Sequence[TapeNode]) -> Any:
+    """Where a capture had come to when the first hook on this tape was added; None if there is none."""
+    return next((node.attrs["place"] for node in tape if node.op is WATCHING and node.payloads), None)
 
 
 def _hooks_of_leaf(x: Tensor) -> LeafHooks:
@@ -152,7 +160,7 @@ def _watch(x: Tensor, state: TensorState) -> None:
     maker = state.node
     assert maker is not None
     below = saved_as(x, TensorState(state.payload, True, None, maker, state.index))
-    node = TapeNode(WATCHING, (below,), {"told": Hooks()}, (state.payload,))
+    node = TapeNode(WATCHING, (below,), {"told": Hooks(), "place": _place(x)}, (state.payload,))
     node.number = maker.number + 0.5        # before those that read it
     state.node, state.index = node, 0
 

@@ -18,6 +18,7 @@ X = tn.tensor([1.0, 2.0, 3.0])
 ARRAY = np.zeros(3, np.float32)
 SHARED: list[int] = []
 LAST: list[Any] = [None]
+WEIGHT = tn.ones(3, requires_grad=True)
 LARGE = np.ones(100_000, np.float32)
 TICKS = itertools.count()
 
@@ -101,6 +102,12 @@ def generator_on_a_condition(x):
     return sum(halves(x), x)
 
 
+def hook_left_on_the_tape(x):
+    y = x * WEIGHT
+    y.register_hook(lambda gradient: gradient * 2)  # here
+    return y.sum()
+
+
 # What is said, and whether the line is known.
 ENTRIES: dict[Callable[..., Any], tuple[str, bool]] = {
     value_in_python: ("needs the value of a tensor", True),
@@ -117,6 +124,7 @@ ENTRIES: dict[Callable[..., Any], tuple[str, bool]] = {
     elements_by_the_data: ("is called with a container", True),
     function_by_the_data: ("as the data decide", False),
     generator_on_a_condition: ("a loop whose condition is a tensor yields", False),
+    hook_left_on_the_tape: ("the hook of a gradient is left on the tape", True),
 }
 
 
@@ -132,7 +140,7 @@ def plain(value):
     if isinstance(value, dict):
         return {key: plain(x) for key, x in value.items()}
     return [plain(x) for x in value] if isinstance(value, (list, tuple)) else \
-        np.round(value.numpy(), 4).tolist() if isinstance(value, tn.Tensor) else value
+        np.round(value.detach().numpy(), 4).tolist() if isinstance(value, tn.Tensor) else value
 
 
 @pytest.mark.parametrize("function", ENTRIES, ids=lambda f: f.__name__)
