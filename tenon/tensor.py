@@ -484,8 +484,8 @@ def _add_gradient(leaf: Tensor, total: Tensor, there: Any) -> None:
         capture.receive(leaf, total, there)
     else:
         leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
-        if leaf_hooks:
-            accumulated(leaf)
+    if leaf_hooks:
+        accumulated(leaf, there)
 
 
 def shown(x: Tensor, gradient: Any) -> Any:

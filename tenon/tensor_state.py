@@ -246,11 +246,14 @@ def shown_to(hooks: LeafHooks, gradient: Any) -> Any:
     return gradient
 
 
-def accumulated(leaf: Any) -> None:
-    """Call the hooks that wait for the gradient of this leaf."""
-    for hook in list(leaf_hooks.get(id(leaf), {}).values()):
-        if isinstance(hook, AfterAccumulation):
-            hook.hook(leaf)
+def accumulated(leaf: Any, there: Any = True) -> None:
+    """Call the hooks that wait for the gradient of this leaf; a captured one may be `there` for some data alone."""
+    late = [hook for hook in leaf_hooks.get(id(leaf), {}).values() if isinstance(hook, AfterAccumulation)]
+    capture = recorder.get()
+    if late and there is not True and capture is not None:
+        raise capture.needs_value(leaf, "the hook of a gradient")
+    for hook in late:
+        hook.hook(leaf)
 
 
 class Recorder(Protocol):

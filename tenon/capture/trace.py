@@ -40,7 +40,6 @@ from tenon.ops.transfer import to_device
 from tenon.records import dataclass, replace
 from tenon.tensor import Tensor
 from tenon.tensor_state import (
-    AfterAccumulation,
     Elsewhere,
     LeafHooks,
     Payload,
@@ -489,11 +488,9 @@ class Capture(TensorInterpreter):
         return user_location(), stack_now()
 
     def note_hooks(self, leaf: Tensor, hooks: LeafHooks) -> None:
-        """A backward pass calls the hooks of a leaf.  Raises UnsafeCall for an argument, and where hooks wait for a sum
-        of gradients."""
+        """A backward pass calls the hooks of a leaf.  Raises UnsafeCall for one that is another in every call."""
         seen = self.seen.get(id(leaf))
-        late = any(isinstance(hook, AfterAccumulation) for hook in hooks.values())
-        if self.builder is not self.whole or id(leaf) not in self.reached or seen is None or late or \
+        if self.builder is not self.whole or id(leaf) not in self.reached or seen is None or \
                 not isinstance(seen.source, Held):
             raise self.needs_value(leaf, "the hook of a gradient")
         self.called_hooks.append(hooks)

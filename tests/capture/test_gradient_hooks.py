@@ -100,6 +100,23 @@ def waits_for_the_sum(net, log):
     return lambda x: net(x).sum().backward()
 
 
+def steps_in_backward(net, log):
+    """As PyTorch's tutorial on optimizers in the backward pass."""
+    optimizers = {p: tn.optim.Adam([p], lr=0.1) for p in net.parameters()}
+
+    def hook(p):
+        optimizers[p].step()
+        optimizers[p].zero_grad()
+    for p in net.parameters():
+        p.register_post_accumulate_grad_hook(hook)
+
+    def f(x):
+        loss = (net(x) ** 2).sum()
+        loss.backward()
+        return loss.detach()
+    return f
+
+
 def of_an_argument(net, log):
     def f(x):
         net(x).sum().backward()
@@ -145,7 +162,8 @@ def in_a_checkpoint(net, log):
     return lambda x: net[2](tn.checkpoint(first)(x)).sum().backward()
 
 
-IN_ONE_GRAPH = [scaled, counted, differentiated_twice, retained, of_modules, of_weights, of_weights_later]
+IN_ONE_GRAPH = [scaled, counted, differentiated_twice, retained, of_modules, of_weights, of_weights_later,
+                steps_in_backward]
 OTHERS = [decides, waits_for_the_sum, of_an_argument, left_on_the_tape, left_though_used, in_a_branch, in_a_checkpoint]
 
 
