@@ -241,7 +241,7 @@ def shown_to(hooks: LeafHooks, gradient: Any) -> Any:
     """A gradient as hooks leave it."""
     for hook in list(hooks.values()):
         if not isinstance(hook, AfterAccumulation):
-            new = hook(gradient)
+            new = as_called(hook)(gradient)
             gradient = gradient if new is None else new
     return gradient
 
@@ -253,7 +253,13 @@ def accumulated(leaf: Any, there: Any = True) -> None:
     if late and there is not True and capture is not None:
         raise capture.needs_value(leaf, "the hook of a gradient")
     for hook in late:
-        hook.hook(leaf)
+        as_called(hook.hook)(leaf)
+
+
+def as_called(hook: Hook) -> Hook:
+    """A hook as a capture in progress calls it."""
+    capture = recorder.get()
+    return hook if capture is None else capture.as_called(hook)
 
 
 class Recorder(Protocol):
@@ -309,6 +315,9 @@ class Recorder(Protocol):
 
     def place_of_hook(self, tensor: Any) -> Any:
         """Where the hook of a gradient is added, which `backward()` within the program may call."""
+
+    def as_called(self, hook: Hook) -> Hook:
+        """A function of the user's, with control flow on tensors where that is captured."""
 
     def note_hooks(self, leaf: Any, hooks: LeafHooks) -> None:
         """A backward pass within the program calls these hooks of a leaf."""

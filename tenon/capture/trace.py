@@ -41,6 +41,7 @@ from tenon.records import dataclass, replace
 from tenon.tensor import Tensor
 from tenon.tensor_state import (
     Elsewhere,
+    Hook,
     LeafHooks,
     Payload,
     Recorder,
@@ -486,6 +487,10 @@ class Capture(TensorInterpreter):
                 not self.owns(own.payload):
             raise self.needs_value(tensor, "the hook of a gradient")
         return user_location(), stack_now()
+
+    def as_called(self, hook: Hook) -> Hook:
+        """The function as it is."""
+        return hook
 
     def note_hooks(self, leaf: Tensor, hooks: LeafHooks) -> None:
         """A backward pass calls the hooks of a leaf.  Raises UnsafeCall for one that is another in every call."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from tenon.eager.gradient_hooks import watched
 from tenon.errors import ArgumentError
+from tenon.tensor_state import as_called
 
 Hooks = dict[int, tuple[str, Callable[..., Any]]]       # when it is called, and the hook
 BEFORE_ALL, AFTER_ALL = "before, with keywords", "after, with keywords"
@@ -79,7 +80,7 @@ def _both(module: Any, new: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 def those(hooks: Hooks, when: str) -> list[Callable[..., Any]]:
     """The hooks that are called then."""
-    return [hook for its, hook in hooks.values() if its == when]
+    return [as_called(hook) for its, hook in hooks.values() if its == when]
 
 
 class GradientsSeen:

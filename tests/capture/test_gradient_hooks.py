@@ -74,6 +74,14 @@ def of_modules(net, log):
     return lambda x: net(x).sum().backward()
 
 
+def module_decides(net, log):
+    def hook(module, outputs):
+        if outputs[0].sum() > 2:
+            return (outputs[0] * 3,)
+    net[2].register_full_backward_pre_hook(hook)
+    return lambda x: (net(x) * x.sum()).sum().backward()
+
+
 def of_weights(net, log):
     for p in net.parameters():
         p.register_hook(lambda g: tn.clip(g, -0.1, 0.1))
@@ -162,9 +170,10 @@ def in_a_checkpoint(net, log):
     return lambda x: net[2](tn.checkpoint(first)(x)).sum().backward()
 
 
-IN_ONE_GRAPH = [scaled, counted, differentiated_twice, retained, of_modules, of_weights, of_weights_later,
+IN_ONE_GRAPH = [scaled, counted, decides, differentiated_twice, retained, of_modules, of_weights, of_weights_later,
                 steps_in_backward]
-OTHERS = [decides, waits_for_the_sum, of_an_argument, left_on_the_tape, left_though_used, in_a_branch, in_a_checkpoint]
+OTHERS = [module_decides, waits_for_the_sum, of_an_argument, left_on_the_tape, left_though_used, in_a_branch,
+          in_a_checkpoint]
 
 
 def outcomes(make, jit):

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.conditional_gradients import goes_through_released, reached_by_any, reached_by_data, requires_by_data
-from tenon.capture.convert.callees import own_truth
+from tenon.capture.convert.callees import callee, own_truth
 from tenon.capture.convert.capture_branches import decide
 from tenon.capture.convert.data_sizes import DataSizes
 from tenon.capture.convert.dynamic_indexing import truth as undecided_truth
@@ -94,6 +94,11 @@ class ConvertingCapture(OfCapture, Capture):
         self.warning = rules_of_warnings()
         self.failed: Any = False        # or the bool that says that the call has to run eagerly after all
         self.raising: list[BaseException | None] = []       # what it raises then; None for what only the run knows
+
+    def as_called(self, hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The function with control flow on tensors captured."""
+        found: Callable[[Any], Any] = callee(hook) if self.converting else hook
+        return found
 
     def forked(self, payload: Payload) -> Payload:
         """An edge of its own: what enters a branch or a loop is known by its edge."""
