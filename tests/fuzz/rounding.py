@@ -173,6 +173,8 @@ def _moved(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any], types: Seque
     given, wide_attrs = [widened(a) for a in arrays], {name: wide_attribute(x) for name, x in attrs.items()}
     if op.ref is not None and (op.expand is None or any(isinstance(x, Graph) for x in attrs.values())):
         found: Any = exact_op(op, given, wide_attrs, [wide_type(t) for t in types], kernel)
+        if op.name in OF_A_NEAR_MATRIX:
+            found = perhaps_singular(found, given[0], unit_of(types[0].dtype), noise)
         return tuple(move(np.asarray(x), t.dtype, noise, least=least_of(op, np.asarray(x)), times=added(op, given, attrs))
                      for x, t in zip(found, types, strict=True))
     wide_attrs = {name: wide_graph(x) if isinstance(x, Graph) else x for name, x in wide_attrs.items()}
@@ -189,6 +191,15 @@ def _moved(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any], types: Seque
 def least_of(op: Op, x: np.ndarray) -> Any:
     """What smaller elements of a result are as exact as."""
     return largest(x) if op.name in NORMWISE and x.ndim >= 2 else ABSOLUTE.get(op.name, 0.0)
+
+
+def perhaps_singular(found: Sequence[np.ndarray], x: np.ndarray, unit: float, noise: Noise) -> Sequence[np.ndarray]:
+    """A determinant, or its sign and logarithm, that of every other matrix as if it were singular, if it may be:
+    roundings are as large as the determinant, beside the largest that rows of these lengths can have (Hadamard)."""
+    most = np.prod(np.sqrt((np.abs(x) ** 2).sum(axis=-1)), axis=-1)
+    size = np.abs(found[0]) if len(found) == 1 else np.exp(found[1])
+    zero = (size <= TIMES * unit * most) & (noise.rng.random(size.shape) < 0.5) & (noise.loudness > 0)
+    return [np.where(zero, value, part) for part, value in zip(found, (0.0, -np.inf), strict=False)]
 
 
 def largest(x: np.ndarray) -> Any:
