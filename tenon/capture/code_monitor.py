@@ -111,6 +111,15 @@ def stack_where(error: BaseException) -> Stack:
     return tuple(reversed(found))
 
 
+def comes_from_library(error: BaseException) -> bool:
+    """Whether neither Tenon's code nor the user's raised an error."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    code = None if trace is None else trace.tb_frame.f_code
+    return code is not None and not follows(code) and not code.co_filename.startswith(PACKAGE)
+
+
 def stack_now() -> Stack:
     """What runs now."""
     return _stack(sys._getframe(1))

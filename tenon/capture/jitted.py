@@ -22,7 +22,7 @@ from tenon.capture.by_part import Around, Instead, Run
 from tenon.capture.capture_cache import CaptureRecord, Family, Reason
 from tenon.capture.captured import Captured
 from tenon.capture.capturing import Capturing
-from tenon.capture.code_monitor import stack_where
+from tenon.capture.code_monitor import comes_from_library, stack_where
 from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.fast_call import MISS, OffTheGraph, make_fast_call, make_ready
 from tenon.capture.graph_breaks import FunctionParts
@@ -187,11 +187,12 @@ class Jitted(Capturing):
         result = self.function(*args, **keywords)       # which raises the error again, or deals with it
         record.as_it_is = 0
         if captured is None or reason.broken:
-            words = "capturing it" if captured is None else "compiling its graph"
-            bug = not isinstance(reason.error, CaptureError)
+            library = captured is None and comes_from_library(reason.error)
+            words = "a library refuses what only the graph knows:" if library else \
+                "capturing it raised" if captured is None else "compiling its graph raised"
             stack = stack_where(reason.error) if captured is None else None
-            self._refuse(record, Reason(f"{words} raised {type(reason.error).__name__}: {reason.error}",
-                                        stack=stack or None, bug=bug))
+            self._refuse(record, Reason(f"{words} {type(reason.error).__name__}: {reason.error}", stack=stack or None,
+                                        bug=not library and not isinstance(reason.error, CaptureError)))
         return result
 
     def _while_it_raises(self, record: CaptureRecord, args: Any, keywords: Any) -> Any:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import functools
 import itertools
+import json
 import operator
 from types import SimpleNamespace
 
@@ -503,6 +504,20 @@ def test_numbers_and_sizes_are_pythons_own(function):
     for x in (tn.ones(2), -tn.ones(3), tn.ones(4)):
         assert outcome(jitted, x) == outcome(function, x)
     assert "a bug of Tenon" not in str(tn.explain(jitted))
+
+
+def test_a_library_that_refuses_a_number_of_the_graph_is_no_bug():
+    def function(x):
+        y = tn.tanh(x) * 2 + x.mean()
+        line = json.dumps({"mean": float(y.mean())})
+        return (y * y).sum(), line
+    jitted = tn.jit(function)
+    for k in range(4):
+        x = tn.tensor([float(k), 1.0, 2.0])
+        assert jitted(x)[0].tolist() == pytest.approx(function(x)[0].tolist(), rel=1e-6)
+        assert json.loads(jitted(x)[1])["mean"] == pytest.approx(json.loads(function(x)[1])["mean"], rel=1e-6)
+    told = str(tn.explain(jitted))
+    assert "a library refuses what only the graph knows: TypeError" in told and "a bug of Tenon" not in told
 
 
 def test_bytes_that_become_more_or_fewer_are_put_back():
