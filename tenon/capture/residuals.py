@@ -88,7 +88,7 @@ def _half(graph: Graph, places: tuple[int, ...], wanted: tuple[int, ...], withou
         return None
     count = len(graph.params)
     results, gradients = both.results[:len(graph.results)], both.results[len(graph.results):]
-    place = {k: n for n, k in enumerate(k for k, p in enumerate(graph.params) if p.dtype.is_differentiable)}
+    place = _gradient_places(graph)
     uses = [frozenset(r for r in range(len(graph.results)) if use(graph, k, r) is not False) for k in range(count)]
     parts = split(both, count, [gradients[place[k]] for k in wanted], results)
     forward, backward = parts.early, parts.late
@@ -103,6 +103,11 @@ def _half(graph: Graph, places: tuple[int, ...], wanted: tuple[int, ...], withou
     taped = frozenset(k for k, found in enumerate(uses) if any(places[r] not in without for r in found))
     reached = tuple(uses[k] for k in wanted)
     return Half(places, graph, forward, backward, (*missing, *kept), wanted, reached, taped), forward
+
+
+def _gradient_places(graph: Graph) -> dict[int, int]:
+    """Which of the gradients of a derivative is that of a parameter."""
+    return {k: n for n, k in enumerate(k for k, p in enumerate(graph.params) if p.dtype.is_differentiable)}
 
 
 @once_a_graph
@@ -120,7 +125,7 @@ def _backward_of(forward: Graph, body: Graph, chosen: tuple[int, ...], wanted: t
     with using(builder):
         values = call_graph(forward, builder.params[:count])[len(body.results):]
         found = call_graph(gradients, builder.params)[len(chosen):]
-    place = {k: n for n, k in enumerate(k for k, p in enumerate(body.params) if p.dtype.is_differentiable)}
+    place = _gradient_places(body)
     both = merge_duplicates(builder.finish([*values, *(found[place[k]] for k in wanted)]))
     kept, results = both.results[:len(values)], both.results[len(values):]
     known = [*both.params[:count], *kept, *both.params[count:]]

@@ -70,7 +70,7 @@ class Branch(ConvertingCapture):
         return isinstance(payload, Value) and payload.number > self.first
 
     def place_of_hook(self, tensor: Tensor) -> Any:
-        """None: gradients flow back through a branch without its tape."""
+        """Raises UnsafeCall: gradients flow back through a branch without its tape."""
         raise self.needs_value(tensor, "the hook of a gradient")
 
     def outside(self, tensor: Tensor) -> TensorState:

@@ -12,6 +12,15 @@ def network():
     return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 1))
 
 
+def with_hook(net, hook):
+    """A step with a hook of what the first layer returns."""
+    def f(x):
+        h = net[0](x)
+        h.register_hook(hook)
+        net[2](net[1](h)).sum().backward()
+    return f
+
+
 def scaled(net, log):
     def f(x):
         h = net[0](x)
@@ -28,11 +37,7 @@ def counted(net, log):
         log.append(len(log))
         return g * len(log)
 
-    def f(x):
-        h = net[0](x)
-        h.register_hook(hook)
-        net[2](net[1](h)).sum().backward()
-    return f
+    return with_hook(net, hook)
 
 
 def decides(net, log):
@@ -41,11 +46,7 @@ def decides(net, log):
             return g * 3
         return g * 5
 
-    def f(x):
-        h = net[0](x)
-        h.register_hook(hook)
-        net[2](net[1](h)).sum().backward()
-    return f
+    return with_hook(net, hook)
 
 
 def differentiated_twice(net, log):
