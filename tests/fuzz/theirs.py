@@ -163,13 +163,16 @@ def reduction_axes(x: Any, axis: Any) -> Any:
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """Types of fractions are float64 here."""
+    """Types of fractions are float64 here; the whole number of what is none, or of one too large, is left open."""
     import torch
 
     name = str(dtype)
     if name in ("float16", "bfloat16", "float32", "float64"):
         return x.double()
-    return x.to(getattr(torch, name))
+    to = getattr(torch, name)
+    if x.dtype.is_floating_point and name != "bool" and not (x.trunc() == x.to(to)).all():
+        raise Missing("astype")
+    return x.to(to)
 
 
 def gradient(f: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
