@@ -21,6 +21,7 @@ from tenon.program.backend_interface import Executable
 from tenon.types import TensorType
 
 LEAST_WORK = 1_000_000      # multiply-adds; below it NumPy is done before machine code would be found
+LEAST_ELEMENTS = 1 << 14    # of a function of elements, whose one program serves all sizes
 
 Types = Sequence[Any]
 
@@ -44,11 +45,11 @@ def is_function(op: Op) -> bool:
 
 def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]) -> Runs | None:
     """The compiled form of a call with inputs of these types; None where NumPy does as well."""
-    if op.numpy_work is None or config().backend == "reference" or numpy_work(op, types, outputs) < LEAST_WORK:
+    if op.numpy_work is None or config().backend == "reference" or attrs.get("reduce") == "set":    # as fast in NumPy
         return None
-    if attrs.get("reduce") == "set":        # which NumPy does as fast
-        return None
-    return program_of_call(op, types, attrs)
+    work = numpy_work(op, types, outputs)
+    enough = work >= LEAST_WORK or (is_function(op) and work >= op.numpy_work * LEAST_ELEMENTS)
+    return program_of_call(op, types, attrs) if enough else None
 
 
 def program_of_call(op: Op, types: Types, attrs: Mapping[str, Any]) -> Runs:
