@@ -48,7 +48,7 @@ def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]
     if op.numpy_work is None or config().backend == "reference" or attrs.get("reduce") == "set":    # as fast in NumPy
         return None
     work = numpy_work(op, types, outputs)
-    enough = work >= LEAST_WORK or (is_function(op) and work >= op.numpy_work * LEAST_ELEMENTS)
+    enough = work >= LEAST_WORK or (is_function(op) and work and outputs[0].size >= LEAST_ELEMENTS)
     return program_of_call(op, types, attrs) if enough else None
 
 

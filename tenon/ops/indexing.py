@@ -350,8 +350,7 @@ def scatter(x: Any, indices: Any, updates: Any, axis: int = 0, reduce: str = "se
 def first_of(values: Any, indices: Any) -> Any:
     """As many values along each axis as there are indices: PyTorch allows more."""
     wanted, own = tuple(indices.shape), tuple(getattr(values, "shape", ()))
-    if len(own) != len(wanted) or not any(isinstance(a, int) and isinstance(b, int) and a > b
-                                          for a, b in zip(own, wanted, strict=True)):
+    if len(own) != len(wanted) or not any(a > b for a, b in zip(own, wanted, strict=True)):
         return values
     return lift(values)[tuple(slice(0, n) if own[k] != 1 else slice(None) for k, n in enumerate(wanted))]
 
