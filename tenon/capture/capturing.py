@@ -388,10 +388,11 @@ def note_changes(record: CaptureRecord, leaves: Sequence[Any]) -> None:
 
 
 def numbers_moved(record: CaptureRecord, leaves: Sequence[Any]) -> Iterator[Any]:
-    """The numbers of this call that the last capture reads anew."""
+    """The numbers of this call that the last capture reads anew, or the type of what stands there now."""
     further = record.captures[-1].further if record.captures else None
     for place, _ in further.numbers if further is not None else ():
-        yield value_in(place, leaves)
+        value = value_in(place, leaves)
+        yield value if type(value) in NUMBERS else type(value)
 
 
 def numbers_stored(captured: Captured, leaves: Sequence[Any]) -> Iterator[GuardPlace]:

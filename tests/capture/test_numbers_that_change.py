@@ -795,3 +795,12 @@ def test_the_type_of_a_size_that_changes_is_pythons(ask):
     for n in range(2, 6):
         assert jitted(tn.ones(n))[0] == ask(n)
     assert sum(len(record.captures) for record in jitted.records.values()) == 2
+
+
+@pytest.mark.parametrize("other", [np.array([1.0, 2.0, 3.0]), [1.0, 2.0, 3.0], {"no": "number"}])
+def test_a_number_that_changes_may_become_anything(other):
+    scale = {"of": 2.0}
+    jitted = tn.jit(lambda x: x * scale["of"] if type(scale["of"]) is float else other)
+    assert [jitted(tn.ones(1)).item(), scale.update(of=3.0), jitted(tn.ones(1)).item()] == [2.0, None, 3.0]
+    scale["of"] = other
+    assert jitted(tn.ones(1)) is other
