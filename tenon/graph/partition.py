@@ -9,17 +9,19 @@ from tenon.graph.build import Builder
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op
+from tenon.graph.size_stages import sizes_read, told_by_data
 from tenon.records import dataclass
+from tenon.size_assumptions import told_by
 
 
 def needed(graph: Graph, results: Iterable[Value], keep: Callable[[Node], bool] = lambda node: False,
            known: Collection[Value] = ()) -> set[Node]:
     """The nodes that some values depend on, and those to `keep` with what they depend on, behind `known` values."""
-    wanted, found = set(results), set()
+    wanted, found, told = set(results), set(), told_by_data(graph)
     for node in reversed(graph.nodes):
         if keep(node) or not wanted.isdisjoint(node.outputs):
             found.add(node)
-            wanted.update(x for x in node.uses() if x not in known)
+            wanted.update(x for x in (*node.uses(), *sizes_read(node, told)) if x not in known)
     return found
 
 
@@ -135,15 +137,21 @@ def _kept(graph: Graph, count: int, results: Sequence[Value], inside: set[Node],
           again: set[Node]) -> tuple[list[Value], set[Node]]:
     """(what is kept, the nodes behind the cut), where the nodes `again` are computed behind it if anything is."""
     late: set[Node] = set()
-    wanted = set(results)
+    wanted, told = set(results), _told_within(graph, graph.params[count:])
     for node in reversed(graph.nodes):
         if node in inside and not wanted.isdisjoint(node.outputs) and (node in again or not
                                                                        later.isdisjoint(node.outputs)):
             late.add(node)
-            wanted.update(x for x in node.inputs if isinstance(x, Value))
+            wanted.update((*node.uses(), *sizes_read(node, told)))
     made = {x for node in late for x in node.outputs}.union(graph.params[count:])
     return [*(x for x in graph.params[:count] if x in wanted),
             *(x for node in graph.nodes for x in node.outputs if x in wanted and x not in made)], late
+
+
+def _told_within(graph: Graph, params: Sequence[Value]) -> dict[str, Value]:
+    """What tells the sizes that the data decide, but for those that these parameters tell."""
+    known = {told_by(dim) for p in params for dim in p.shape}
+    return {name: x for name, x in told_by_data(graph).items() if name not in known}
 
 
 def _from_kept(graph: Graph, kept: Sequence[Value], late: set[Node]) -> set[Node]:

@@ -68,6 +68,20 @@ def _levels(graph: Graph) -> tuple[dict[Any, int], dict[str, Value]]:
     return levels, told
 
 
+@once_a_graph
+def told_by_data(graph: Graph) -> dict[str, Value]:
+    """What tells each size that the data decide."""
+    told: dict[str, Value] = {}
+    for x in (x for node in graph.nodes if node.op.data_dependent for x in node.outputs):
+        _tell(x, told)
+    return told
+
+
+def sizes_read(node: Node, told: Mapping[str, Value]) -> list[Value]:
+    """What tells the sizes that a node has to know."""
+    return [told[name] for name in sorted(symbols_of(node)) if name in told] if told else []
+
+
 def _tell(value: Value, told: dict[str, Value]) -> None:
     for dim in value.shape:
         if is_by_data(dim) and (name := told_by(dim)) is not None:

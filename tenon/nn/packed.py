@@ -132,10 +132,7 @@ def _check(lengths: np.ndarray, most: int, falling: bool) -> None:
 
 def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0,
                         total_length: int | None = None) -> tuple[Any, Any]:
-    """The sequences padded to the longest of them, or to `total_length`, and their lengths.
-
-    In a captured function, which does not know them, they are as long as those that were packed.
-    """
+    """The sequences padded to the longest of them, or to `total_length`, and their lengths."""
     steps = where(sequence.mask(sequence.padded.ndim), sequence.padded, padding_value).astype(sequence.padded.dtype)
     here = steps.shape[0]
     wanted: Any = total_length
@@ -144,6 +141,8 @@ def pad_packed_sequence(sequence: PackedSequence, batch_first: bool = False, pad
         if wanted is not None and wanted < longest:
             raise ArgumentError(f"pad_packed_sequence: total_length={wanted}, and a sequence has {longest} steps")
         wanted = longest if wanted is None else wanted
+    elif wanted is None:
+        steps = steps[:sequence.lengths.max()]
     if wanted is not None and wanted > here:
         more = full((wanted - here, *steps.shape[1:]), padding_value, dtype=steps.dtype, device=steps.device)
         steps = concat([steps, more], axis=0)

@@ -314,3 +314,18 @@ def test_a_loop_that_goes_on_while_something_is_left_comes_to_an_end():
     jitted = tn.jit(turns)
     for values in ([1.0, 2.0, -1.0, 3.0], [1.0], [-1.0, 2.0]):
         assert jitted(tn.tensor(values)) == turns(tn.tensor(values))
+
+
+@pytest.mark.parametrize("f", [
+    lambda x, n: (x * 2)[:int(n)].sum(), lambda x, n: tn.exp(x)[int(n) - 1:], lambda x, n: x[0] * tn.arange(int(n)),
+    lambda x, n: (tn.zeros(int(n)) + x[0]).sum(), lambda x, n: tn.exp(x)[:n].mean(), lambda x, n: x[1:int(n)] ** 3])
+def test_a_gradient_that_is_asked_for_outside_knows_the_size(f):
+    jitted = tn.jit(f, fullgraph=True)
+    for n in (2, 5, 1, 8):
+        x, same_x = (tn.linspace(-1, 1, 8).requires_grad_() for _ in range(2))
+        jitted(x, tn.tensor(n)).sum().backward()
+        f(same_x, tn.tensor(n)).sum().backward()
+        np.testing.assert_allclose(x.grad.numpy(), same_x.grad.numpy(), rtol=1e-6)
+    captured, = (c for record in jitted.records.values() for c in record.captures)
+    for graph in (captured.halves.forward, *(half.backward for half in captured.halves.parts)):
+        verify(graph)
