@@ -66,6 +66,18 @@ def training(wrap: Callable[..., Any]) -> Callable[[], object]:
     return lambda: f(x)
 
 
+def recorded(module: Any, wrap: Callable[..., Any], x: Any) -> Callable[[], object]:
+    """A small network as one function, whose gradient is asked for outside of it."""
+    net = module.Sequential(module.Linear(16, 16), module.Tanh(), module.Linear(16, 16), module.Tanh(),
+                            module.Linear(16, 1))
+    f = wrap(net)
+
+    def step() -> None:
+        net.zero_grad()
+        f(x).sum().backward()
+    return step
+
+
 def jitted(case: Case) -> Callable[[], object]:
     return case(tn.jit, tn.tensor)
 
@@ -91,6 +103,14 @@ def torch_network() -> Callable[[], object]:
     return of_torch(partial(network, torch.nn))
 
 
+def torch_recorded() -> Callable[[], object]:
+    import torch
+
+    torch.set_num_threads(1)
+    step: Callable[[], object] = torch.enable_grad()(recorded(torch.nn, lambda f: f, torch.ones(8, 16)))
+    return step
+
+
 # the rows: who runs what
 MAKE: dict[str, dict[str, Callable[[], Callable[[], object]]]] = {
     "small function": {"tenon": lambda: jitted(small), "jax": lambda: of_jax(small), "torch": lambda: of_torch(small)},
@@ -98,6 +118,9 @@ MAKE: dict[str, dict[str, Callable[[], Callable[[], object]]]] = {
     "200 tensors held": {"tenon": lambda: jitted(held_outside), "jax": lambda: of_jax(held),
                          "torch": lambda: of_torch(held_outside)},
     "200 parameters": {"tenon": lambda: jitted(partial(network, nn)), "torch": torch_network},
+    "gradient outside": {"tenon": lambda: recorded(nn, tn.jit, tn.tensor(np.ones((8, 16), np.float32))),
+                         "eager": lambda: recorded(nn, lambda f: f, tn.tensor(np.ones((8, 16), np.float32))),
+                         "torch": torch_recorded},
     "200 tensors assigned": {"tenon": lambda: training(tn.jit)}}
 
 
@@ -107,7 +130,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = options.parse_args(arguments)
     use_one_core()
     for name, makers in MAKE.items():
-        runs = {library: make() for library, make in makers.items() if able(library)}
+        runs = {library: make() for library, make in makers.items() if library == "eager" or able(library)}
         print(row(name, compare(runs, given.seconds)), flush=True)
 
 

@@ -31,13 +31,14 @@ from tenon.capture.guard_places import CHANGING
 from tenon.capture.guards import same_atom
 from tenon.capture.lent import Lending, Lent
 from tenon.capture.nest_reader import nest_reader
-from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.prologue import Prologue
 from tenon.capture.pytree import LEAF, Structure, unfold
 from tenon.capture.replay import run
+from tenon.capture.residuals import recorded
 from tenon.capture.result_leaves import FromGraph
-from tenon.capture.settle import RunResults, Settlement, Stopped, sizes_of
+from tenon.capture.settle import OnTape, RunResults, Settlement, Stopped, sizes_of
 from tenon.capture.size_reader import NewArray, SizeLimits, SizeReader, array_maker, size_reader
+from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.cpython import object_layout
 from tenon.dims import Dim, evaluate, symbol
 from tenon.gc_control import COLLECTOR
@@ -294,7 +295,7 @@ class _Maker:
         inputs = self.inputs()
         if inputs is None:
             return None
-        run = None if self.captured.differentiable else self.quick(inputs)
+        run = None if self.captured.differentiable and self.captured.halves is None else self.quick(inputs)
         run = run or (None if only_quick else self.checked(inputs))
         return None if run is None else (self, run)
 
@@ -397,7 +398,8 @@ class _Maker:
         """Look at everything and run the program in one native call."""
         ready, arrays, program = self.ready, self.arrays, late_program(self.captured.program)
         arrays = given(ready, arrays) if ready else arrays
-        frame = program.quick_frame(arrays, [self.place(k) for k in self.captured.donations], self.most)
+        donated = [] if self.captured.differentiable else [self.place(k) for k in self.captured.donations]
+        frame = program.quick_frame(arrays, donated, self.most)
         reads = ready.parts.reads if ready else range(len(arrays))
         if frame is not None and not _only_updates(frame, reads, self.captured):
             frame = program.quick_frame(arrays, most=self.most)
@@ -444,6 +446,8 @@ class _Maker:
                    donors: Sequence[int | None]) -> Run:
         captured, rest, call, lent = self.captured, self.guards.rest, calls.call, Lending(self.captured, donors)
         at = self.containers_at
+        if captured.differentiable:
+            return self.recorded_call(calls, new_arrays)
         output = captured.output
         leaf = output.leaves[0] if output.structure is LEAF else None
         plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (
@@ -495,6 +499,27 @@ class _Maker:
             unless = chain(map(not_, later(call, leaves, new)), results.marks())
             return settlement.value() if at_once(stores or (), unless) else MISS
         return simple if end is not None else updating if in_place else several
+
+    def recorded_call(self, calls: FastCalls, new_arrays: SizeReader) -> Run:
+        """The same of a call that is recorded: the program gives what the gradient needs, too."""
+        captured, rest, call, at = self.captured, self.guards.rest, calls.call, self.containers_at
+        arrays = any(isinstance(x, np.ndarray) for x in self.leaves)
+        parts, graph, holders = captured.halves, captured.graph, captured.inputs.holders
+        assert parts is not None
+
+        def on_tape(leaves: tuple[Any, ...]) -> Any:
+            new = new_arrays(leaves)
+            if new is None or not ((rest is None or rest.hold()) and call(leaves, new)):
+                return MISS
+            tensors = _as_tensors(leaves) if arrays else leaves
+            settlement = Settlement(captured, tensors, captured.changes, leaves[at:])
+            made = recorded(graph, parts, holders(tensors), new, captured.by_data)
+            try:
+                at_once(settlement.stores(OnTape(made)) or ())
+            except Stopped:
+                return _off_the_graph(captured)
+            return settlement.value()
+        return on_tape
 
 
 def _only_updates(frame: Any, reads: Sequence[int], captured: Captured) -> bool:

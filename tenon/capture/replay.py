@@ -14,9 +14,9 @@ from tenon.autodiff import call
 from tenon.capture.captured import Captured, holder_of
 from tenon.capture.donation import are_alone, move_to_lines
 from tenon.capture.guards import same_atom
-from tenon.capture.parameter_sources import Argument, GradientOf, Source
 from tenon.capture.residuals import recorded_call
 from tenon.capture.settle import OfMesh, OnDevices, OnTape, RunResults, Settlement, Stopped, fits
+from tenon.capture.trace import Argument, GradientOf, Source
 from tenon.config import ConfigError
 from tenon.eager.grad_mode import enable_grad
 from tenon.eager.on_device import at_hand
@@ -112,7 +112,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
                         out = call(*holders, body=captured.graph)
                 else:
                     out = recorded_call(captured.graph, parts, holders, captured.by_data)
-            results: RunResults = OnTape(out if isinstance(out, tuple) else (out,))
+            results: RunResults = OnTape([out] if isinstance(out, Tensor) else out)
         else:
             arrays: Any = [x.own.payload for x in holders]
             given = captured.donations

@@ -25,8 +25,9 @@ from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
 from tenon.graph.partition import copy_nodes, derivative_of, has_effect, needed, part, split, with_results
-from tenon.locks import unforked
-from tenon.records import dataclass, replace
+from tenon.locks import cached_property, unforked
+from tenon.program.backend_interface import Executable
+from tenon.records import dataclass, field, replace
 from tenon.size_assumptions import told_by
 from tenon.tensor import Tensor, fresh
 
@@ -43,6 +44,45 @@ class Half:
     wanted: tuple[int, ...]     # the parameters whose gradients `backward` gives
     reached: tuple[frozenset[int], ...]     # the results (of `body`) that each of them reaches
     taped: frozenset[int]       # the parameters that a gradient can go to
+    pullbacks: dict[tuple[int, ...], Pullback] = field(default_factory=dict)
+
+    @cached_property
+    def given_back(self) -> frozenset[int]:
+        """The parameters whose gradients there are."""
+        return frozenset(self.wanted)
+
+    def pullback(self, seeds: Sequence[Any]) -> Pullback:
+        """What makes the gradients of parameters of those of the results that have one."""
+        places = tuple([r for r, seed in enumerate(seeds) if seed is not None])
+        found = self.pullbacks.get(places)
+        if found is None:
+            seeded = tuple(r for r in places if self.body.results[r].dtype.is_differentiable)
+            whole = not any(r.dtype.is_differentiable for k, r in enumerate(self.body.results) if k not in seeded)
+            graph = self.backward if whole else _backward_of(self.forward, self.body, seeded, self.wanted)
+            given_back = tuple((n, k) for n, (k, reached) in enumerate(zip(self.wanted, self.reached, strict=True))
+                               if k in self.taped and not reached.isdisjoint(seeded))
+            found = self.pullbacks[places] = Pullback(graph, whole, seeded, given_back)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Pullback:
+    """The gradients of parameters, from those of the results in `seeded`."""
+
+    graph: Graph
+    whole: bool                 # it takes what is kept; else the parameters, and the values that are kept
+    seeded: tuple[int, ...]
+    given_back: tuple[tuple[int, int], ...]     # (a result of the graph, the parameter whose gradient it is)
+
+    @cached_property
+    def program(self) -> Executable:
+        """The compiled form."""
+        return program_of(self.graph)
+
+    def arguments(self, half: Half, kept: Sequence[Any], inputs: Sequence[Any], seeds: Sequence[Any]) -> list[Any]:
+        """What the graph is given."""
+        known = kept if self.whole else [*inputs, *(x for k, x in zip(half.kept, kept, strict=True) if k < 0)]
+        return [*known, *[seeds[r] for r in self.seeded]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,50 +200,71 @@ def _sizes_from(graph: Graph, params: Sequence[Value]) -> list[int]:
 
 
 def recorded_call(graph: Graph, parts: Halves, inputs: Sequence[Tensor],
-                  by_data: Sequence[tuple[int, int]] = ()) -> tuple[Tensor, ...]:
+                  by_data: Sequence[tuple[int, int]] = ()) -> Sequence[Tensor]:
     """The results of the graph, recorded as one call; `by_data`: inputs that get a gradient where a result says so."""
-    arrays: list[Any] = [x.own.payload for x in inputs]
-    out = program_of(parts.forward).run(arrays)
-    results, values = out[:len(graph.results)], out[len(graph.results):]
-    found: list[Any] = [None] * len(results)
+    arrays = [x.own.payload for x in inputs]
+    return recorded(graph, parts, inputs, program_of(parts.forward).run(arrays), by_data)   # type: ignore[arg-type]
+
+
+def recorded(graph: Graph, parts: Halves, inputs: Sequence[Tensor], out: Sequence[Any],
+             by_data: Sequence[tuple[int, int]] = ()) -> Sequence[Tensor]:
+    """The same, of what the forward program gave."""
+    count = len(graph.results)
+    if len(parts.parts) == 1 and not by_data:
+        half = parts.parts[0]
+        return _recorded(half, inputs, out[:count], out[count:], half.given_back)
+    results, values = out[:count], out[count:]
+    found: list[Any] = [None] * count
     for half in parts.parts:
         own = [results[k] for k in half.results]
-        wanted = frozenset(half.wanted).difference(k for k, result in by_data if not results[result])
-        for k, tensor in zip(half.results, _recorded(half, inputs, arrays, own, values, wanted), strict=True):
+        wanted = half.given_back.difference(k for k, result in by_data if not results[result])
+        for k, tensor in zip(half.results, _recorded(half, inputs, own, values, wanted), strict=True):
             found[k] = tensor
-    return tuple(found)
+    return found
 
 
-def _recorded(half: Half, inputs: Sequence[Tensor], arrays: Sequence[Any], results: Sequence[Any],
-              values: Sequence[Any], wanted: frozenset[int]) -> list[Tensor]:
+def _recorded(half: Half, inputs: Sequence[Tensor], results: Sequence[Any], values: Sequence[Any],
+              wanted: frozenset[int]) -> list[Tensor]:
     """Some results of a graph, recorded as a call that has these."""
     if not wanted:
         return list(map(fresh, results))
-    kept = [arrays[k] if k >= 0 else values[-1 - k] for k in half.kept]
+    kept = [inputs[k].own.payload if k >= 0 else values[-1 - k] for k in half.kept]
     attrs = {"body": half.body, "half": half, "kept": kept, "wanted": wanted}
-    node = TapeNode(KEPT_CALL, tuple([saved(x) if k in half.taped else fresh(arrays[k]) for k, x in enumerate(inputs)]),
-                    attrs, tuple(results))
+    taped: list[Any] = [saved(x) if k in half.taped else x.detach() for k, x in enumerate(inputs)]
+    node = GraphNode(KEPT_CALL, tuple(taped), attrs, tuple(results))
     return [linked(array, node, k) for k, array in enumerate(results)]
+
+
+class GraphNode(TapeNode):
+    """A graph on the tape."""
+
+    __slots__ = ()
+
+    def pulled(self, seeds: Sequence[Any]) -> list[tuple[Any, Any]] | None:
+        """(an input, its gradient) for all that want one, on arrays."""
+        for g, y in zip(seeds, self.payloads, strict=True):
+            if g is not None and g.dtype is not y.dtype:
+                return None
+        attrs, inputs = self.attrs, self.inputs
+        half, wanted = attrs["half"], attrs["wanted"]
+        pullback = half.pullback(seeds)
+        arrays = [] if pullback.whole else [x.own.payload for x in inputs]
+        out = pullback.program.run(pullback.arguments(half, attrs["kept"], arrays, seeds))
+        return [(inputs[k], out[n]) for n, k in pullback.given_back if k in wanted]
 
 
 def _gradients(g: Any, y: Any, *xs: Any, body: Graph, half: Half, kept: Sequence[np.ndarray],
                wanted: frozenset[int]) -> list[Any]:
-    given = g if isinstance(g, tuple) else (g,)
-    seeded = tuple(r for r, seed in enumerate(given) if seed is not None and body.results[r].dtype.is_differentiable)
-    wanted = wanted.difference(k for k, reached in zip(half.wanted, half.reached, strict=True)
-                               if reached.isdisjoint(seeded))
+    seeds = g if isinstance(g, tuple) else (g,)
+    pullback = half.pullback(seeds)
     if is_grad_enabled():           # a gradient of the gradient may be wanted
         found: list[Any] = call.vjp(g, y, *xs, body=body)  # type: ignore[misc]
-        return [x if k in wanted else None for k, x in enumerate(found)]
-    seeds = [given[r] for r in seeded]
-    if any(r.dtype.is_differentiable for k, r in enumerate(body.results) if k not in seeded):
-        values = [fresh(value) for k, value in zip(half.kept, kept, strict=True) if k < 0]
-        out = call(*xs, *values, *seeds, body=_backward_of(half.forward, body, seeded, half.wanted))
+        rows = {k: found[k] for _, k in pullback.given_back}
     else:
-        out = call(*map(fresh, kept), *seeds, body=half.backward)
-    listed = iter(out if isinstance(out, tuple) else (out,))
-    given_back = {k: next(listed) for k in half.wanted}
-    return [given_back[k] if k in wanted else None for k in range(len(xs))]
+        out = call(*pullback.arguments(half, [*map(fresh, kept)], xs, seeds), body=pullback.graph)
+        listed = out if isinstance(out, tuple) else (out,)
+        rows = {k: listed[n] for n, k in pullback.given_back}
+    return [rows.get(k) if k in wanted else None for k in range(len(xs))]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ import pytest
 
 import tenon as tn
 from tenon import nn
+from tenon.capture import fast_call, jitted
 from tenon.capture.residuals import _backward_of, halves
+from tenon.cpython import object_layout
 from tenon.errors import GradientError
 from tenon.graph.op import OPS
 
@@ -205,3 +207,19 @@ def test_the_gradient_of_one_result_computes_nothing_again():
     one = _backward_of(half.forward, half.body, (0,), half.wanted)
     assert {node.op.name for node in one.nodes} <= {node.op.name for node in half.backward.nodes}
     assert len(one.nodes) <= len(half.backward.nodes)
+
+
+@pytest.mark.skipif(not object_layout.READABLE, reason="this Python's objects are not read")
+def test_a_call_on_the_tape_takes_the_short_way_too(monkeypatch):
+    f = tn.jit(lambda x: (tn.tanh(x @ W) * 2, x.sum() + V))
+    x = tn.asarray(X)
+    for _ in range(5):
+        f(x)
+    monkeypatch.setattr(fast_call, "run", None)             # the long way from here on
+    monkeypatch.setattr(jitted.Jitted, "_find_and_run", None)
+    for _ in range(3):
+        W.grad = V.grad = None
+        y, z = f(x)
+        (y.sum() + z.sum()).backward()
+        np.testing.assert_allclose(W.grad.numpy(), X.T @ (2 - 2 * np.tanh(X @ W.detach().numpy()) ** 2), rtol=1e-5)
+        np.testing.assert_array_equal(V.grad.numpy(), np.ones(3))
