@@ -102,7 +102,9 @@ def expected(graph: Graph, arrays: Sequence[np.ndarray], native: Sequence[np.nda
 
 def judged(value: np.ndarray, native: np.ndarray, near: Sequence[np.ndarray], far: Sequence[np.ndarray],
            dtype: DType) -> Expected:
-    """One result: the spread of the tries, and whether a rounding decides it."""
+    """One result: the spread of the tries, and whether a rounding decides it, or its shape."""
+    if any(np.shape(x) != np.shape(native) for x in (value, *near, *far)):
+        return Expected(native, np.zeros(np.shape(native)), np.zeros(np.shape(native), bool))
     if dtype.kind in "biu":
         same = np.logical_and.reduce([np.equal(value, x) for x in (native, *near, *far)])
         return Expected(value, np.zeros(np.shape(value)), same)
