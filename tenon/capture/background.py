@@ -14,7 +14,7 @@ import numpy as np
 
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants, given
-from tenon.capture.trace import Argument
+from tenon.capture.parameter_sources import Argument
 from tenon.eager.dispatch import program_of
 from tenon.llvm.compile_pool import Workers
 from tenon.tensor_state import in_memory

@@ -28,12 +28,13 @@ from tenon.capture.guard_places import LENGTH, GuardPlace, Key
 from tenon.capture.leaving import is_of_the_program
 from tenon.capture.moving import Moving
 from tenon.capture.number_attributes import by_definition
+from tenon.capture.parameter_sources import Held
 from tenon.capture.pytree import Structure, unfold
 from tenon.capture.runtime_numbers import in_graph
 from tenon.capture.settle import Stopped, sizes_of
 from tenon.capture.signals import handled_later
 from tenon.capture.symbolic_numbers import SymNumber
-from tenon.capture.trace import Capture, Held, capturing
+from tenon.capture.trace import Capture, capturing
 from tenon.dims import Dim, SymbolicDim, UndecidedSize, evaluate
 from tenon.errors import PACKAGE, CompilerDefect
 from tenon.records import dataclass, field

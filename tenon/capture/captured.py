@@ -21,6 +21,7 @@ from tenon.capture.guard_places import Key
 from tenon.capture.guards import Guards
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.output_effects import OutputEffects
+from tenon.capture.parameter_sources import Argument, Held, Source
 from tenon.capture.prologue import Further, Prologue
 from tenon.capture.pytree import Structure, unfold
 from tenon.capture.residuals import Halves, halves
@@ -33,7 +34,6 @@ from tenon.capture.result_leaves import (
     results_in,
 )
 from tenon.capture.sightings import Sightings
-from tenon.capture.trace import Argument, Held, Source
 from tenon.devices import Device
 from tenon.eager.dispatch import program_of
 from tenon.graph.ir import MESH, Graph, Value

@@ -21,13 +21,13 @@ from tenon.capture.graph_breaks import FunctionParts
 from tenon.capture.guard_places import NUMBERS, GuardPlace, root_of, stored_at
 from tenon.capture.histories import growing_arguments, history_reads, reads_of_growing, what_grows
 from tenon.capture.moving import shapes_in, value_in
+from tenon.capture.parameter_sources import Held
 from tenon.capture.pattern import pattern_of
 from tenon.capture.pytree import Structure
 from tenon.capture.reasons import is_another_text, warn_of_recompiles, why_anew
 from tenon.capture.settle import Stopped
 from tenon.capture.short_ways import without
 from tenon.capture.symbolic_numbers import Unmoved
-from tenon.capture.trace import Held
 from tenon.config import ConfigError
 from tenon.devices import placing
 from tenon.dims import BY_NUMBER, Dim, PinnedSize, UndecidedSize, is_by_data, substitute, symbol

@@ -17,9 +17,9 @@ from tenon.capture.captured import Captured
 from tenon.capture.effects import STORES, Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.output_effects import OutputEffects, filled
+from tenon.capture.parameter_sources import Argument, Held
 from tenon.capture.pytree import SeenContainer, Structure, container
 from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside, OneOf
-from tenon.capture.trace import Argument, Held
 from tenon.tensor import fresh
 
 Epilogue = Callable[[Sequence[Any], Sequence[Any]], Any]

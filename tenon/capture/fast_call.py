@@ -31,6 +31,7 @@ from tenon.capture.guard_places import CHANGING
 from tenon.capture.guards import same_atom
 from tenon.capture.lent import Lending, Lent
 from tenon.capture.nest_reader import nest_reader
+from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.prologue import Prologue
 from tenon.capture.pytree import LEAF, Structure, unfold
 from tenon.capture.replay import run
@@ -38,7 +39,6 @@ from tenon.capture.residuals import recorded
 from tenon.capture.result_leaves import FromGraph
 from tenon.capture.settle import OnTape, RunResults, Settlement, Stopped, sizes_of
 from tenon.capture.size_reader import NewArray, SizeLimits, SizeReader, array_maker, size_reader
-from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.cpython import object_layout
 from tenon.dims import Dim, evaluate, symbol
 from tenon.gc_control import COLLECTOR

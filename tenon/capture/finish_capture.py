@@ -25,6 +25,7 @@ from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.moving import Moving
 from tenon.capture.opened_objects import is_made_of_attributes
 from tenon.capture.output_effects import OutputEffects, Text, closed
+from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.pytree import LEAF, unfold
 from tenon.capture.result_leaves import (
     FromArguments,
@@ -40,7 +41,7 @@ from tenon.capture.result_leaves import (
 from tenon.capture.runtime_numbers import RuntimeNumber, one_kind
 from tenon.capture.sightings import Sightings
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber
-from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
+from tenon.capture.trace import Capture, capturing
 from tenon.dims import Size, SymbolicDim, is_by_data
 from tenon.eager.gradient_hooks import place_of_hooks
 from tenon.eager.tape import TapeNode

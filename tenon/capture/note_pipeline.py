@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.capture.captured import Captured
-from tenon.capture.trace import Argument, Held
+from tenon.capture.parameter_sources import Argument, Held
 from tenon.errors import ArgumentError, CaptureError
 from tenon.pipelining.pipelined import Pipeline, PipelineNote
 from tenon.tensor import Tensor

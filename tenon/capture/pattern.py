@@ -29,9 +29,9 @@ from tenon.capture.guard_places import (
     without,
 )
 from tenon.capture.guards import CLASS, GuardGroup, Guards, is_atom, same_atom
+from tenon.capture.parameter_sources import GradientOf, Held
 from tenon.capture.prologue import Further
 from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside, FromSize, OneOf
-from tenon.capture.trace import GradientOf, Held
 from tenon.records import dataclass, replace
 
 ANY = object()      # what nobody looks at

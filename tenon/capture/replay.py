@@ -14,9 +14,9 @@ from tenon.autodiff import call
 from tenon.capture.captured import Captured, holder_of
 from tenon.capture.donation import are_alone, move_to_lines
 from tenon.capture.guards import same_atom
+from tenon.capture.parameter_sources import Argument, GradientOf, Source
 from tenon.capture.residuals import recorded_call
 from tenon.capture.settle import OfMesh, OnDevices, OnTape, RunResults, Settlement, Stopped, fits
-from tenon.capture.trace import Argument, GradientOf, Source
 from tenon.config import ConfigError
 from tenon.eager.grad_mode import enable_grad
 from tenon.eager.on_device import at_hand

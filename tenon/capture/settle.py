@@ -22,6 +22,7 @@ from tenon.capture.captured import KEPT, Captured, Change, holder_of
 from tenon.capture.convert.tensor_list import element
 from tenon.capture.effects import STORES
 from tenon.capture.output_effects import filled
+from tenon.capture.parameter_sources import GradientOf, Held, Source
 from tenon.capture.result_leaves import (
     FromArguments,
     FromContainers,
@@ -34,7 +35,6 @@ from tenon.capture.result_leaves import (
     SharedLeaf,
     Written,
 )
-from tenon.capture.trace import GradientOf, Held, Source
 from tenon.devices import Device
 from tenon.dims import Dim, evaluate, size_of
 from tenon.eager.on_device import on

@@ -21,8 +21,9 @@ from tenon.capture.code_monitor import UnsafeCall, unwatched
 from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.effects import Snapshot
+from tenon.capture.parameter_sources import GradientOf, Held, OutsideTensor, Source
 from tenon.capture.surroundings import described, surroundings_of
-from tenon.capture.trace import Capture, GradientOf, Held, Seen, Source, capturing
+from tenon.capture.trace import Capture, capturing
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode
 from tenon.errors import CaptureError
@@ -84,7 +85,7 @@ class Branch(ConvertingCapture):
             return own
         return TensorState(payload, True, own.grad, TapeNode(ENTRY, (), {}, (payload,)))
 
-    def _see(self, tensor: Tensor, own: TensorState, source: Any, type: TensorType, name: str) -> Seen:
+    def _see(self, tensor: Tensor, own: TensorState, source: Any, type: TensorType, name: str) -> OutsideTensor:
         seen = super()._see(tensor, own, source, type, name)
         if own.node is not None:
             seen.state.node = TapeNode(ENTRY, (), {}, (seen.start,))
@@ -149,7 +150,7 @@ class Branch(ConvertingCapture):
         return source.holder
 
     @property
-    def assigned(self) -> list[Seen]:
+    def assigned(self) -> list[OutsideTensor]:
         """The outside tensors that the function gave new elements.
 
         Raises UnsafeCall where it also gave one a gradient, or took it away.

@@ -14,8 +14,8 @@ from tenon.capture.constant_weights import late_program
 from tenon.capture.effects import Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.jitted import Jitted
+from tenon.capture.parameter_sources import Argument, GradientOf
 from tenon.capture.pytree import unfold
-from tenon.capture.trace import Argument, GradientOf
 from tenon.debug.notebook import MONOSPACE, block, table_html
 from tenon.debug.source_lines import GRAPH, PYTHON, STOP, Line, source_lines
 from tenon.dims import SymbolicDim

@@ -13,8 +13,8 @@ from typing import Any
 
 from tenon.autodiff import open_composites
 from tenon.capture.jitted import Jitted
+from tenon.capture.parameter_sources import Argument, Held, Source
 from tenon.capture.result_leaves import FromGraph, FromOutside, OneOf, ResultNest
-from tenon.capture.trace import Argument, Held, Source
 from tenon.errors import ArgumentError, GradientError
 from tenon.graph.build import trace
 from tenon.graph.ir import Graph, Literal, Node, Value

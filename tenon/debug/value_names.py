@@ -19,7 +19,7 @@ from typing import Any
 from tenon.capture.captured import Captured
 from tenon.capture.convert.reachable import contents
 from tenon.capture.jitted import Jitted
-from tenon.capture.trace import Held
+from tenon.capture.parameter_sources import Held
 from tenon.errors import Location
 from tenon.graph.ir import Value
 from tenon.graph.partition import all_nodes

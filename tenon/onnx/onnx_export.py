@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.parameter_sources import Argument, Held
 from tenon.capture.result_leaves import FromGraph, FromOutside, RowsOf
-from tenon.capture.trace import Argument, Held
 from tenon.dims import symbol
 from tenon.errors import ArgumentError
 from tenon.graph.partition import all_nodes

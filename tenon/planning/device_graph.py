@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenon.capture.jitted import Jitted
-from tenon.capture.trace import Held
+from tenon.capture.parameter_sources import Held
 from tenon.errors import ArgumentError
 from tenon.graph.build import copy, rebuild
 from tenon.graph.ir import Graph, Input, Node

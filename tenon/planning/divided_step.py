@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tenon.capture.captured import Captured
 from tenon.capture.jitted import Jitted
-from tenon.capture.trace import Argument, Held
+from tenon.capture.parameter_sources import Argument, Held
 from tenon.distributed.shard import split_in_place
 from tenon.distributed.world import gather_texts, rank
 from tenon.errors import ArgumentError, TenonError

@@ -16,7 +16,7 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.jitted import Jitted
-from tenon.capture.trace import Held
+from tenon.capture.parameter_sources import Held
 from tenon.debug.value_names import Names
 from tenon.graph.ir import Graph, Value
 from tenon.locks import cached_property

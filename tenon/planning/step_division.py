@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.capture.captured import Captured
-from tenon.capture.trace import Argument, Held
+from tenon.capture.parameter_sources import Argument, Held
 from tenon.eager.on_mesh import OnMesh
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value

@@ -21,10 +21,10 @@ from tenon.capture.capture_run import Attempt
 from tenon.capture.captured import Captured
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.jitted import Jitted
+from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.pytree import flatten
 from tenon.capture.result_leaves import FromGraph, FromOutside, OneOf, ResultNest, SharedLeaf
 from tenon.capture.settle import Stopped, fits, in_words
-from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.dims import Dim, PinnedSize, UndecidedSize, substitute
 from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError, CaptureError, TenonError

@@ -13,9 +13,9 @@ from typing import Any
 from tenon.capture.captured import Captured
 from tenon.capture.effects import MISSING, Effect, read_slot
 from tenon.capture.guards import same_atom
+from tenon.capture.parameter_sources import Held, Source
 from tenon.capture.pytree import Structure, flatten
 from tenon.capture.result_leaves import FromGraph, FromOutside, ResultNest
-from tenon.capture.trace import Held, Source
 from tenon.errors import ArgumentError
 from tenon.tensor import Tensor
 

@@ -20,12 +20,12 @@ from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.fast_call import MISS, make_fast_call
 from tenon.capture.guards import Guards
 from tenon.capture.jitted import SHORTEN_AT
+from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.pytree import unfold
 from tenon.capture.replay import run
 from tenon.capture.result_leaves import FromGraph
 from tenon.capture.settle import Fill, RunResults, Stopped, fits
 from tenon.capture.short_ways import Ways, added, without
-from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.context_values import during
 from tenon.dims import Dim, SymbolicDim
 from tenon.eager.grad_mode import is_grad_enabled, no_grad, recording

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tenon import tensor_file
+from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.result_leaves import FromGraph, FromOutside, FromSize, OneOf, ResultNest, SharedLeaf
-from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.dims import SymbolicDim, symbols
 from tenon.errors import TenonError
 from tenon.graph.ir import Graph

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tenon.capture.convert.reachable import OfCapture
+from tenon.capture.parameter_sources import GradientOf, Held, Source
 from tenon.capture.pytree import Structure
 from tenon.capture.result_leaves import FromOutside, OneOf, ResultNest, SharedLeaf
-from tenon.capture.trace import GradientOf, Held, Source
 from tenon.graph.ir import Graph
 from tenon.records import dataclass, field
 from tenon.size_assumptions import Assumptions

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.result_leaves import FromGraph, FromOutside, FromSize, OneOf, ResultNest, SharedLeaf
-from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.text import print_graph
 from tenon.nn.module import Parameter

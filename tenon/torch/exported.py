@@ -16,9 +16,9 @@ from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
 from tenon.capture.capture_cache import argument_names
+from tenon.capture.parameter_sources import Argument, Held, Source
 from tenon.capture.pytree import flatten
 from tenon.capture.result_leaves import FromGraph, ResultNest
-from tenon.capture.trace import Argument, Held, Source
 from tenon.dims import PinnedSize, symbol
 from tenon.errors import ArgumentError
 from tenon.nn.module import Parameter

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tenon.capture.captured_gradients import tapes_of
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.conditional_gradients import goes_through_released, reached_by_any, reached_by_data, requires_by_data
 from tenon.capture.convert.callees import callee, own_truth
@@ -33,7 +34,7 @@ from tenon.capture.runtime_numbers import (
     truth,
 )
 from tenon.capture.subgraph import InnerBuilder
-from tenon.capture.trace import Capture, tapes_of
+from tenon.capture.trace import Capture
 from tenon.dims import Dim, SymbolicDim, is_by_data
 from tenon.eager.tape import TapeNode, saved
 from tenon.errors import user_location

@@ -11,7 +11,7 @@ from tenon.capture.capture_cache import Reason
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import late_program
 from tenon.capture.jitted import Jitted
-from tenon.capture.trace import Argument, GradientOf, Held, Source
+from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.config import VERSION, config
 from tenon.debug.explain import Explanation, explain
 from tenon.debug.origins import ModuleNames, Origin
