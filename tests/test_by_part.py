@@ -8,7 +8,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.capture.graph_breaks import FunctionParts
+from tenon.capture.lazy_tensors import FunctionParts
 from tenon.errors import OutOfRange
 
 SHAPE = (400, 300)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+from tenon.capture.capture_pattern import CapturePattern
 from tenon.capture.captured import Captured
+from tenon.capture.changing_inputs import tensors_in
 from tenon.capture.code_monitor import Stack
-from tenon.capture.graph_breaks import FunctionParts
 from tenon.capture.guard_places import GuardPlace, Key
-from tenon.capture.moving import tensors_in
-from tenon.capture.pattern import CapturePattern
+from tenon.capture.lazy_tensors import FunctionParts
 from tenon.capture.pytree import Structure
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, substitute, symbol, symbols
 from tenon.errors import Location
@@ -51,7 +51,7 @@ class Family:
     patterns: list[CapturePattern] = field(default_factory=list)
     captures: int = 0       # that were made
     objects: int = 0        # combinations of objects that calls have had
-    repeats: int = 0        # calls by the long way with objects that were there before
+    repeats: int = 0        # calls by the slow path with objects that were there before
     gone: int = 0           # combinations of which an object was gone at a later call
     refusals: int = 0       # combinations that run by part
     refused: CaptureRecord | None = None        # what happened to the last of them

@@ -13,16 +13,16 @@ from typing import Any
 
 from tenon.capture.argument_roots import reference
 from tenon.capture.capture_cache import CaptureRecord, Family, Reason
+from tenon.capture.capture_pattern import rebound
 from tenon.capture.captured import Captured
-from tenon.capture.classes import StandsFor
+from tenon.capture.class_inspection import StandsFor
+from tenon.capture.fast_call_table import Ways, without
 from tenon.capture.guard_places import ARGUMENT, CHANGING, GuardPlace, changed
 from tenon.capture.guards import same_atom
 from tenon.capture.leaf_keys import aliases, leaf_key
 from tenon.capture.opened_objects import has_attributes_alone
-from tenon.capture.pattern import rebound
 from tenon.capture.pytree import Structure
 from tenon.capture.replay import holds
-from tenon.capture.short_ways import Ways, without
 from tenon.devices import placing
 from tenon.eager.grad_mode import modes
 from tenon.tensor import Tensor

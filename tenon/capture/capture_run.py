@@ -14,6 +14,7 @@ from typing import Any
 
 from tenon.capture.capture_cache import argument_names
 from tenon.capture.captured import Captured
+from tenon.capture.changing_inputs import ChangingInputs
 from tenon.capture.code_monitor import CodeWatch, UnsafeCall
 from tenon.capture.code_names import names_of
 from tenon.capture.convert.converting_capture import ConvertingCapture
@@ -21,18 +22,17 @@ from tenon.capture.convert.data_sizes import DataSizes, refusal
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.counted_loops import CountedLoops
+from tenon.capture.deferred_signals import handled_later
 from tenon.capture.effects import Effect, Snapshot, stored_items
 from tenon.capture.finish_capture import conclude
 from tenon.capture.guard_discovery import Reach
 from tenon.capture.guard_places import LENGTH, GuardPlace, Key
-from tenon.capture.leaving import is_of_the_program
-from tenon.capture.moving import Moving
 from tenon.capture.number_attributes import by_definition
 from tenon.capture.parameter_sources import Held
 from tenon.capture.pytree import Structure, unfold
+from tenon.capture.raised_exceptions import is_of_the_program
 from tenon.capture.runtime_numbers import in_graph
-from tenon.capture.settle import Stopped, sizes_of
-from tenon.capture.signals import handled_later
+from tenon.capture.store_results import Stopped, sizes_of
 from tenon.capture.symbolic_numbers import SymNumber
 from tenon.capture.trace import Capture, capturing
 from tenon.dims import Dim, SymbolicDim, UndecidedSize, evaluate
@@ -80,13 +80,13 @@ class Attempt:
         raise UnsafeCall("other threads set what the function reads, again and again", passing=True)
 
     def _capture(self) -> Captured:
-        moving = Moving(self.places, self.leaves)
+        moving = ChangingInputs(self.places, self.leaves)
         with moving.placed():
             found = self._capture_with(moving)
         found.opened = self.structure.kinds()
         return found
 
-    def _capture_with(self, moving: Moving) -> Captured:
+    def _capture_with(self, moving: ChangingInputs) -> Captured:
         args, keywords = self.structure.build(moving.leaves)
         containers = unfold((args, keywords), classes=self.structure.kinds())[2]
         before = self._reached_before(containers)
@@ -143,13 +143,13 @@ class Attempt:
         captured.callers = watch.callers
         return captured
 
-    def _learn_numbers(self, moving: Moving, sizes: Sequence[dict[str, int]]) -> None:
+    def _learn_numbers(self, moving: ChangingInputs, sizes: Sequence[dict[str, int]]) -> None:
         """Let numbers that change be sizes, which are noted here."""
         if self.numbers is not None:
             moving.numbers.told, moving.numbers.exact = self.numbers
             moving.numbers.learn = lambda dim, size: [learn(dim, size, known) for known in sizes]
 
-    def _size_of(self, moving: Moving, sizes: Mapping[str, int], name: str) -> tuple[Dim, SymNumber]:
+    def _size_of(self, moving: ChangingInputs, sizes: Mapping[str, int], name: str) -> tuple[Dim, SymNumber]:
         """A size that tells a symbol, and its number in every call."""
         tensor, axis, dim = next((k, axis, dim) for k, type in enumerate(self.types)
                                  for axis, dim in enumerate(type.shape) if told_by(dim) == name)
@@ -194,7 +194,7 @@ class Attempt:
                 return
             codes |= more
 
-    def _add_arguments(self, capture: Capture, moving: Moving) -> None:
+    def _add_arguments(self, capture: Capture, moving: ChangingInputs) -> None:
         names = [*argument_names(self._root, self.structure), *("" for _ in moving.tensors)]
         listed = [*self.leaves, *(x for _, x in moving.tensors)]
         tensors = [(k, x) for k, x in enumerate(listed) if isinstance(x, Tensor)]

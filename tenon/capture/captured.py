@@ -1,7 +1,7 @@
 """One capture of a call: its graph, what it needs to hold, and what is done with its results.
 
 `tenon.capture.finish_capture` makes it when the function has returned; `tenon.capture.replay` compares it with a call
-and runs it, `tenon.capture.settle` does with the results what is to be done.
+and runs it, `tenon.capture.store_results` does with the results what is to be done.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from tenon.capture.code_monitor import Callers
 from tenon.capture.constant_weights import WithConstants, array_of
 from tenon.capture.effects import Effect
+from tenon.capture.frame_locals import FrameLocals
 from tenon.capture.guard_places import Key
 from tenon.capture.guards import Guards
 from tenon.capture.leaf_keys import aliases, leaf_key
@@ -33,7 +34,6 @@ from tenon.capture.result_leaves import (
     is_decided_by_data,
     results_in,
 )
-from tenon.capture.sightings import Sightings
 from tenon.devices import Device
 from tenon.eager.dispatch import program_of
 from tenon.graph.ir import MESH, Graph, Value
@@ -105,17 +105,17 @@ class Captured:
     opened: Set[type] = frozenset()             # the classes of the containers among the arguments
     aliases: tuple[int, ...] = ()               # which tensors among these and the call's own are one object
     why: str = ""                               # there was none before that was right
-    calls: int = 0                              # that went the long way
+    calls: int = 0                              # that went the slow path
     failures: int = 0                           # calls in which the graph failed
     counted: frozenset[Any] = frozenset()       # lines where it counts turns, or has sizes, in the graph
     succeeded: bool = False                     # whether there was another one
-    short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.fast_call`)
+    short: Any = None                           # the fast path of calls like an earlier one (`tenon.capture.fast_call`)
     sized: bool = False                         # whether that is one for calls with other sizes, too
     grows: bool = False                         # and the next one, where sizes are too large for it, has room to grow
     checked: object = None                      # the last change of a tensor when the held tensors were right
-    making: Any = None                      # its code, where another thread makes it (`tenon.capture.background`)
+    making: Any = None                      # its code, where another thread makes it (`background_compile`)
     seconds: dict[str, float] = field(default_factory=dict)     # that capturing and compiling took
-    sightings: Sightings = field(default_factory=Sightings)     # what its functions held when they returned
+    sightings: FrameLocals = field(default_factory=FrameLocals)     # what its functions held when they returned
     callers: Callers = field(default_factory=dict)      # what called the users' code that ran, each time first
     derived: Mapping[Value, Value] = field(default_factory=dict)    # gradients of values, of backward passes within it
     chosen: bool = False                    # whether a result may be another tensor, as the data decide
@@ -150,11 +150,11 @@ class Captured:
                 and isinstance(array_of(source.holder), np.ndarray)}
 
     def constants_changed(self) -> None:
-        """The short way does not hold any more, and a new one is wanted soon."""
+        """The fast path does not hold any more, and a new one is wanted soon."""
         self.calls = 0
 
     def outgrown(self) -> None:
-        """The short way has too little memory for the sizes of this call, which makes another one, unless all would."""
+        """The fast path has too little memory for the sizes of this call, which makes another one, unless all would."""
         if self.grows:
             self.calls = 1
 

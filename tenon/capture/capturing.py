@@ -11,22 +11,22 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tenon.capture.by_part import MOST_UNLIKE, ByPart
 from tenon.capture.capture_cache import CaptureRecord, Reason, argument_names, argument_types, places
 from tenon.capture.capture_lookup import changes_since
+from tenon.capture.capture_pattern import pattern_of
 from tenon.capture.captured import Captured
+from tenon.capture.changing_inputs import shapes_in, value_in
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.counted_loops import CountedLoops, is_how_many, last_place
-from tenon.capture.graph_breaks import FunctionParts
+from tenon.capture.fast_call_table import without
+from tenon.capture.graph_breaks import MOST_UNLIKE, GraphBreaks
+from tenon.capture.growing_containers import growing_arguments, history_reads, reads_of_growing, what_grows
 from tenon.capture.guard_places import NUMBERS, GuardPlace, root_of, stored_at
-from tenon.capture.histories import growing_arguments, history_reads, reads_of_growing, what_grows
-from tenon.capture.moving import shapes_in, value_in
+from tenon.capture.lazy_tensors import FunctionParts
 from tenon.capture.parameter_sources import Held
-from tenon.capture.pattern import pattern_of
 from tenon.capture.pytree import Structure
-from tenon.capture.reasons import is_another_text, warn_of_recompiles, why_anew
-from tenon.capture.settle import Stopped
-from tenon.capture.short_ways import without
+from tenon.capture.recompile_reasons import is_another_text, warn_of_recompiles, why_anew
+from tenon.capture.store_results import Stopped
 from tenon.capture.symbolic_numbers import Unmoved
 from tenon.config import ConfigError
 from tenon.devices import placing
@@ -65,7 +65,7 @@ SMALL_GRAPH = 64        # nodes
 MOST_NEW = 6            # captures that served one call, before further ones await a second call like theirs
 
 
-class Capturing(ByPart):
+class Capturing(GraphBreaks):
     """A function that captures its calls."""
 
     mesh: Mesh | None

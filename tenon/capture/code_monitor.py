@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.acts import acts
+from tenon.capture.c_function_purity import acts
 from tenon.capture.code_names import CodeNames, module_of, names_of
-from tenon.capture.sightings import Sightings
+from tenon.capture.frame_locals import FrameLocals
 from tenon.capture.stdout_watch import Streams
 from tenon.capture.suspended_generators import SuspendedGenerators
 from tenon.capture.text_streams import tells
@@ -186,7 +186,7 @@ class CodeWatch:
     library: set[types.CodeType] = field(default_factory=set)   # of libraries, that ran
     rests: Callable[[], bool] | None = None         # whether what acts may act, at this place of the program
     noted: list[UnsafeCall] = field(default_factory=list)       # stops, which the program may have caught
-    sightings: Sightings = field(default_factory=Sightings)
+    sightings: FrameLocals = field(default_factory=FrameLocals)
     variables: dict[int, ContextVar[Any]] = field(default_factory=dict)     # of contexts, that libraries read
     callers: Callers = field(default_factory=dict)      # of each code, when it ran first
     suspended: SuspendedGenerators = field(default_factory=SuspendedGenerators)

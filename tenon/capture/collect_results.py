@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Iterator, Sequence, Set
 from types import SimpleNamespace
 from typing import Any
 
-from tenon.capture.classes import is_library
+from tenon.capture.class_inspection import is_library
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.opened_objects import is_made_of_attributes

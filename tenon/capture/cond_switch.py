@@ -1,8 +1,8 @@
 """`tn.cond` and `tn.switch`: a choice among functions, in Python where it is known, else a node of the graph.
 
-Eagerly the function chosen runs, and nothing else. In a captured program, and where the examples of `tn.vmap` differ in
-the choice, every function is traced (`tenon.capture.subtrace`); the tensors that any of them reads are the operands of
-the node, the tensors that any of them assigns are among its results.
+Eagerly the function chosen runs, and nothing else.  In a captured program, and where the examples of `tn.vmap` differ
+in the choice, every function is traced (`nested_capture`).  The tensors that any of them reads are its operands.
+The tensors that any of them assigns are among its results.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.entry import convert
+from tenon.capture.nested_capture import Branch
 from tenon.capture.pytree import Structure, flatten, form
-from tenon.capture.subtrace import Branch
 from tenon.capture.trace import capturing
 from tenon.capture.unify_types import agreed_type, as_tensor, condition_of, is_known, is_number, labels, lifted
 from tenon.eager.grad_mode import recorded_like

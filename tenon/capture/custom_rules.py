@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tenon.capture.python_state import undone
 from tenon.capture.subgraph import InnerBuilder, subgraph
-from tenon.capture.surroundings import undone
 from tenon.capture.trace import Capture
 from tenon.eager.grad_mode import is_grad_enabled, no_grad
 from tenon.eager.tape import TapeNode, linked, saved

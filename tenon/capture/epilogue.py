@@ -1,7 +1,7 @@
 """What a call leaves in simple cases -> one Python function that runs it and makes that: tensors, numbers, stores.
 
-It is source text, so that a step counter costs little more than the store of an attribute.  `tenon.capture.settle` does
-the same for all calls, leaf by leaf.
+It is source text, so that a step counter costs little more than the store of an attribute.  `store_results` does the
+same for all calls, leaf by leaf.
 """
 
 from __future__ import annotations

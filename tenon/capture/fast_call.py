@@ -1,8 +1,8 @@
-"""A capture and a call that it was right for -> a short way for the calls that follow, most of it machine code.
+"""A capture and a call that it was right for -> a fast path for the calls that follow, most of it machine code.
 
 One native pass looks at everything that such a call depends on: that the arguments have these types, that every value
 and tensor from outside is what it was, that no argument is a tensor from outside.  A quick program runs in that same
-pass.  A call that is different in anything goes the long way (`tenon.jit`), which knows why and captures if need be.
+pass.  A call that is different in anything goes the slow path (`tenon.jit`), which knows why and captures if need be.
 
 A tensor that the program assigns and that nobody else holds is updated in its own memory: nobody else can have its
 state or its array, which their reference counts tell.
@@ -26,10 +26,10 @@ from tenon.buffer_ownership import EXPORTS
 from tenon.capture.argument_roots import reference
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants, given, late_program
+from tenon.capture.donated_results import DonatedResults, DonatedRunResults
 from tenon.capture.epilogue import epilogue
 from tenon.capture.guard_places import CHANGING
 from tenon.capture.guards import same_atom
-from tenon.capture.lent import Lending, Lent
 from tenon.capture.nest_reader import nest_reader
 from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.prologue import Prologue
@@ -37,8 +37,8 @@ from tenon.capture.pytree import LEAF, Structure, unfold
 from tenon.capture.replay import run
 from tenon.capture.residuals import recorded
 from tenon.capture.result_leaves import FromGraph
-from tenon.capture.settle import OnTape, RunResults, Settlement, Stopped, sizes_of
 from tenon.capture.size_reader import NewArray, SizeLimits, SizeReader, array_maker, size_reader
+from tenon.capture.store_results import OnTape, ResultStores, RunResults, Stopped, sizes_of
 from tenon.cpython import object_layout
 from tenon.dims import Dim, evaluate, symbol
 from tenon.gc_control import COLLECTOR
@@ -199,7 +199,7 @@ def _read_anew(prologue: Prologue, made: Run, leaves: Sequence[Any], own: int,
 
 
 def make_ready() -> None:
-    """Let another thread make the native functions of short ways, while a first program is compiled: the second call
+    """Let another thread make the native functions of fast paths, while a first program is compiled: the second call
     would wait for LLVM, and take the memory again that is given back once the program is there.  Nothing is lost but
     that where the system has no more threads, or Python is about to end."""
     if object_layout.READABLE and not _ready.is_set():
@@ -444,7 +444,8 @@ class _Maker:
 
     def quick_call(self, calls: FastCalls, new: Sequence[int], made: Sequence[NewArray], new_arrays: SizeReader,
                    donors: Sequence[int | None]) -> Run:
-        captured, rest, call, lent = self.captured, self.guards.rest, calls.call, Lending(self.captured, donors)
+        captured, rest, call = self.captured, self.guards.rest, calls.call
+        donated = DonatedResults(captured, donors)
         at = self.containers_at
         if captured.differentiable:
             return self.recorded_call(calls, new_arrays)
@@ -452,7 +453,7 @@ class _Maker:
         leaf = output.leaves[0] if output.structure is LEAF else None
         plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (
             leaf.requires_grad or leaf.number or leaf.grad or leaf.kind)
-        if plain and len(made) == 1 and not (lent.changes or captured.effects or captured.output_effects):
+        if plain and len(made) == 1 and not (donated.changes or captured.effects or captured.output_effects):
             if rest is None and self.most is None:
                 self.answer = calls.answer(self.calls.Answer(
                     len(self.leaves), made[0].empty, made[0].shape, made[0].dtype, new[0], Tensor, TensorState, MISS))
@@ -463,9 +464,9 @@ class _Maker:
                     return fresh(new[0])
                 return MISS
             return one
-        arrays, in_place = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own]), any(lent.lenders)
-        end = None if lent.changes or captured.failed is not None else epilogue(
-            captured, [-1 if lender else place for lender, place in zip(lent.lenders, lent.new, strict=True)],
+        arrays, in_place = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own]), any(donated.lenders)
+        end = None if donated.changes or captured.failed is not None else epilogue(
+            captured, [-1 if lender else place for lender, place in zip(donated.lenders, donated.new, strict=True)],
             in_place, call, MISS, arrays, at)
 
         def simple(leaves: tuple[Any, ...]) -> Any:
@@ -478,12 +479,13 @@ class _Maker:
             new = new_arrays(leaves)
             if new is None or not ((rest is None or rest.hold()) and call(leaves, new)):
                 return MISS
-            settlement = Settlement(captured, _as_tensors(leaves) if arrays else leaves, captured.changes, leaves[at:])
+            result_stores = ResultStores(captured, _as_tensors(leaves) if arrays else leaves, captured.changes,
+                                         leaves[at:])
             try:
-                at_once(settlement.stores(RunResults(new)) or ())
+                at_once(result_stores.stores(RunResults(new)) or ())
             except Stopped:
                 return _off_the_graph(captured)
-            return settlement.value()
+            return result_stores.value()
 
         def updating(leaves: tuple[Any, ...]) -> Any:
             """It writes in that of tensors too: what is stored is known before, and done where it ends."""
@@ -491,13 +493,14 @@ class _Maker:
             if new is None or (rest is not None and not rest.hold()):
                 return MISS
             tensors = _as_tensors(leaves) if arrays else leaves
-            settlement, results = Settlement(captured, tensors, lent.changes, leaves[at:]), Lent(lent, new, tensors)
+            result_stores = ResultStores(captured, tensors, donated.changes, leaves[at:])
+            results = DonatedRunResults(donated, new, tensors)
             try:
-                stores = settlement.stores(results)
+                stores = result_stores.stores(results)
             except Stopped:
                 return MISS
             unless = chain(map(not_, later(call, leaves, new)), results.marks())
-            return settlement.value() if at_once(stores or (), unless) else MISS
+            return result_stores.value() if at_once(stores or (), unless) else MISS
         return simple if end is not None else updating if in_place else several
 
     def recorded_call(self, calls: FastCalls, new_arrays: SizeReader) -> Run:
@@ -512,13 +515,13 @@ class _Maker:
             if new is None or not ((rest is None or rest.hold()) and call(leaves, new)):
                 return MISS
             tensors = _as_tensors(leaves) if arrays else leaves
-            settlement = Settlement(captured, tensors, captured.changes, leaves[at:])
+            result_stores = ResultStores(captured, tensors, captured.changes, leaves[at:])
             made = recorded(graph, parts, holders(tensors), new, captured.by_data)
             try:
-                at_once(settlement.stores(OnTape(made)) or ())
+                at_once(result_stores.stores(OnTape(made)) or ())
             except Stopped:
                 return _off_the_graph(captured)
-            return settlement.value()
+            return result_stores.value()
         return on_tape
 
 

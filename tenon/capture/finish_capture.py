@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from tenon.capture.argument_roots import on_argument, roots_of
 from tenon.capture.captured import Captured, Inputs
+from tenon.capture.changing_inputs import ChangingInputs
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.code_names import module_of, names_of
 from tenon.capture.collect_results import CollectedResults
@@ -18,11 +19,11 @@ from tenon.capture.convert.phi_merge import TakenTensor
 from tenon.capture.convert.tensor_list import FirstRows, TensorList
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING, Effect
+from tenon.capture.frame_locals import FrameLocals
 from tenon.capture.guard_discovery import Reach
 from tenon.capture.guard_places import CHANGING
 from tenon.capture.guards import GuardGroup, is_atom
 from tenon.capture.leaf_keys import aliases, leaf_key
-from tenon.capture.moving import Moving
 from tenon.capture.opened_objects import is_made_of_attributes
 from tenon.capture.output_effects import OutputEffects, Text, closed
 from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
@@ -39,7 +40,6 @@ from tenon.capture.result_leaves import (
     Written,
 )
 from tenon.capture.runtime_numbers import RuntimeNumber, one_kind
-from tenon.capture.sightings import Sightings
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber
 from tenon.capture.trace import Capture, capturing
 from tenon.dims import Size, SymbolicDim, is_by_data
@@ -60,7 +60,7 @@ SHARED = (type, types.ModuleType, types.BuiltinFunctionType, types.GenericAlias)
 
 def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
              known: Container[int], tables: Container[int], arguments: Sequence[Any], assumptions: Assumptions,
-             moving: Moving, sightings: Sightings) -> Captured:
+             moving: ChangingInputs, sightings: FrameLocals) -> Captured:
     """Everything the captured call leaves behind, as results of the graph and places for them.
 
     `arguments` are the containers among them.  Raises UnsafeCall when the function leaves an object that is new in
@@ -139,7 +139,7 @@ def _raised(capture: Capture) -> tuple[BaseException | str, ...]:
 class _Leaves:
     """What the leaves of results and effects are to a call: results of the graph, tensors from outside, values."""
 
-    def __init__(self, capture: Capture, moving: Moving, left: CollectedResults, known: Container[int],
+    def __init__(self, capture: Capture, moving: ChangingInputs, left: CollectedResults, known: Container[int],
                  arguments: Sequence[Any]):
         self.capture, self.moving, self.left, self.known = capture, moving, left, known
         self.values: dict[Value, int] = {}      # the results of the graph

@@ -27,9 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator, RandomState
 
-from tenon.capture.acts import keeps_a_state
 from tenon.capture.argument_roots import Roots, weakly
-from tenon.capture.classes import StandsFor, has_own
+from tenon.capture.c_function_purity import keeps_a_state
+from tenon.capture.class_inspection import StandsFor, has_own
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.guard_places import without

@@ -12,6 +12,7 @@ from operator import itemgetter
 from typing import Any
 
 from tenon.capture.argument_roots import direct, reference
+from tenon.capture.changing_containers import is_movable, is_of_one_form, part_at, part_keys
 from tenon.capture.effects import Effect, read_slot
 from tenon.capture.guard_readers import (
     attribute_of,
@@ -27,7 +28,6 @@ from tenon.capture.guard_readers import (
     slot_of,
 )
 from tenon.capture.guards import DATES, PATHS, SCALARS, GuardGroup, same_atom
-from tenon.capture.movable import is_movable, is_of_one_form, part_at, part_keys
 from tenon.records import dataclass
 from tenon.tensor import Tensor
 

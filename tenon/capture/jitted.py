@@ -1,4 +1,4 @@
-"""A function -> calls of its compiled graphs: by a short way, by the long way, or by part.
+"""A function -> calls of its compiled graphs: by a fast path, by the slow path, or by part.
 
 A function that does what a graph cannot repeat runs by part, and `tn.explain` says why.
 """
@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenon.autocast import autocasting
-from tenon.capture.background import InTheBackground
-from tenon.capture.by_part import Around, Instead, Run
+from tenon.capture.background_compile import InTheBackground
 from tenon.capture.capture_cache import CaptureRecord, Family, Reason
 from tenon.capture.captured import Captured
 from tenon.capture.capturing import Capturing
 from tenon.capture.code_monitor import comes_from_library, stack_where
 from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.fast_call import MISS, OffTheGraph, make_fast_call, make_ready
-from tenon.capture.graph_breaks import FunctionParts
+from tenon.capture.fast_call_table import Ways, added, plain_values, without
+from tenon.capture.graph_breaks import Around, Instead, Run
+from tenon.capture.lazy_tensors import FunctionParts
 from tenon.capture.opened_objects import classes_to_open
 from tenon.capture.pytree import BOUND, Structure, unfold
 from tenon.capture.replay import run
-from tenon.capture.settle import Stopped
-from tenon.capture.short_ways import Ways, added, plain_values, without
+from tenon.capture.store_results import Stopped
 from tenon.config import usable_cores
 from tenon.devices import device_count
 from tenon.eager.grad_mode import modes, recording
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 MOST_FAILURES = 16      # of a capture that has never succeeded
 MOST_FAILURES_COUNTED = 2       # of one with a loop counted by a number, which it might know
 MOST_RAISED = 10        # captures that raised an error, behind which ever more calls are made as they are
-WEIGHED_AT = 2          # calls of a piece by the long way, after which it may be left to Python
-SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
+WEIGHED_AT = 2          # calls of a piece by the slow path, after which it may be left to Python
+SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the slow path after which a short one is made anew
 
 
 class Jitted(Capturing):
@@ -127,7 +127,7 @@ class Jitted(Capturing):
         return self._find_and_run(args, keywords) if made is None else made(*args, **keywords)
 
     def _find_and_run(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A call by the long way, which may make a short one for those that follow."""
+        """A call by the slow path, which may make a short one for those that follow."""
         if self._instead is not None:
             return self._instead(self.function, args, keywords)
         try:
@@ -225,7 +225,7 @@ class Jitted(Capturing):
         """Let `around(run, captured, arguments, containers)` make the runs of captures in this block, of all threads;
         those of the function's pieces, where it is split, too.
 
-        Such calls go the long way; short ways are there again afterwards.
+        Such calls go the slow path; fast paths are there again afterwards.
         """
         ways = {x: x._look_at(around) for x in self.with_pieces()}
         try:
@@ -271,7 +271,7 @@ class Jitted(Capturing):
 
     def _shorten(self, captured: Captured, structure: Structure, leaves: Sequence[Any],
                  containers: Sequence[Any]) -> None:
-        """Make a short way for calls like this one, in the place of the one that this capture had."""
+        """Make a fast path for calls like this one, in the place of the one that this capture had."""
         try:
             call = make_fast_call(captured, structure, leaves, containers)
         except CompilerDefect:
@@ -283,7 +283,7 @@ class Jitted(Capturing):
             self._short_ways = added(ways, modes(), call, plain_values(captured, structure, leaves),
                                       last=captured.sized)
             if len(captured.graph.nodes) >= LARGE_PROGRAM_STEPS:
-                give_back_soon()    # the short way is machine code too
+                give_back_soon()    # the fast path is machine code too
 
     def capture(self, *args: Any, **keywords: Any) -> Captured:
         """The capture that a call with these arguments would use; nothing of the program is run.

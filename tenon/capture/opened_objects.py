@@ -11,9 +11,9 @@ from collections.abc import Sequence, Set
 from functools import lru_cache
 from typing import Any
 
-from tenon.capture.alike import is_described
 from tenon.capture.callable_parts import is_made_for_calls
 from tenon.capture.code_names import module_of
+from tenon.capture.interchangeable_objects import is_described
 from tenon.capture.pytree import unfold
 
 MOST_PARTS = 64         # of all arguments: more, and it is an object that keeps much, such as an environment

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.argument_roots import direct
+from tenon.capture.changing_containers import ContainerForm
 from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SIZE, SLOT, GuardPlace
 from tenon.capture.guard_readers import entry_of, looks_up_itself
 from tenon.capture.guards import GuardGroup, same_atom
-from tenon.capture.movable import ContainerForm
 from tenon.capture.symbolic_numbers import NEVER_RAISES, SYMBOLIC, Asked, Computed, Numbers, SymNumber, scalar
 from tenon.graph.build import MAX_FINITE
 from tenon.records import dataclass

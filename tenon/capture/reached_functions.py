@@ -10,7 +10,7 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from tenon.capture.classes import StandsFor, is_library
+from tenon.capture.class_inspection import StandsFor, is_library
 from tenon.capture.code_monitor import PACKAGE, follows
 from tenon.capture.code_names import module_of, names_of
 from tenon.capture.guard_readers import BUILTINS, FUNCTION, PARTIAL, cell_contents, defaults_with_lists, kept_by, misses

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from tenon.capture.class_hooks import LOOKING_UP, hidden_calls, registrations, takes_registrations
-from tenon.capture.classes import functions_of, hidden_attributes, inherited_names, is_fixed, is_library
+from tenon.capture.class_inspection import functions_of, hidden_attributes, inherited_names, is_fixed, is_library
 from tenon.capture.code_monitor import LIBRARIES
 from tenon.capture.code_names import module_of
 from tenon.capture.guard_readers import bases, read_slots, slot_names

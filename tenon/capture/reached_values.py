@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.classes import is_library, looks_at_its_own
+from tenon.capture.class_inspection import is_library, looks_at_its_own
 from tenon.capture.code_monitor import PACKAGE, KeptThing, follows
 from tenon.capture.code_names import formatted, module_of, names_of, only_appends, only_counts, stored_keys
 from tenon.capture.guard_places import ENTRY, OF_A_LIBRARY, Key, places_of

@@ -16,7 +16,7 @@ from tenon.capture.donation import are_alone, move_to_lines
 from tenon.capture.guards import same_atom
 from tenon.capture.parameter_sources import Argument, GradientOf, Source
 from tenon.capture.residuals import recorded_call
-from tenon.capture.settle import OfMesh, OnDevices, OnTape, RunResults, Settlement, Stopped, fits
+from tenon.capture.store_results import OfMesh, OnDevices, OnTape, ResultStores, RunResults, Stopped, fits
 from tenon.config import ConfigError
 from tenon.eager.grad_mode import enable_grad
 from tenon.eager.on_device import at_hand
@@ -94,7 +94,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     Raises Stopped where the graph fails, since the function may catch the error, or have done things before it.
     """
     holders = captured.inputs.holders(leaves)
-    settlement = Settlement(captured, leaves, captured.changes, containers)
+    result_stores = ResultStores(captured, leaves, captured.changes, containers)
     try:
         captured.program        # noqa: B018    is compiled now, if it was not
     except (ConfigError, CommunicationError, CompilerDefect, DevicePlanError):      # it is not the function's fault
@@ -106,7 +106,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     try:
         if captured.differentiable:         # in `enable_grad` too, where the call stands in `no_grad`
             parts = captured.halves
-            with hearing() as settlement.heard:
+            with hearing() as result_stores.heard:
                 if parts is None:
                     with enable_grad():
                         out = call(*holders, body=captured.graph)
@@ -117,19 +117,19 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
             arrays: Any = [x.own.payload for x in holders]
             given = captured.donations
             if captured.places is not None:
-                with hearing() as settlement.heard:
+                with hearing() as result_stores.heard:
                     results = OnDevices(captured.program.run(list(map(at_hand, arrays))), captured.places)
             elif captured.mesh is not None:
-                with hearing() as settlement.heard:
+                with hearing() as result_stores.heard:
                     results = OfMesh(captured.program.run([parts_of(x) for x in arrays]))
             elif given and not FORKING[0] and are_alone(holders, arrays, given):
                 donated = given
                 move_to_lines(holders, arrays, given)
                 loans = Loans([holders[k].own for k in given])
-                with hearing() as settlement.heard:
-                    captured.program.run(arrays, given, partial(_stores, settlement, loans))
+                with hearing() as result_stores.heard:
+                    captured.program.run(arrays, given, partial(_stores, result_stores, loans))
             else:
-                with hearing() as settlement.heard:
+                with hearing() as result_stores.heard:
                     results = RunResults(captured.program.run(arrays))
     except (ConfigError, CompilerDefect, DevicePlanError, CommunicationError, OverBudget, Stopped):
         raise
@@ -141,14 +141,14 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
         if loans is not None and loans.out:         # it failed, before it wrote
             at_once(loans.taken_back())
     if not donated:
-        at_once(settlement.stores(results) or ())
-    return settlement.value()
+        at_once(result_stores.stores(results) or ())
+    return result_stores.value()
 
 
-def _stores(settlement: Settlement, loans: Loans, made: list[np.ndarray],
+def _stores(result_stores: ResultStores, loans: Loans, made: list[np.ndarray],
             phase: RunPhase | None) -> Iterator[Any]:
     """What is done where a run ends that updates tensors in their memory; until then others see loans of them."""
-    stores = settlement.stores(RunResults(made)) or ()
+    stores = result_stores.stores(RunResults(made)) or ()
     if phase is None:       # it has written nowhere but in memory of its own
         return iter(stores)
     return chain(loans.begin(phase), stores)

@@ -15,7 +15,7 @@ import numpy as np
 
 from tenon.autodiff import call
 from tenon.capture.conditional_gradients import use
-from tenon.capture.independent import independent_results
+from tenon.capture.independent_results import independent_results
 from tenon.eager.dispatch import program_of
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.capture.captured import Captured
-from tenon.capture.settle import ARRAYS
+from tenon.capture.store_results import ARRAYS
 from tenon.dims import Dim, evaluate, smallest_size, substitute, symbol, symbols
 from tenon.records import dataclass
 from tenon.size_assumptions import told_by

@@ -1,6 +1,6 @@
 """`tn.while_loop`, `tn.scan`, `tn.fori_loop`, `tn.map`: loops of Python eagerly, one node of the graph in a capture.
 
-The body is traced once (`tenon.capture.subtrace`), on tensors of the types that are carried.  Tensors from outside that
+The body is traced once (`nested_capture`), on tensors of the types that are carried.  Tensors from outside that
 it reads are constants of the node; those that it assigns are carried too, and assigned when the loop has run.
 """
 
@@ -11,8 +11,8 @@ from typing import Any
 
 from tenon.capture.cond_switch import TracedFunction, rewritten, type_of
 from tenon.capture.loop_carried import Carried
+from tenon.capture.nested_capture import Branch
 from tenon.capture.pytree import Structure, flatten
-from tenon.capture.subtrace import Branch
 from tenon.capture.trace import is_capturing
 from tenon.capture.unify_types import as_tensor, condition_of, described, labels, lifted
 from tenon.dims import Dim

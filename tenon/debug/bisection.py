@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.by_part import Run
 from tenon.capture.captured import Captured
+from tenon.capture.graph_breaks import Run
 from tenon.capture.jitted import Jitted
 from tenon.errors import CaptureError, CompilerDefect, Location, TenonError
 from tenon.graph.compare import difference

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.by_part import Run
 from tenon.capture.captured import Captured
+from tenon.capture.graph_breaks import Run
 from tenon.capture.jitted import Jitted
 from tenon.debug.bad_numbers import Around, BadNumber, bad_number
 from tenon.debug.looked_at import jitted_of, looked_at, programs_of, runs_on_devices

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from tenon.capture.by_part import Around, Run
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import late_program
+from tenon.capture.graph_breaks import Around, Run
 from tenon.capture.jitted import Jitted
 from tenon.eager.dispatch import program_of
 from tenon.eager.grad_mode import is_grad_enabled

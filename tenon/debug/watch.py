@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.by_part import Run
 from tenon.capture.captured import Captured
+from tenon.capture.graph_breaks import Run
 from tenon.debug.looked_at import jitted_of, looked_at
 from tenon.debug.summary import summary_of
 from tenon.debug.value_names import Named, Names, span_of

@@ -59,7 +59,7 @@ SLOTS: tuple[tuple[type, tuple[str, ...]], ...] = (     # as `Offsets` has them
 
 
 class FastPath:
-    """An operator's short way in Python, and what machine code needs for the same."""
+    """An operator's fast path in Python, and what machine code needs for the same."""
 
     __slots__ = ("call", "find", "op", "results", "ufunc")
 
@@ -81,7 +81,7 @@ class FastPath:
 
 
 def give(shorts: Sequence[FastPath], product: FastPath) -> None:
-    """Let operators go the short way, and `x @ y`: in Python, and natively when many calls were made."""
+    """Let operators go the fast path, and `x @ y`: in Python, and natively when many calls were made."""
     left, once = iter(range(MIN_CALLS)), iter((True,))  # functions that somebody holds go on to ask
 
     def count() -> None:

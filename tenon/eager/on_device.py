@@ -5,7 +5,7 @@
     x + tn.ones(3)      # DeviceError: x is on cpu:1, tn.ones(3) on cpu
     x + 1, x + np.ones(3, np.float32)       # there: numbers and arrays of NumPy lie nowhere
 
-Such a tensor's payload is no array, so every short way leaves it to the full call, which comes here.  A block
+Such a tensor's payload is no array, so every fast path leaves it to the full call, which comes here.  A block
 `with tn.device(...)` puts the same interpreter around calls that have no tensor among their inputs.
 """
 

@@ -36,7 +36,7 @@ SHORTS: list[FastPath] = []
 
 
 def give_quick_calls() -> None:
-    """Give every operator that is one of NumPy's ufuncs its short way."""
+    """Give every operator that is one of NumPy's ufuncs its fast path."""
     SHORTS.extend((_unary if op.arity == 1 else _binary)(op, op.ref) for op in OPS.values()
                   if isinstance(op.ref, np.ufunc) and op.elementwise and not op.signature.attrs)
     give(SHORTS, PRODUCT)

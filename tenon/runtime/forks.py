@@ -2,7 +2,7 @@
 
     phase = Phase(words)        # of a frame: what it does now, and for which thread
 
-From the moment that a fork waits no such run begins: `FORKING` is a word that the short ways of calls look at.  What a
+From the moment that a fork waits no such run begins: `FORKING` is a word that the fast paths of calls look at.  What a
 thread has begun nevertheless is lost in the child, which says so rather than wait for what nobody ends.
 """
 

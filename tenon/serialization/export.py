@@ -24,7 +24,7 @@ from tenon.capture.jitted import Jitted
 from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.pytree import flatten
 from tenon.capture.result_leaves import FromGraph, FromOutside, OneOf, ResultNest, SharedLeaf
-from tenon.capture.settle import Stopped, fits, in_words
+from tenon.capture.store_results import Stopped, fits, in_words
 from tenon.dims import Dim, PinnedSize, UndecidedSize, substitute
 from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError, CaptureError, TenonError

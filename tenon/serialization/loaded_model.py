@@ -18,14 +18,14 @@ from tenon.capture.captured import Captured, Inputs
 from tenon.capture.conditional_gradients import use
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.fast_call import MISS, make_fast_call
+from tenon.capture.fast_call_table import Ways, added, without
 from tenon.capture.guards import Guards
 from tenon.capture.jitted import SHORTEN_AT
 from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.pytree import unfold
 from tenon.capture.replay import run
 from tenon.capture.result_leaves import FromGraph
-from tenon.capture.settle import Fill, RunResults, Stopped, fits
-from tenon.capture.short_ways import Ways, added, without
+from tenon.capture.store_results import Fill, RunResults, Stopped, fits
 from tenon.context_values import during
 from tenon.dims import Dim, SymbolicDim
 from tenon.eager.grad_mode import is_grad_enabled, no_grad, recording
@@ -125,7 +125,7 @@ class LoadedFunction(OfCapture):
                          hint="it was saved for other sizes: name the axes that change, as in 'f32[B, 3]'")
 
     def _shorten(self, captured: Captured, args: Any, keywords: Any, leaves: Sequence[Any]) -> None:
-        """Make a short way for calls like this one, as `tn.jit` does, where its leaves stand as the file has them."""
+        """Make a fast path for calls like this one, as `tn.jit` does, where its leaves stand as the file has them."""
         given, structure, containers = unfold((args, keywords))
         if len(given) != len(leaves) or any(x is not y for x, y in zip(given, leaves, strict=True)):
             return

@@ -23,11 +23,11 @@ from tenon.capture.convert.state_snapshot import World
 from tenon.capture.convert.tensor_list import FirstRows, TensorList
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING, Effect, Snapshot
+from tenon.capture.nested_capture import Branch
+from tenon.capture.python_state import described
 from tenon.capture.pytree import Structure, flatten
 from tenon.capture.runtime_numbers import RuntimeNumber, strong
 from tenon.capture.subgraph import InnerBuilder
-from tenon.capture.subtrace import Branch
-from tenon.capture.surroundings import described
 from tenon.capture.trace import capturing
 from tenon.capture.unify_types import agreed_type, as_tensor, labels, lifted
 from tenon.errors import CaptureError, user_location
@@ -83,9 +83,9 @@ class OneExample(Branch):
     def recording(self, roots: Sequence[Any]) -> Iterator[Effects]:
         """Record what is done in this block.  What it changes in Python stays, unless it is refused."""
         with unwatched():
-            snapshot = self.surroundings.before(roots)
+            snapshot = self.python_state.before(roots)
             if self.around is None:
-                reach = self.surroundings.reach
+                reach = self.python_state.reach
                 self.world = World(list(reach.holders.values()), reach.cells, snapshot)
         effects = Effects(snapshot, [])
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.capture.subtrace import Branch
+from tenon.capture.nested_capture import Branch
 from tenon.capture.trace import capturing
 from tenon.dims import Dim
 from tenon.eager.grad_mode import no_grad

@@ -7,18 +7,18 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.capture import background
+from tenon.capture import background_compile
 
 
 @pytest.fixture
 def held(monkeypatch):
     """Nothing is compiled in the background before this is set."""
-    may_go_on, make = Event(), background._make
+    may_go_on, make = Event(), background_compile._make
 
     def waits(*given):
         may_go_on.wait()
         make(*given)
-    monkeypatch.setattr(background, "_make", waits)
+    monkeypatch.setattr(background_compile, "_make", waits)
     yield may_go_on
     finish(may_go_on)
 

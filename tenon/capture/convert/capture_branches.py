@@ -10,7 +10,7 @@ from tenon.capture.code_monitor import PACKAGE, UnsafeCall, unwatched
 from tenon.capture.convert.phi_merge import Arm, Join
 from tenon.capture.convert.state_snapshot import StateMark
 from tenon.capture.convert.union_value import UNBOUND
-from tenon.capture.leaving import is_of_the_program
+from tenon.capture.raised_exceptions import is_of_the_program
 from tenon.capture.runtime_numbers import strong
 from tenon.capture.subgraph import InnerBuilder
 from tenon.dims import UndecidedSize

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.classes import functions_of, is_library
+from tenon.capture.class_inspection import functions_of, is_library
 from tenon.capture.code_names import module_of
 from tenon.capture.convert.tensor_list import FirstRows, TensorList
 from tenon.capture.convert.union_value import UnionValue

@@ -100,7 +100,7 @@ class FunctionPart:
                 self._leave_new_values()
 
     def weigh(self, graph: Graph, recorded: bool) -> None:
-        """Leave a piece to Python that is called by the long way, or on the tape, and computes too little for that."""
+        """Leave a piece to Python that is called by the slow path, or on the tape, and computes too little for that."""
         if self.whole is None and not pays(graph, recorded):
             with self.split.lock:
                 self._stay_python()

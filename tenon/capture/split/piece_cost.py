@@ -14,7 +14,7 @@ GRADIENT = 3            # times as much as the operators do is what they do with
 
 
 def pays(graph: Graph, recorded: bool) -> bool:
-    """Whether the graph is worth a call by the long way, or one on the tape: a few small operators are not."""
+    """Whether the graph is worth a call by the slow path, or one on the tape: a few small operators are not."""
     return sum(map(_seconds, graph.nodes)) * (GRADIENT if recorded else 1) > LONG_WAY * (1 + recorded)
 
 

@@ -22,7 +22,7 @@ from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.effects import Snapshot
 from tenon.capture.parameter_sources import GradientOf, Held, OutsideTensor, Source
-from tenon.capture.surroundings import described, surroundings_of
+from tenon.capture.python_state import described, python_state_of
 from tenon.capture.trace import Capture, capturing
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode
@@ -47,7 +47,7 @@ class Branch(ConvertingCapture):
         self.numbers = around.numbers if isinstance(around, Capture) else None
         self.converting = isinstance(around, ConvertingCapture) and around.converting
         self.sized = isinstance(around, Capture) and around.sized
-        self.surroundings = surroundings_of(self, *[] if around is None else [around])
+        self.python_state = python_state_of(self, *[] if around is None else [around])
         self.given: list[Value] = []            # parameters for what the function is called with
         self.returned: list[Value] = []         # what is to be a result of the graph
 
@@ -100,7 +100,7 @@ class Branch(ConvertingCapture):
         Raises UnsafeCall when they change anything in Python: it would happen once, however often the branch runs.
         """
         with unwatched():
-            snapshot = self.surroundings.before(functions)
+            snapshot = self.python_state.before(functions)
         try:
             with capturing(self):
                 yield

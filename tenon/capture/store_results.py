@@ -1,8 +1,8 @@
 """The results of a run -> the stores that make the state of them, all done at once, and what the function returned.
 
-    settlement = Settlement(captured, leaves, captured.changes)
-    at_once(settlement.stores(results))
-    return settlement.value()
+    result_stores = ResultStores(captured, leaves, captured.changes)
+    at_once(result_stores.stores(results))
+    return result_stores.value()
 
 All that a call leaves is computed before any of it is stored, so nobody sees a part of it.  A program that writes in
 the memory of tensors has changed them when it ends, so its stores are made before it runs and done where it ends.
@@ -149,7 +149,7 @@ class OfMesh(RunResults):
 
 # ---------------------------------------------------------------- what a call does with them
 
-class Settlement:
+class ResultStores:
     """What one call does with the results of its graph; it keeps what the stores replace."""
 
     def __init__(self, captured: Captured, leaves: Sequence[Any], changes: Sequence[Change],

@@ -15,7 +15,7 @@ from collections import ChainMap, UserDict, UserList
 from functools import lru_cache
 from typing import Any
 
-from tenon.capture.classes import is_library
+from tenon.capture.class_inspection import is_library
 from tenon.capture.code_monitor import FRONT_END, follows
 from tenon.capture.code_names import module_of
 from tenon.tensor import Tensor

@@ -11,16 +11,16 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tenon.capture.classes import has_own
+from tenon.capture.changing_containers import ContainerForm, is_movable, part_at, part_keys, rebuilt
+from tenon.capture.class_inspection import has_own
 from tenon.capture.guard_places import ARGUMENT, CHANGING, LENGTH, PART, SIZE, GuardPlace, Key, root_of
-from tenon.capture.movable import ContainerForm, is_movable, part_at, part_keys, rebuilt
 from tenon.capture.prologue import Further
 from tenon.capture.symbolic_numbers import Numbers, SymNumber, Unmoved
 from tenon.tensor import Tensor
 from tenon.types import Shape
 
 
-class Moving:
+class ChangingInputs:
     """The inputs of one capture that stand in places, behind the `leaves` of the call's own arguments."""
 
     def __init__(self, places: Iterable[GuardPlace], leaves: Sequence[Any]):
@@ -138,7 +138,7 @@ def value_in(place: GuardPlace, leaves: Sequence[Any]) -> Any:
 
 def tensors_in(places: Iterable[GuardPlace], leaves: Sequence[Any]) -> list[tuple[GuardPlace, Tensor]]:
     """The tensors that calls read anew, in the order in which they are arguments."""
-    return Moving(places, leaves).tensors
+    return ChangingInputs(places, leaves).tensors
 
 
 def shapes_in(place: GuardPlace, value: Any) -> Iterator[tuple[Key, Shape]]:

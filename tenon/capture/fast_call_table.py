@@ -1,9 +1,9 @@
-"""The short ways of a function, newest first; those for other values of plain arguments are one, which looks them up.
+"""The fast paths of a function, newest first; those that differ in values of plain arguments are one, with a table.
 
     ways = added(ways, modes(), call, values)       # `values`: of the arguments that are text, flags and numbers
     ways = without(ways, [call])
 
-Those for all sizes come last, as the long way finds the captures for certain sizes first: another order of sums would
+Those for all sizes come last, as the slow path finds the captures for certain sizes first: another order of sums would
 give other bits, by what was called before.
 """
 
@@ -19,14 +19,14 @@ from tenon.capture.fast_call import MISS, Call, is_plain
 from tenon.capture.guard_places import CHANGING
 from tenon.capture.pytree import Structure
 
-MOST_SHORT_WAYS = 12    # of one function: each costs calls that go another way
-MOST_BY_VALUE = 32      # of one of these
+MAX_FAST_CALLS = 12         # of one function: each costs calls that go another way
+MAX_CALLS_BY_VALUE = 32     # of one of these
 PLAIN = frozenset((bool, int, float, str, bytes, type(None)))
 Ways = tuple[tuple[Any, Call], ...]     # the modes, and what makes calls in them
 
 
 class ByValue:
-    """The short ways of calls that differ in the values of the arguments in these places; some for each."""
+    """The fast paths of calls that differ in the values of the arguments in these places; some for each."""
 
     def __init__(self, places: tuple[int, ...], calls: Mapping[Any, tuple[Call, ...]]):
         self.places, self.calls = places, dict(calls)
@@ -48,7 +48,7 @@ class ByValue:
         """The same with one more, which is in the place of the oldest where there are many."""
         key = self.pick([values.get(k) for k in range(max(values) + 1)])
         others = {k: calls for k, calls in self.calls.items() if k != key}
-        kept = list(others.items())[1 - MOST_BY_VALUE:]
+        kept = list(others.items())[1 - MAX_CALLS_BY_VALUE:]
         return ByValue(self.places, {**dict(kept), key: _with(self.calls.get(key, ()), call, last)})
 
 
@@ -74,7 +74,7 @@ def added(ways: Ways, modes: Any, call: Call, values: Mapping[int, Any] = Mappin
 
 
 def _with(ways: tuple[Any, ...], way: Any, last: bool) -> tuple[Any, ...]:
-    kept = ways[:MOST_SHORT_WAYS - 1]
+    kept = ways[:MAX_FAST_CALLS - 1]
     return (*kept, way) if last else (way, *kept)
 
 

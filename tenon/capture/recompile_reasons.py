@@ -10,7 +10,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.guard_places import ARGUMENT
 from tenon.capture.guards import DATES, PATHS, same_atom, short
 from tenon.capture.leaf_keys import aliases, leaf_key
-from tenon.capture.settle import fits
+from tenon.capture.store_results import fits
 from tenon.errors import RecompileWarning, user_location
 from tenon.tensor import Tensor
 from tenon.types import DType, TensorType

@@ -17,7 +17,7 @@ from tenon.tensor import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Sighting:
+class ReturnedFrame:
     """What one call of a function held when it returned; `owner` is its `self`."""
 
     code: CodeType
@@ -26,7 +26,7 @@ class Sighting:
     returned: tuple[Value, ...]
 
 
-class Sightings(list[Sighting]):
+class FrameLocals(list[ReturnedFrame]):
     """The calls of a capture, in the order in which they returned."""
 
     def see(self, frame: FrameType, returned: Any) -> None:
@@ -35,7 +35,7 @@ class Sightings(list[Sighting]):
         variables = [(name, value) for name, x in held.items() for value in _values(x)]
         given = tuple(_values(returned))
         if variables or given:
-            self.append(Sighting(frame.f_code, _reference(held.get("self")), tuple(variables), given))
+            self.append(ReturnedFrame(frame.f_code, _reference(held.get("self")), tuple(variables), given))
 
 
 def _values(x: Any) -> Iterator[Value]:

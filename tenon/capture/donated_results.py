@@ -13,14 +13,14 @@ from typing import Any
 
 from tenon.atomic import ignored, later
 from tenon.capture.captured import KEPT, Captured, Change, holder_of
-from tenon.capture.settle import RunResults
+from tenon.capture.store_results import RunResults
 from tenon.records import replace
 from tenon.tensor_state import TensorState
 
 STATE = attrgetter("own")
 
 
-class Lending:
+class DonatedResults:
     """Which results lie in the memory of an input, in all runs of a program: `donors` has an input or None for each.
 
     `changes` are those of tensors that are not just updated.
@@ -36,10 +36,10 @@ class Lending:
         return change.result is not None and self.lenders[change.result] is change.source
 
 
-class Lent(RunResults):
+class DonatedRunResults(RunResults):
     """The results of one run, of which `new` are in memory of their own; the others are looked for when it is over."""
 
-    def __init__(self, lending: Lending, new: Sequence[Any], leaves: Sequence[Any]):
+    def __init__(self, lending: DonatedResults, new: Sequence[Any], leaves: Sequence[Any]):
         super().__init__(new)
         self.lending, self.leaves = lending, leaves
         self.marked: list[Any] = []         # the tensors that are updated and get something else, too

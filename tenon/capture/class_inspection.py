@@ -8,7 +8,7 @@ import types
 from functools import lru_cache
 from typing import Any
 
-from tenon.capture.acts import COMPUTING
+from tenon.capture.c_function_purity import COMPUTING
 from tenon.capture.code_monitor import LIBRARIES
 from tenon.capture.code_names import module_of, names_of
 from tenon.tensor import Tensor

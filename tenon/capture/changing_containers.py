@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenon.capture.classes import has_own
+from tenon.capture.class_inspection import has_own
 from tenon.capture.code_names import module_of
 from tenon.capture.effects import slots_of
 from tenon.capture.guards import is_atom

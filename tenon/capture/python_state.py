@@ -13,7 +13,7 @@ from tenon.capture.guard_discovery import Reach
 from tenon.errors import user_location
 
 
-class Surroundings:
+class PythonState:
     """What the functions of one program can reach in Python, found once; what was changed since is looked at anew."""
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class Surroundings:
         return self.snapshot
 
 
-_surroundings: WeakKeyDictionary[Any, Surroundings] = WeakKeyDictionary()
+_states: WeakKeyDictionary[Any, PythonState] = WeakKeyDictionary()
 
 
-def surroundings_of(*captures: Any) -> Surroundings:
+def python_state_of(*captures: Any) -> PythonState:
     """What captures within each other share, the outermost last."""
-    found = _surroundings.get(captures[-1]) or Surroundings()
-    _surroundings.update(dict.fromkeys(captures, found))
+    found = _states.get(captures[-1]) or PythonState()
+    _states.update(dict.fromkeys(captures, found))
     return found
 
 
@@ -50,7 +50,7 @@ def undone(capture: Any, reads: Sequence[Any], unchanging: str = "") -> Iterator
         yield
         return
     with unwatched():
-        snapshot = surroundings_of(capture).before(reads)
+        snapshot = python_state_of(capture).before(reads)
     try:
         yield
     finally:

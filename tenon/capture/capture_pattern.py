@@ -3,7 +3,7 @@
 Everything that guards read from such an object is numbered in the order in which it is found; a pattern names objects
 by number and keeps none.  To bind it to others, the same is read from them: plain values must be equal, what is no part
 of the object must be the same, parts must be of the same classes, and distinct where they were distinct.  What guards
-do not describe (`tenon.capture.alike`) must be the same too.
+do not describe (`tenon.capture.interchangeable_objects`) must be the same too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tenon.capture.alike import interchangeable
 from tenon.capture.argument_roots import direct, reference, roots_of, weakly
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.effects import MISSING
@@ -29,6 +28,7 @@ from tenon.capture.guard_places import (
     without,
 )
 from tenon.capture.guards import CLASS, GuardGroup, Guards, is_atom, same_atom
+from tenon.capture.interchangeable_objects import interchangeable
 from tenon.capture.parameter_sources import GradientOf, Held
 from tenon.capture.prologue import Further
 from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside, FromSize, OneOf
