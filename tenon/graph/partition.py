@@ -142,7 +142,7 @@ def _kept(graph: Graph, count: int, results: Sequence[Value], inside: set[Node],
         if node in inside and not wanted.isdisjoint(node.outputs) and (node in again or not
                                                                        later.isdisjoint(node.outputs)):
             late.add(node)
-            wanted.update((*node.uses(), *sizes_read(node, told)))
+            wanted.update(x for x in (*node.inputs, *sizes_read(node, told)) if isinstance(x, Value))
     made = {x for node in late for x in node.outputs}.union(graph.params[count:])
     return [*(x for x in graph.params[:count] if x in wanted),
             *(x for node in graph.nodes for x in node.outputs if x in wanted and x not in made)], late
