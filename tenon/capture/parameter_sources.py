@@ -62,8 +62,9 @@ class OutsideTensor:
     @property
     def without_grad(self) -> bool | None:
         """Whether it begins with no gradient; None where that makes no difference."""
-        ends_with_one = isinstance(self.state.grad, Tensor)
-        return None if self.renewed and ends_with_one and self.start_grad is None else self.tensor.own.grad is None
+        renewed = self.renewed and isinstance(self.state.grad, Tensor) and self.start_grad is None
+        left_alone = not (self.asked or self.renewed or self.grad_changed)
+        return None if renewed or left_alone else self.tensor.own.grad is None
 
     @property
     def grad_changed(self) -> bool:

@@ -276,3 +276,15 @@ def test_debugging_tools_see_calls_like_none_before() -> None:
         jitted(tn.ones(3), complex(n, 1))
     with pytest.raises(tn.debug.BadNumber), tn.debug.check(jitted):
         jitted(-tn.ones(3), complex(77, 1))
+
+
+def test_whether_a_parameter_has_a_gradient_matters_only_where_that_is_asked():
+    w = nn.Parameter(tn.ones(2))
+    forward = tn.jit(lambda x: (x * w).sum())
+    asking = tn.jit(lambda x: (x * w).sum() * (1 if w.grad is None else 2))
+    clearing = tn.jit(lambda x: (setattr(w, "grad", None), (x * w).sum())[1])
+    for k, found in enumerate([2.0, 4.0, 4.0, 2.0]):
+        w.grad = None if k in (0, 3) else tn.ones(2)
+        assert forward(tn.ones(2)).item() == 2.0 and asking(tn.ones(2)).item() == found
+        assert clearing(tn.ones(2)).item() == 2.0 and w.grad is None
+    assert [sum(len(r.captures) for r in f.records.values()) for f in (forward, asking)] == [1, 2]
