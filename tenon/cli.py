@@ -117,7 +117,7 @@ def demo(arguments: argparse.Namespace) -> int:
 
 
 def opt(arguments: argparse.Namespace) -> int:
-    from tenon.debug.stages import run_on_text
+    from tenon.debug.stage_texts import run_on_text
 
     load(arguments.load)
     data = sys.stdin.buffer.read() if arguments.file == "-" else existing(arguments.file).read_bytes()
@@ -132,7 +132,7 @@ def opt(arguments: argparse.Namespace) -> int:
 
 
 def show(arguments: argparse.Namespace) -> int:
-    from tenon.debug.stages import show_function
+    from tenon.debug.stage_texts import show_function
 
     load(arguments.load)
     for line in show_function(arguments.function, arguments.types, arguments.stages.split(","), arguments.target):
@@ -141,7 +141,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def view(arguments: argparse.Namespace) -> int:
-    from tenon.debug.stages import sampled_function
+    from tenon.debug.stage_texts import sampled_function
     from tenon.debug.viewer.document import document_of
     from tenon.debug.viewer.view import View
 
@@ -239,7 +239,7 @@ def plan(arguments: argparse.Namespace) -> int:
 
 def load(files: Sequence[str]) -> None:
     """Run Python files for what they register: operators, passes, backends, kernels."""
-    from tenon.debug.stages import run_file
+    from tenon.debug.stage_texts import run_file
 
     for file in files:
         run_file(str(existing(file)))

@@ -34,7 +34,7 @@ from tenon.ops.collectives import all_reduce_op
 from tenon.passes.fusion.kernel_bodies import forget_lowered
 from tenon.program.backend_interface import Backend, Executable
 from tenon.records import dataclass, replace
-from tenon.runtime.staged import Staged
+from tenon.runtime.staged_program import StagedProgram
 from tenon.target import Target
 
 Pass = Callable[..., Graph]
@@ -83,8 +83,8 @@ def native_program(graph: Graph, machine: Callable[[], Target] = this_machine, r
     """Machine code for a processor; where nothing `runs`, its text alone, to be read."""
     with unforked:
         from tenon.backends.cpu.compile_graph import assemble_graph  # local, as above
-        from tenon.runtime.layout import called_first
         from tenon.runtime.program import Program
+        from tenon.runtime.program_layout import called_first
     if runs and graph.notes.get(AUTOTUNE):
         with unforked:
             from tenon.runtime.autotune import tuned
@@ -187,7 +187,7 @@ def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step
     if len(graph.notes.get(PLACE) or ()) > 1:
         return _placed(graph, chosen, trace)
     if is_sized_by_data(graph):
-        return Staged(graph, partial(compile, backend=chosen, trace=trace))
+        return StagedProgram(graph, partial(compile, backend=chosen, trace=trace))
     with _compiling(graph, chosen):
         names = passes_of(graph)
         optimized = _run(graph, names, chosen, trace) if trace is not None else _remembered(graph, names, chosen)
@@ -198,14 +198,14 @@ def _on_devices(graph: Graph, backend: Backend, trace: list[Step] | None) -> Exe
     """What runs a graph whose values are on several devices: a program each, for the backend of its kind."""
     with unforked:
         from tenon.placement.follow_devices import placed_program  # local: rarely needed
-        from tenon.runtime.launched import Launched
+        from tenon.runtime.launch_program import LaunchedProgram
         from tenon.runtime.open_devices import opened
 
     def program(part: Graph, device: Device) -> Executable:
         if device is PYTHON:
             return compile(part, REFERENCE, trace)
         if device.type != "cpu":
-            return Launched(compile(part, device.type, trace), opened(device))
+            return LaunchedProgram(compile(part, device.type, trace), opened(device))
         made = compile(part, backend, trace)
         if device is not HOST and hasattr(made, "new_arena"):
             made.new_arena = opened(device).arena

@@ -19,7 +19,8 @@ import numpy as np
 
 from tenon.capture import donation, fast_call
 from tenon.program.backend_interface import Array
-from tenon.runtime import arena_planning, buffer_pool, frame, layout, program, stack_region
+from tenon.runtime import arena_planning, buffer_pool, program, program_layout, run_frame, stack_region
+from tenon.runtime.program_layout import Layout
 
 PAGE = mmap.PAGESIZE
 LINE = arena_planning.ALIGNMENT
@@ -42,10 +43,10 @@ def at_the_start(size: int) -> int:
 
 def guard(gap: Gap) -> None:
     """Let all memory be such memory, of small results too."""
-    layout.plan_arena = partial(plan_apart, gap=gap)        # type: ignore[assignment]
+    program_layout.plan_arena = partial(plan_apart, gap=gap)        # type: ignore[assignment]
     program.make_layout = partial(layout_apart, gap=gap)    # type: ignore[assignment]
     program.Program._take_arena = take_arena  # type: ignore[assignment, method-assign]
-    for module in (frame, buffer_pool, stack_region):
+    for module in (run_frame, buffer_pool, stack_region):
         module.aligned_bytes = partial(walled, gap=gap)
     for module in (buffer_pool, fast_call, donation):
         module.SMALLEST = 0
@@ -91,7 +92,7 @@ def plan_apart(buffers: Sequence[arena_planning.ArenaBuffer], gap: Gap) -> Apart
     return plan
 
 
-def layout_apart(*arguments: Any, gap: Gap, make: Callable[..., layout.Layout] = layout.make_layout) -> layout.Layout:
+def layout_apart(*arguments: Any, gap: Gap, make: Callable[..., Layout] = program_layout.make_layout) -> Layout:
     """A layout in which the scratch of every thread is so too."""
     made = make(*arguments)
     plan: Any = made.memory
@@ -103,7 +104,7 @@ def layout_apart(*arguments: Any, gap: Gap, make: Callable[..., layout.Layout] =
     return made
 
 
-def take_arena(self: program.Program, made: layout.Layout) -> Array:
+def take_arena(self: program.Program, made: Layout) -> Array:
     plan: Any = made.memory
     return between_walls(_pages(plan.size + made.scratch * made.threads), plan.used)
 

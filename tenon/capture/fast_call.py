@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tenon.cpython.guard_table import Input, Slots
     from tenon.cpython.jit_fast_call import FastCalls
     from tenon.graph.ir import Graph
-    from tenon.runtime.frame import Frame
+    from tenon.runtime.run_frame import Frame
 
 MISS = object()
 MADE_ANEW = (slice, range, frozenset, complex, bytes)       # for each call, as a rule, and equal

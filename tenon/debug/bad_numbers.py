@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.debug.summary import summary_of
+from tenon.debug.array_summary import summary_of
 from tenon.errors import Location, TenonError
 from tenon.graph.ir import Literal, Node, Value
 from tenon.ops.call import fused

@@ -33,9 +33,9 @@ from tenon.ops.call import fused
 from tenon.pipeline import CPU, ON_CONSTANTS, OPTIMIZE, native_program, passes_for, run_passes
 from tenon.program.steps import HostStep, KernelStep, LookStep
 from tenon.records import dataclass, field, replace
-from tenon.runtime.frame import Frame
-from tenon.runtime.looking import Halted, Looked, body_of, inputs_of, outputs_of
+from tenon.runtime.instrumented_program import Halted, InstrumentedProgram, body_of, inputs_of, outputs_of
 from tenon.runtime.program import Program
+from tenon.runtime.run_frame import Frame
 from tenon.tensor_state import in_memory
 
 Array = np.ndarray[Any, Any]
@@ -165,7 +165,7 @@ def _by_kernel(name: str, graph: Graph, arrays: Sequence[Array], passes: tuple[s
         return Bisection(name, passes=passes)
     judge = _Judge()
     try:
-        Looked(program, (judge,)).run(arrays)
+        InstrumentedProgram(program, (judge,)).run(arrays)
     except Halted as halted:
         step = judge.step
         assert step is not None

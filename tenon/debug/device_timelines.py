@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.jitted import Jitted
-from tenon.debug.pictures import spans_by_row
+from tenon.debug.image_files import spans_by_row
 from tenon.eager.on_device import at_hand
 from tenon.eager.on_mesh import parts_of
 from tenon.errors import ArgumentError

@@ -16,7 +16,7 @@ from typing import Any
 from tenon.autodiff import pullback
 from tenon.capture.jitted import Jitted
 from tenon.debug.console import plain_table, table
-from tenon.debug.symbolic import Expression, number, pulled, simplified
+from tenon.debug.symbolic_derivative import Expression, number, pulled, simplified
 from tenon.eager.grad_mode import no_grad
 from tenon.eager.tape import TapeNode
 from tenon.errors import ArgumentError

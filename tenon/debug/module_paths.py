@@ -15,7 +15,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.jitted import Jitted
 from tenon.debug.bad_numbers import BadNumber
 from tenon.debug.interpreted_values import leading_to
-from tenon.debug.origins import Origin, captured_with_origins
+from tenon.debug.node_origins import Origin, captured_with_origins
 from tenon.graph.interpret import interpret, witnessed
 from tenon.graph.ir import Node
 from tenon.graph.partition import all_nodes

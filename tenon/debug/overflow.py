@@ -19,8 +19,8 @@ from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.ops.call import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep
 from tenon.records import dataclass, field, replace
-from tenon.runtime.frame import Frame
-from tenon.runtime.looking import Halted, body_of, inputs_of
+from tenon.runtime.instrumented_program import Halted, body_of, inputs_of
+from tenon.runtime.run_frame import Frame
 from tenon.types import DType, float64
 
 Array = np.ndarray[Any, Any]

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tenon.debug.porting import porting
-from tenon.debug.stages import blaming
+from tenon.debug.stage_texts import blaming
 from tenon.errors import ArgumentError
 
 

@@ -19,10 +19,10 @@ from tenon.debug.chrome_trace import steps_trace, write_trace
 from tenon.debug.cost_tables import KEYS, Cost, Part, annotated, costs, table_text, tree_of
 from tenon.debug.eager_lines import eager_lines
 from tenon.debug.node_costs import flops_of, shares_of
-from tenon.debug.origins import Origin
+from tenon.debug.node_origins import Origin
+from tenon.debug.recapture import Recapture, recaptured
 from tenon.debug.roofline import roofline_html, roofline_png
 from tenon.debug.step_times import Timed, timed_steps
-from tenon.debug.twin import Twin, twin_of
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Node
 from tenon.graph.op import OPS
@@ -125,18 +125,18 @@ def profile(function: Any, *args: Any, repeats: int = 5, eager: bool = False, **
         raise ArgumentError(f"profile takes a function with @tn.jit, not {function!r}")
     bound = (function.__self__, *args) if function is not jitted else args
     captured = jitted.capture(*bound, **keywords)
-    twin = twin_of(jitted, captured, bound, keywords)
-    executable = twin.compiled()
+    again = recaptured(jitted, captured, bound, keywords)
+    executable = again.compiled()
     if executable is None:
         raise ArgumentError(f"profile: the data decide sizes in {jitted.__name__}, which runs in stages")
-    steps = timed_steps(twin.captured, executable, bound, keywords, repeats)
-    parts = tuple(_parts(steps, twin, late_program(executable).plan.sizes))
+    steps = timed_steps(again.captured, executable, bound, keywords, repeats)
+    parts = tuple(_parts(steps, again, late_program(executable).plan.sizes))
     return Profile(steps, parts, eager_lines(jitted, captured, bound, keywords) if eager else {})
 
 
-def _parts(steps: Sequence[Timed], twin: Twin, sizes: Mapping[str, int]) -> Iterator[Part]:
+def _parts(steps: Sequence[Timed], again: Recapture, sizes: Mapping[str, int]) -> Iterator[Part]:
     """What every operator has of the steps; one that came into being in a pass counts for what it was made for."""
-    operators = twin.operators
+    operators = again.operators
     for timed in steps:
         shares = shares_of(timed.step, sizes)
         for node, share in shares:

@@ -19,7 +19,7 @@ from tenon.debug.chrome_trace import Trace, trace
 from tenon.debug.console import plain_table
 from tenon.debug.cost_tables import ms
 from tenon.debug.profiler import Profile, profile
-from tenon.debug.stages import blaming
+from tenon.debug.stage_texts import blaming
 from tenon.errors import TenonError
 from tenon.graph.op import at_once
 from tenon.records import dataclass

@@ -63,7 +63,7 @@ def _kernels(stage: str) -> Callable[[Event], str]:
 def _memory(event: Event) -> str:
     if event.name != "memory":
         return ""
-    from tenon.debug.arena import plan_of  # local: with it comes what runs programs
+    from tenon.debug.arena_report import plan_of  # local: with it comes what runs programs
     fields: Any = event.fields
     return "\n".join(f"# memory: {line}" for line in plan_of(fields["program"], fields["layout"]).splitlines())
 

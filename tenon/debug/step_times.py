@@ -30,9 +30,9 @@ from tenon.program.backend_interface import Executable
 from tenon.program.kernel import multiply_adds
 from tenon.program.steps import HostStep, KernelStep, Leaf, leaves, touched
 from tenon.records import dataclass, field
-from tenon.runtime.frame import Frame
-from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
+from tenon.runtime.program_layout import Layout
+from tenon.runtime.run_frame import Frame
 from tenon.tensor_state import in_memory
 
 KERNELS = (native.KERNEL_ONE, native.KERNEL_ALL)

@@ -22,7 +22,7 @@ import numpy as np
 
 from tenon.debug import event_files
 from tenon.debug.dashboard import Dashboard
-from tenon.debug.pictures import curves, png_bytes
+from tenon.debug.image_files import curves, png_bytes
 from tenon.debug.viewer.document import document_of
 from tenon.errors import ArgumentError
 from tenon.locks import Lock

@@ -19,8 +19,8 @@ import numpy as np
 from tenon.autodiff import inner_gradients
 from tenon.capture.captured import Captured
 from tenon.capture.jitted import Jitted
+from tenon.debug.array_summary import Summary, summary_of
 from tenon.debug.interpreted_values import agreeing, leading_to, values_of
-from tenon.debug.summary import Summary, summary_of
 from tenon.debug.value_names import Named, Names, span_of
 from tenon.errors import ArgumentError, Location
 from tenon.graph.interpret import interpret, witnessed

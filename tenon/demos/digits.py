@@ -146,7 +146,7 @@ def in_terminal(pictures: np.ndarray, predicted: np.ndarray) -> str:
 
 def in_png(path: Path, pictures: np.ndarray, predicted: np.ndarray, truth: np.ndarray) -> Path | None:
     """A PNG of the pictures, each titled with its predicted digit, red where it is wrong; None without matplotlib."""
-    from tenon.debug.pictures import grid
+    from tenon.debug.image_files import grid
     titles = [f"{p}" if p == t else f"{p} (is {t})" for p, t in zip(predicted, truth, strict=True)]
     colors = ["black" if p == t else "red" for p, t in zip(predicted, truth, strict=True)]
     return grid(path, pictures, titles, colors)

@@ -30,7 +30,7 @@ from tenon.locks import unforked
 from tenon.ops.placing import MOVES
 from tenon.ops.transfer import to_device
 from tenon.program.backend_interface import Buffer, Executable
-from tenon.runtime.launched import Launched
+from tenon.runtime.launch_program import LaunchedProgram
 from tenon.runtime.open_devices import brought, fetched, opened
 from tenon.tensor import Tensor
 from tenon.tensor_state import Elsewhere, Payload, in_memory
@@ -96,7 +96,7 @@ class Placed(Eager):
         given = tuple([x.type if isinstance(x, Tensor) else x for x in inputs])
         found = program_for(here.type, op, given, Exact(attrs))
         buffers = [at_hand(x.payload) for x in inputs if isinstance(x, Tensor)]
-        return tuple([OnDevice(buffer, here) for buffer in Launched(found, opened(here)).run(buffers)])
+        return tuple([OnDevice(buffer, here) for buffer in LaunchedProgram(found, opened(here)).run(buffers)])
 
 
 @cache

@@ -8,7 +8,7 @@
 Runs on kernels.  The order stays as it is, but that a node which frees more than it makes comes as soon as it can: what
 it reads for the last time is gone, and may still be in a cache.  Arguments and results have memory of their own.  A
 node that makes a result waits until nothing can fail any more, and until nobody else reads an argument whose memory the
-result may take (`tenon.runtime.layout.take_donated`); so does, in any graph, one that keeps little waiting:
+result may take (`tenon.runtime.program_layout.take_donated`); so does, in any graph, one that keeps little waiting:
 
     new = advance(state)                        v = draw(state)
     v = draw(state)                 ->          new = advance(state)            may be written where state is

@@ -17,7 +17,7 @@ from tenon.program.kernel import CompiledKernel
 
 
 class Foreseen:
-    """The variants of kernels of a graph that `tenon.runtime.layout.called_first` will name."""
+    """The variants of kernels of a graph that `tenon.runtime.program_layout.called_first` will name."""
 
     def __init__(self, graph: Graph) -> None:
         self.params = set(graph.params)

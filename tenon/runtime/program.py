@@ -32,9 +32,9 @@ from tenon.program.kernel import CompiledKernel
 from tenon.program.steps import KernelStep, Storage, leaves
 from tenon.runtime.arena_planning import aligned_bytes
 from tenon.runtime.forks import FORKING
-from tenon.runtime.frame import Frame
 from tenon.runtime.guard_pages import guarded_arena, guarding
-from tenon.runtime.layout import Layout, differ_in_words_alone, make_layout, take_donated
+from tenon.runtime.program_layout import Layout, differ_in_words_alone, make_layout, take_donated
+from tenon.runtime.run_frame import Frame
 from tenon.runtime.step_table import unit_for
 from tenon.runtime.thread_pool import pool, pool_version
 from tenon.types import TensorType, as_dtype, has_arrays
@@ -59,7 +59,7 @@ class Program:
         self.new_arena: Callable[[int], Array | None] = aligned_bytes       # of the device that it runs on
         self._changing = Lock()
         self._by_shapes: dict[Any, Layout] = {}     # (shapes, donated) -> layout
-        self.looked_at: Executable | None = None    # what runs in its place while somebody looks at what it computes
+        self.instrumented: Executable | None = None    # what runs in its place while somebody looks at what it computes
         emit("program", name=self.graph.name, program=self)
 
     # ------------------------------------------------------------ what it is
@@ -119,8 +119,8 @@ class Program:
 
         What `then` says is stored when they are there, before Python does anything else.
         """
-        if self.looked_at is not None:
-            return self.looked_at.run(arrays, donated, then)
+        if self.instrumented is not None:
+            return self.instrumented.run(arrays, donated, then)
         if donated and then is not None and not pool().in_c:      # where a region is run by Python
             donated = ()
         key = tuple([array.shape for array in arrays]), frozenset(donated) if donated else None

@@ -18,7 +18,7 @@ from tenon.errors import CompilerDefect
 from tenon.locks import Lock
 from tenon.program.backend_interface import Executable
 from tenon.records import dataclass
-from tenon.runtime.addressed import Addressed
+from tenon.runtime.foreign_memory import ForeignMemoryCall
 from tenon.size_assumptions import Assumptions, assuming, told_by
 from tenon.torch.aten import name_of
 from tenon.torch.call_plan import PlanStep, is_assertion, is_drawn, is_like, is_torchs, make_plan
@@ -217,7 +217,7 @@ def program_step(made: Translated, slot: Mapping[fx.Node, int], known: Known) ->
               for node, place in zip(made.inputs, places)]
     outputs = [(slot[node], place := place_of(node), node.meta["val"].dtype, promised(node, place, known))
                for node in made.outputs]
-    run = Addressed(made.program, [tuple(map(int, place.stored)) for place in places]).run
+    run = ForeignMemoryCall(made.program, [tuple(map(int, place.stored)) for place in places]).run
 
     def step(slots: list[Any]) -> None:
         addresses, kept = [], []

@@ -17,7 +17,7 @@ from tenon.errors import ShapeError
 from tenon.llvm.host_target import host
 from tenon.program import step_executor
 from tenon.program.steps import KernelStep
-from tenon.runtime.frame import Frame
+from tenon.runtime.run_frame import Frame
 from tenon.runtime.thread_pool import get_num_threads, set_num_threads
 from tests.layouts import facing, turned
 

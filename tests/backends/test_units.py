@@ -24,7 +24,7 @@ from tenon.pipeline import compile, optimize
 from tenon.program import kernel_cache
 from tenon.program.predict_aliasing import Foreseen
 from tenon.records import replace
-from tenon.runtime.layout import called_first
+from tenon.runtime.program_layout import called_first
 
 SOFTMAX = """
 def softmax(x: f32[40, 30]):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tenon as tn
-from tenon.debug.pictures import HAVE_MATPLOTLIB
+from tenon.debug.image_files import HAVE_MATPLOTLIB
 from tenon.errors import ArgumentError
 from tenon.placement import place_costs
 from tenon.placement.place_costs import Rates

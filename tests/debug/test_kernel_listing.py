@@ -6,7 +6,7 @@ import pytest
 
 import tenon as tn
 from tenon.backends.cpu.kernel_listing import listing_of
-from tenon.debug.looked_at import programs_of
+from tenon.debug.instrumented_calls import programs_of
 from tenon.graph.partition import innermost
 from tenon.llvm import machine_code
 from tenon.llvm.line_tables import without_directives

@@ -10,7 +10,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.debug.stopping import Debugger
+from tenon.debug.breakpoints import Debugger
 from tenon.errors import ArgumentError, RecompileWarning
 from tenon.observe import subscribe
 

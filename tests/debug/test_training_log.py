@@ -12,7 +12,7 @@ import tenon as tn
 from tenon import nn
 from tenon.debug import console, event_files
 from tenon.debug.dashboard import curve, dashboard_text
-from tenon.debug.pictures import png_bytes
+from tenon.debug.image_files import png_bytes
 from tenon.errors import ArgumentError
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.debug.summary import summary_of
+from tenon.debug.array_summary import summary_of
 from tenon.errors import ArgumentError
 from tenon.observe import subscribe
 

@@ -18,8 +18,8 @@ from tenon.ops.define import define
 from tenon.pipeline import CPU, compile
 from tenon.program.step_executor import driver
 from tenon.runtime.arena_planning import aligned_bytes
-from tenon.runtime.frame import Frame
 from tenon.runtime.program import Program
+from tenon.runtime.run_frame import Frame
 from tenon.runtime.thread_pool import pool, set_num_threads
 from tenon.types import TensorType, float32
 

@@ -9,7 +9,7 @@ import tenon as tn
 from tenon.capture.constant_weights import given
 from tenon.llvm.work_partition import PARTS_PER_THREAD
 from tenon.program import step_executor as native
-from tenon.runtime.frame import Frame
+from tenon.runtime.run_frame import Frame
 
 
 def shares(program, arrays, threads=2):

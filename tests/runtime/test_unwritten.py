@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.runtime import buffer_pool, frame
+from tenon.runtime import buffer_pool, run_frame
 from tenon.runtime.program import Program
 
 
@@ -34,7 +34,7 @@ def filled(monkeypatch):
         return arena
     monkeypatch.setattr(Program, "_take_arena", take_filled)
     monkeypatch.setattr(buffer_pool, "np", Filled())
-    monkeypatch.setattr(frame, "np", Filled())
+    monkeypatch.setattr(run_frame, "np", Filled())
     return arenas
 
 

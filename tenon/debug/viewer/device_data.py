@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenon.debug.origins import number_of
+from tenon.debug.node_origins import number_of
 from tenon.debug.viewer.graph_data import Data, all_nodes
 from tenon.graph.ir import Graph
 from tenon.graph.value_devices import speaks_of_devices

@@ -14,9 +14,9 @@ from tenon.capture.jitted import Jitted
 from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.config import VERSION, config
 from tenon.debug.explain import Explanation, explain
-from tenon.debug.origins import ModuleNames, Origin
+from tenon.debug.node_origins import ModuleNames, Origin
+from tenon.debug.recapture import recaptured
 from tenon.debug.step_times import Timed, timed_steps
-from tenon.debug.twin import twin_of
 from tenon.debug.viewer.device_data import device_data
 from tenon.debug.viewer.graph_data import Data, Numbering, all_nodes, bytes_of
 from tenon.debug.viewer.node_values import node_values, watched_values
@@ -57,24 +57,24 @@ def _document_of(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]
     _, captured = jitted.look(*bound, **keywords)
     if captured is None:
         return {**_head(jitted), **_told(jitted, told), "fallbacks": _fallbacks(jitted), **_sources((), told)}
-    twin = twin_of(jitted, captured, bound, keywords)
-    graph, sizes = twin.graph, dict(twin.sizes)
+    again = recaptured(jitted, captured, bound, keywords)
+    graph, sizes = again.graph, dict(again.sizes)
     trace: list[Step] = []
     numbering = Numbering(sizes)
     data: Data = {**_head(jitted), "sizes": sizes, **_told(jitted, told, captured), "fallbacks": _fallbacks(jitted),
-                  "params": _params(twin.captured, graph, twin.names, sizes), "nodes": numbering.graph(graph),
+                  "params": _params(again.captured, graph, again.names, sizes), "nodes": numbering.graph(graph),
                   "results": [[numbering.numbers[r.node], r.index] if r.node is not None
                               else [-1, graph.params.index(r)] for r in graph.results],
                   **_sources(_origins(graph), told)}
     if isinstance(values, Watched):
         data["values"] = watched_values(values, graph, numbering.numbers)
     elif values:
-        data["values"] = node_values(twin, bound, keywords, numbering.numbers)
-    executable = twin.compiled(trace)
+        data["values"] = node_values(again, bound, keywords, numbering.numbers)
+    executable = again.compiled(trace)
     data["devices"] = device_data(graph, executable, len(data["origins"]))
     if executable is None or not isinstance(late_program(executable), Program):
         return {**data, "passes": _passes(numbering, trace)}
-    timed = timed_steps(twin.captured, executable, bound, keywords, REPEATS) if times else ()
+    timed = timed_steps(again.captured, executable, bound, keywords, REPEATS) if times else ()
     data["passes"] = _passes(numbering, trace)      # behind the run, which may compile again for other constants
     _add_program(data, late_program(executable), numbering, timed, code)
     return data

@@ -1,4 +1,4 @@
-"""A twin and arguments -> a summary of what each captured node computes, by the reference interpreter.
+"""A recapture and arguments -> a summary of what each captured node computes, by the reference interpreter.
 
 Nodes of loops are told of their last turn.  The numbers are the reference's: those of compiled code may differ by
 rounding, and `tn.debug.watch` tells these: of what it has watched, the summaries are those of the compiled call.
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.debug.summary import summary_of
-from tenon.debug.twin import Twin
+from tenon.debug.array_summary import summary_of
+from tenon.debug.recapture import Recapture
 from tenon.debug.value_names import span_of
 from tenon.debug.viewer.graph_data import Data
 from tenon.debug.watched_values import Watched, WatchedValue
@@ -49,7 +49,8 @@ def _told(value: WatchedValue) -> Data:
     return {"turns": len(value.turns), "outputs": words, "bad": sum(s.nan + s.inf for s in summaries)}
 
 
-def node_values(twin: Twin, args: Sequence[Any], keywords: Mapping[str, Any], numbers: Mapping[Node, int]) -> Data:
+def node_values(again: Recapture, args: Sequence[Any], keywords: Mapping[str, Any],
+                numbers: Mapping[Node, int]) -> Data:
     """By the number of a node: `outputs`, a summary each in words, `bad`, how many elements are NaN or infinite, and
     `turns`, how often it was computed."""
     found: dict[Node, Data] = {}
@@ -60,9 +61,9 @@ def node_values(twin: Twin, args: Sequence[Any], keywords: Mapping[str, Any], nu
         turns = found[node]["turns"] + 1 if node in found else 1
         found[node] = {"turns": turns, "outputs": [str(s) for s in summaries],
                        "bad": sum(s.nan + s.inf for s in summaries)}
-    leaves = twin.captured.arguments(twin.captured.leaves_of(args, keywords))
+    leaves = again.captured.arguments(again.captured.leaves_of(args, keywords))
     assert leaves is not None
-    arrays = [in_memory(holder.own.payload) for holder in twin.captured.inputs.holders(leaves)]
+    arrays = [in_memory(holder.own.payload) for holder in again.captured.inputs.holders(leaves)]
     with witnessed(see), np.errstate(all="ignore"):
-        interpret(twin.graph, arrays, twin.sizes or None)
+        interpret(again.graph, arrays, again.sizes or None)
     return {str(numbers[node]): data for node, data in found.items() if node in numbers}

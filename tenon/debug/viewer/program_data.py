@@ -8,14 +8,14 @@ from typing import Any
 
 from tenon.backends.cpu.kernel_listing import listing_of
 from tenon.debug.node_costs import flops_of, nodes_of, shares_of
-from tenon.debug.origins import number_of
+from tenon.debug.node_origins import number_of
 from tenon.debug.step_times import Timed
 from tenon.debug.viewer.graph_data import Data
 from tenon.graph.ir import Node
 from tenon.program.kernel import CompiledKernel, count
 from tenon.program.steps import CopyStep, HostStep, KernelStep, Leaf, Storage, homes, leaves, touched
-from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
+from tenon.runtime.program_layout import Layout
 
 LONGEST_CODE = 400_000          # characters of one kernel's code
 Sizes = Mapping[str, int]

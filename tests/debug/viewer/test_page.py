@@ -13,7 +13,7 @@ import pytest
 
 import tenon as tn
 from debug.viewer.two_blocks import training_step
-from tenon.debug.summary import summary_of
+from tenon.debug.array_summary import summary_of
 from tenon.debug.viewer.document import document_of
 from tenon.debug.viewer.page import page_of
 

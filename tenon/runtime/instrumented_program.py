@@ -1,10 +1,10 @@
-"""A program and lookers -> the same program, run with looks at its memory between its steps.
+"""A program and observers -> the same program, run with looks at its memory between its steps.
 
-    program.looked_at = Looked(program, (looker,))      # until it is None again, every run is looked at
+    program.instrumented = InstrumentedProgram(program, (observer,))     # until it is None again
 
-The kernels, their code and their order are those of the program: only the table of steps is made anew, with a call to
-Python before or after the steps that a looker asks for.  Where one asks for that, what a run would update in place it
-is given copies of: a looker that raises ends the run then before anything has changed.
+The kernels, their code and their order are those of the program.  Only the table of steps is made anew, with a call to
+Python before or after the steps that an observer asks for.  Where one asks for copies, a run gets copies of what it
+would update in place: an observer that raises then ends the run before anything has changed.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from tenon.program.steps import BranchStep, HostStep, KernelStep, LookStep, Loop
 from tenon.records import replace
 from tenon.runtime.arena_planning import aligned_bytes
 from tenon.runtime.buffer_pool import take
-from tenon.runtime.frame import Frame
-from tenon.runtime.layout import Layout, make_layout, take_donated
 from tenon.runtime.program import Program
+from tenon.runtime.program_layout import Layout, make_layout, take_donated
+from tenon.runtime.run_frame import Frame
 from tenon.runtime.thread_pool import pool
 from tenon.types import TensorType
 
 
 class Halted(BaseException):
-    """Takes an error of a looker's out of a call; what deals with errors of the program must not see it."""
+    """Takes an error of an observer's out of a call; what deals with errors of the program must not see it."""
 
     def __init__(self, error: Exception):
         super().__init__(str(error))
@@ -37,10 +37,10 @@ class Halted(BaseException):
 
 
 class RunAgain(BaseException):
-    """Ends a run that is to be made once more, since a looker wants to see more than it did."""
+    """Ends a run that is to be made once more, since an observer wants to see more than it did."""
 
 
-class Looker(Protocol):
+class StepObserver(Protocol):
     """Who looks at memory.  `keeps` is whether the arguments of a run are to stay as they are."""
 
     keeps: bool
@@ -54,18 +54,18 @@ class Looker(Protocol):
 
 @runtime_checkable
 class Repeating(Protocol):
-    """A looker who wants to see a call twice, on the same arguments: it `keeps` them."""
+    """An observer who wants to see a call twice, on the same arguments: it `keeps` them."""
 
     def begin_turn(self, turn: int) -> None:
         """A run begins: the first of a call, which changes nothing, is turn 0, and the one that repeats it turn 1."""
 
 
-class Looked:
+class InstrumentedProgram:
     """A program, run with looks between its steps; an `Executable`."""
 
-    def __init__(self, program: Program, lookers: Sequence[Looker],
+    def __init__(self, program: Program, observers: Sequence[StepObserver],
                  given: Callable[[Sequence[Array]], None] | None = None):
-        self.program, self.lookers = program, tuple(lookers)
+        self.program, self.observers = program, tuple(observers)
         self.given = given              # outside of jitted calls: who is told of the arguments
         self._frames: dict[Any, list[Frame]] = {}
         self._place_looks()
@@ -80,30 +80,30 @@ class Looked:
         return self.program.graph
 
     def run(self, arrays: Sequence[Array], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
-        """The results; in memory of donated arguments only where no looker keeps them."""
+        """The results; in memory of donated arguments only where no observer keeps them."""
         accepted = self.program._accept(arrays)
         if self.given is not None:
             self.given(accepted)
-        repeating = [x for x in self.lookers if isinstance(x, Repeating)]
+        repeating = [x for x in self.observers if isinstance(x, Repeating)]
         if repeating:
             self._run_turn(0, repeating, accepted, donated, None)
         return self._run_turn(1, repeating, accepted, donated, then)
 
     def _run_turn(self, turn: int, repeating: Sequence[Repeating], arrays: Sequence[Array], donated: Collection[int],
                   then: Then | None) -> list[Array]:
-        """One run of a call; where a looker wants to see more, it is begun anew."""
-        for looker in repeating:
-            looker.begin_turn(turn)
+        """One run of a call; where an observer wants to see more, it is begun anew."""
+        for observer in repeating:
+            observer.begin_turn(turn)
         try:
             return self._run(arrays, donated, then)
         except RunAgain:
             self._place_looks()
-        for looker in repeating:
-            looker.begin_turn(turn)
+        for observer in repeating:
+            observer.begin_turn(turn)
         return self._run(arrays, donated, then)
 
     def _run(self, arrays: Sequence[Array], donated: Collection[int], then: Then | None) -> list[Array]:
-        keeps = any(looker.keeps for looker in self.lookers)
+        keeps = any(observer.keeps for observer in self.observers)
         given = [copy_of(x) if keeps and k in donated else x for k, x in enumerate(arrays)]
         layout = self._layout([x.shape for x in given], donated)
         idle = self._frames.setdefault(layout, [])
@@ -142,7 +142,7 @@ class Looked:
                     yield replace(step, body=tuple(self._with_looks(step.body)),
                                   condition=tuple(self._with_looks(step.condition)))
                 case KernelStep() | HostStep():
-                    wanted = [(looker, *looker.wants(step)) for looker in self.lookers]
+                    wanted = [(observer, *observer.wants(step)) for observer in self.observers]
                     yield from (LookStep(step, x.see, step.inputs, before=True) for x, before, _ in wanted if before)
                     yield step
                     yield from (LookStep(step, x.see, step.outputs) for x, _, after in wanted if after)

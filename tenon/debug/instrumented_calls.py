@@ -1,4 +1,4 @@
-"""A jitted function and lookers -> its compiled programs, run with looks at their memory while a block lasts."""
+"""A jitted function and observers -> its compiled programs, run with looks at their memory while a block lasts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.on_mesh import parts_of
 from tenon.errors import ArgumentError, TenonError
 from tenon.program.backend_interface import Executable
-from tenon.runtime.looking import Halted, Looked, Looker
+from tenon.runtime.instrumented_program import Halted, InstrumentedProgram, StepObserver
 from tenon.runtime.multi_device import MultiDevice
 from tenon.runtime.program import Program
 from tenon.runtime.spmd_program import SpmdProgram, Unheard
-from tenon.runtime.staged import Staged
+from tenon.runtime.staged_program import StagedProgram
 
 
 def jitted_of(function: Any, tool: str) -> Jitted:
@@ -32,12 +32,14 @@ def jitted_of(function: Any, tool: str) -> Jitted:
 
 
 @contextmanager
-def looked_at(jitted: Jitted, lookers: Sequence[Looker], around: Around | None = None,
-              given: Callable[[Sequence[Any]], None] | None = None, devices: bool = False) -> Iterator[None]:
-    """Let lookers see what runs of the function's programs have in memory; `around` is called around each run, `given`
-    with the arguments of the program of a gradient, which runs outside of calls.
+def instrumented(jitted: Jitted, observers: Sequence[StepObserver], around: Around | None = None,
+                 given: Callable[[Sequence[Any]], None] | None = None, devices: bool = False) -> Iterator[None]:
+    """Let observers see what runs of the function's programs have in memory.
 
-    With `devices` also those of a mesh or of a graph that is cut, where lookers are called on a thread a device.
+    `around` is called around each run.  `given` is called with the arguments of the program of a gradient, which runs
+    outside of calls.
+
+    With `devices` also those of a mesh or of a graph that is cut, where observers are called on a thread a device.
     """
     with ExitStack() as ends:
         known: set[Program] = set()
@@ -47,7 +49,7 @@ def looked_at(jitted: Jitted, lookers: Sequence[Looker], around: Around | None =
             for program, inside in (*programs_of(captured), *((part, True) for part in several)):
                 if program not in known:
                     known.add(program)
-                    ends.callback(_look(program, lookers, None if inside else given or _nobody))
+                    ends.callback(_look(program, observers, None if inside else given or _nobody))
             try:
                 return run(captured, leaves, containers)
             except Halted as halted:
@@ -58,15 +60,15 @@ def looked_at(jitted: Jitted, lookers: Sequence[Looker], around: Around | None =
             yield
 
 
-def _look(program: Program, lookers: Sequence[Looker],
+def _look(program: Program, observers: Sequence[StepObserver],
           given: Callable[[Sequence[Any]], None] | None) -> Callable[[], None]:
     """Put looks into a program, beside those that are there; what takes them out again."""
-    before = program.looked_at
-    own = (*before.lookers, *lookers) if isinstance(before, Looked) else tuple(lookers)
-    program.looked_at = Looked(program, own, given)
+    before = program.instrumented
+    own = (*before.observers, *observers) if isinstance(before, InstrumentedProgram) else tuple(observers)
+    program.instrumented = InstrumentedProgram(program, own, given)
 
     def end() -> None:
-        program.looked_at = before
+        program.instrumented = before
     return end
 
 
@@ -104,5 +106,5 @@ def _by_device(captured: Captured, leaves: Sequence[Any]) -> Iterator[Program]:
 
 def _native(program: Executable) -> Iterator[Program]:
     late = late_program(program)
-    parts = late._programs.values() if isinstance(late, Staged) else (late,)
+    parts = late._programs.values() if isinstance(late, StagedProgram) else (late,)
     yield from (part for part in parts if isinstance(part, Program))

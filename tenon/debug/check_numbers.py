@@ -19,12 +19,12 @@ import numpy as np
 from tenon.capture.captured import Captured
 from tenon.capture.graph_breaks import Run
 from tenon.capture.jitted import Jitted
+from tenon.debug.array_summary import summary_of
 from tenon.debug.bad_numbers import Around, BadNumber, bad_number
-from tenon.debug.looked_at import jitted_of, looked_at, programs_of, runs_on_devices
+from tenon.debug.check_repeatability import RepeatChecker
+from tenon.debug.instrumented_calls import instrumented, jitted_of, programs_of, runs_on_devices
 from tenon.debug.module_paths import module_path
 from tenon.debug.overflow import OverflowChecker
-from tenon.debug.repeatability import RepeatChecker
-from tenon.debug.summary import summary_of
 from tenon.debug.value_names import Names
 from tenon.errors import ArgumentError
 from tenon.graph.interpret import interpret, running, witnessed
@@ -32,8 +32,8 @@ from tenon.graph.ir import Node, Value
 from tenon.ops.call import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep, Storage
 from tenon.records import dataclass, field
-from tenon.runtime.frame import Frame
-from tenon.runtime.looking import Halted, Looker, RunAgain, body_of, inputs_of, outputs_of
+from tenon.runtime.instrumented_program import Halted, RunAgain, StepObserver, body_of, inputs_of, outputs_of
+from tenon.runtime.run_frame import Frame
 from tenon.tensor_state import in_memory
 
 Array = np.ndarray[Any, Any]
@@ -102,10 +102,10 @@ def check(function: Any, nan: bool = True, inf: bool = True, range: tuple[float,
     """
     if range is not None and not range[0] <= range[1]:
         raise ArgumentError(f"check: range is (least, largest), not {range!r}")
-    lookers: list[Looker] = [OverflowChecker()] if overflow else []
+    observers: list[StepObserver] = [OverflowChecker()] if overflow else []
     checker = _Checker(Wanted(nan, inf, range))
-    lookers += [checker] if nan or inf or range is not None else []
-    lookers += [RepeatChecker()] if repeatable else []
+    observers += [checker] if nan or inf or range is not None else []
+    observers += [RepeatChecker()] if repeatable else []
     jitted = jitted_of(function, "check")
 
     def around(run: Run, captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> Any:
@@ -120,7 +120,7 @@ def check(function: Any, nan: bool = True, inf: bool = True, range: tuple[float,
             if captured.mesh is not None:       # its arguments are in parts, which other processes may hold
                 raise
             raise error.made_in(module_path(jitted, captured, leaves, error, checker.wanted.bad)) from None
-    with looked_at(jitted, lookers, around, devices=True):
+    with instrumented(jitted, observers, around, devices=True):
         yield
 
 

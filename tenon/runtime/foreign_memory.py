@@ -17,14 +17,14 @@ import numpy as np
 
 from tenon.program.backend_interface import Array, Executable
 from tenon.runtime.buffer_pool import take
-from tenon.runtime.frame import DATA_OFFSET, Frame
 from tenon.runtime.guard_pages import guarding
-from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
+from tenon.runtime.program_layout import Layout
+from tenon.runtime.run_frame import DATA_OFFSET, Frame
 from tenon.runtime.thread_pool import pool
 
 
-class Addressed:
+class ForeignMemoryCall:
     """Runs a program on arguments of these shapes, which lie in order in memory.  Threads may run it at once."""
 
     def __init__(self, program: Executable, shapes: Sequence[tuple[int, ...]]):

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from tenon.debug.looked_at import jitted_of
+from tenon.debug.instrumented_calls import jitted_of
 from tenon.errors import PACKAGE, ArgumentError, location_of
 
 When = Callable[[Mapping[str, Any]], Any]

@@ -15,15 +15,15 @@ import numpy as np
 
 from tenon.capture.captured import Captured
 from tenon.capture.graph_breaks import Run
-from tenon.debug.looked_at import jitted_of, looked_at
-from tenon.debug.summary import summary_of
+from tenon.debug.array_summary import summary_of
+from tenon.debug.instrumented_calls import instrumented, jitted_of
 from tenon.debug.value_names import Named, Names, span_of
 from tenon.debug.watched_values import Array, Watched, WatchedCall, at_line, fits
 from tenon.graph.ir import Value
 from tenon.ops.call import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep
-from tenon.runtime.frame import Frame
-from tenon.runtime.looking import copy_of, outputs_of
+from tenon.runtime.instrumented_program import copy_of, outputs_of
+from tenon.runtime.run_frame import Frame
 from tenon.tensor_state import in_memory
 
 
@@ -47,14 +47,14 @@ def watch(function: Any, *patterns: str, line: str | None = None, keep: int = 1,
     """
     jitted = jitted_of(function, "watch")
     watched = Watched(jitted, patterns or ("*",), line, max(1, keep))
-    looker = _Keeper(watched, summaries)
+    observer = _Keeper(watched, summaries)
 
     def around(run: Run, captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> Any:
-        call = looker.begin(captured, leaves)
+        call = observer.begin(captured, leaves)
         result = run(captured, leaves, containers)
-        looker.end(call, leaves)
+        observer.end(call, leaves)
         return result
-    with looked_at(jitted, (looker,), around, looker.hear_gradients):
+    with instrumented(jitted, (observer,), around, observer.hear_gradients):
         yield watched
 
 

@@ -26,7 +26,7 @@ from tenon.runtime.buffer_pool import take
 from tenon.runtime.forks import RunPhase
 from tenon.runtime.guard_pages import guarded_copy, guarding
 from tenon.runtime.host_call import HostCall
-from tenon.runtime.layout import QUICK_WORK, Layout
+from tenon.runtime.program_layout import QUICK_WORK, Layout
 from tenon.runtime.stack_region import Cells
 from tenon.runtime.step_table import STATUS_WORDS
 from tenon.runtime.thread_pool import Pool, pool

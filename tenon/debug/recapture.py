@@ -1,6 +1,6 @@
 """A call of a jitted function -> its capture and its program once more, in which each node knows where it comes from.
 
-The twin has the same text, so it runs the same kernels, which are found on disk; only passes may run anew.
+The recapture has the same text, so it runs the same kernels, which are found on disk; only passes may run anew.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants
 from tenon.capture.jitted import Jitted
-from tenon.debug.origins import ModuleNames, captured_with_origins, number_of, numbered
+from tenon.debug.node_origins import ModuleNames, captured_with_origins, number_of, numbered
 from tenon.graph.interpret import bind_sizes
 from tenon.graph.ir import Graph
 from tenon.graph.partition import all_nodes
@@ -22,7 +22,7 @@ from tenon.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)
-class Twin:
+class Recapture:
     """`graph` is that of the results, whose gradient is another program where the tape asks for it; `sizes` are those
     of the call."""
 
@@ -45,8 +45,8 @@ class Twin:
         return compile(self.graph, trace=trace)
 
 
-def twin_of(jitted: Jitted, captured: Captured, args: Any, keywords: Any) -> Twin:
-    """The twin of a capture, for the sizes of a call with these arguments."""
+def recaptured(jitted: Jitted, captured: Captured, args: Any, keywords: Any) -> Recapture:
+    """The recapture of a capture, for the sizes of a call with these arguments."""
     found, names = captured_with_origins(jitted, captured, args, keywords)
     graph = numbered(found.halves.forward if found.halves is not None else found.graph)
     sizes: dict[str, int] = {}
@@ -55,4 +55,4 @@ def twin_of(jitted: Jitted, captured: Captured, args: Any, keywords: Any) -> Twi
         assert leaves is not None
         shapes: Any = [holder.own.payload.shape for holder in found.inputs.holders(leaves)]
         sizes = {name: int(size) for name, size in bind_sizes(graph, shapes).items()}
-    return Twin(found, graph, names, sizes)
+    return Recapture(found, graph, names, sizes)

@@ -17,8 +17,8 @@ from tenon.program.steps import (
     leaves,
     touched,
 )
-from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
+from tenon.runtime.program_layout import Layout
 
 SHOWN = 8       # places
 

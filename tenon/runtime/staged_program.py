@@ -24,7 +24,7 @@ from tenon.program.backend_interface import Array, Executable, Then
 from tenon.size_assumptions import answers_hold
 
 
-class Staged:
+class StagedProgram:
     """What runs such a graph."""
 
     def __init__(self, graph: Graph, compile: Callable[[Graph], Executable]):

@@ -19,7 +19,7 @@ from tenon.program.backend_interface import DeviceRuntime, Executable, Then
 from tenon.runtime.open_devices import brought
 
 
-class Launched:
+class LaunchedProgram:
     """A program that a device runs in its own memory."""
 
     def __init__(self, program: Executable, runtime: DeviceRuntime):

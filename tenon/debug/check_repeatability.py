@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from tenon.debug.summary import summary_of
+from tenon.debug.array_summary import summary_of
 from tenon.errors import TenonError
 from tenon.graph.ir import Node
 from tenon.program.steps import HostStep, KernelStep, LookStep
 from tenon.records import dataclass, field
-from tenon.runtime.frame import Frame
-from tenon.runtime.looking import Halted, outputs_of
+from tenon.runtime.instrumented_program import Halted, outputs_of
+from tenon.runtime.run_frame import Frame
 
 
 class NotRepeatable(TenonError, ArithmeticError):

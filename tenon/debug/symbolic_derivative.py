@@ -37,7 +37,7 @@ NEGATIVE, ATOM = 3, 5
 class Expression:
     """A number, a symbol, or an operator applied to expressions.
 
-    >>> from tenon.debug.symbolic import expression
+    >>> from tenon.debug.symbolic_derivative import expression
     >>> f = expression(lambda x: x * tn.sin(x))
     >>> print(f)
     x * sin(x)
