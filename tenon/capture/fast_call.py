@@ -508,6 +508,7 @@ class _Maker:
         captured, rest, call, at = self.captured, self.guards.rest, calls.call, self.containers_at
         arrays = any(isinstance(x, np.ndarray) for x in self.leaves)
         parts, graph, holders = captured.halves, captured.graph, captured.inputs.holders
+        build, places = captured.output.structure.build, _places_on_tape(captured)
         assert parts is not None
 
         def on_tape(leaves: tuple[Any, ...]) -> Any:
@@ -515,14 +516,26 @@ class _Maker:
             if new is None or not ((rest is None or rest.hold()) and call(leaves, new)):
                 return MISS
             tensors = _as_tensors(leaves) if arrays else leaves
-            result_stores = ResultStores(captured, tensors, captured.changes, leaves[at:])
             made = recorded(graph, parts, holders(tensors), new, captured.by_data)
+            if places:
+                return build([made[k] for k in places])
+            result_stores = ResultStores(captured, tensors, captured.changes, leaves[at:])
             try:
                 at_once(result_stores.stores(OnTape(made)) or ())
             except Stopped:
                 return _off_the_graph(captured)
             return result_stores.value()
         return on_tape
+
+
+def _places_on_tape(captured: Captured) -> list[int]:
+    """Which results are returned, where a call does nothing but to return results that are on the tape; else none."""
+    leaves = captured.output.leaves
+    acts = captured.changes, captured.effects, captured.gradients, captured.flags, captured.output_effects
+    if any(acts) or captured.by_data or captured.failed is not None or captured.output.undecided:
+        return []
+    usual = all(x == FromGraph(x.index, True, False) for x in leaves if isinstance(x, FromGraph))
+    return [x.index for x in leaves] if usual and all(isinstance(x, FromGraph) for x in leaves) else []
 
 
 def _only_updates(frame: Any, reads: Sequence[int], captured: Captured) -> bool:

@@ -47,6 +47,11 @@ class Half:
     pullbacks: dict[tuple[int, ...], Pullback] = field(default_factory=dict)
 
     @cached_property
+    def flows(self) -> list[bool]:
+        """Whether a gradient can go to a parameter, for each."""
+        return [k in self.taped for k in range(len(self.body.params))]
+
+    @cached_property
     def given_back(self) -> frozenset[int]:
         """The parameters whose gradients there are."""
         return frozenset(self.wanted)
@@ -217,7 +222,9 @@ def recorded(graph: Graph, parts: Halves, inputs: Sequence[Tensor], out: Sequenc
     found: list[Any] = [None] * count
     for half in parts.parts:
         own = [results[k] for k in half.results]
-        wanted = half.given_back.difference(k for k, result in by_data if not results[result])
+        wanted = half.given_back
+        if by_data:
+            wanted = wanted.difference(k for k, result in by_data if not results[result])
         for k, tensor in zip(half.results, _recorded(half, inputs, own, values, wanted), strict=True):
             found[k] = tensor
     return found
@@ -230,7 +237,7 @@ def _recorded(half: Half, inputs: Sequence[Tensor], results: Sequence[Any], valu
         return list(map(fresh, results))
     kept = [inputs[k].own.payload if k >= 0 else values[-1 - k] for k in half.kept]
     attrs = {"body": half.body, "half": half, "kept": kept, "wanted": wanted}
-    taped: list[Any] = [saved(x) if k in half.taped else x.detach() for k, x in enumerate(inputs)]
+    taped = [saved(x) if flows else x.detach() for x, flows in zip(inputs, half.flows, strict=True)]
     node = GraphNode(KEPT_CALL, tuple(taped), attrs, tuple(results))
     return [linked(array, node, k) for k, array in enumerate(results)]
 
