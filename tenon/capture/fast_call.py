@@ -80,8 +80,7 @@ def make_fast_call(captured: Captured, structure: Structure, leaves: Sequence[An
 
     Where the call changes some of the `containers` among its arguments, these stand behind the leaves.
     """
-    if not object_layout.READABLE or captured.places is not None or \
-            not hasattr(late_program(captured.program), "quick_frame"):
+    if not object_layout.READABLE or captured.places is not None or captured.mesh is not None:
         return None
     prologue = captured.prologue
     further = () if prologue is None else prologue(leaves)
@@ -397,6 +396,8 @@ class _Maker:
     def quick(self, inputs: list[Input]) -> Run | None:
         """Look at everything and run the program in one native call."""
         ready, arrays, program = self.ready, self.arrays, late_program(self.captured.program)
+        if not hasattr(program, "quick_frame"):     # of stages, or of another backend
+            return None
         arrays = given(ready, arrays) if ready else arrays
         donated = [] if self.captured.differentiable else [self.place(k) for k in self.captured.donations]
         frame = program.quick_frame(arrays, donated, self.most)

@@ -5,6 +5,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
+from tenon.cpython import object_layout
 from tenon.errors import ArgumentError, CaptureError, GraphError, OutOfRange, ShapeError
 from tenon.graph.interpret import interpret
 from tenon.graph.parse import parse_graph
@@ -329,3 +330,12 @@ def test_a_gradient_that_is_asked_for_outside_knows_the_size(f):
     captured, = (c for record in jitted.records.values() for c in record.captures)
     for graph in (captured.halves.forward, *(half.backward for half in captured.halves.parts)):
         verify(graph)
+
+
+@pytest.mark.skipif(not object_layout.READABLE, reason="this Python's objects are not read")
+def test_warm_calls_are_looked_at_natively():
+    f = tn.jit(lambda x: x[x > 0].sum())
+    for seed in range(5):
+        x = tn.asarray(np.random.default_rng(seed).standard_normal(7).astype(np.float32))
+        np.testing.assert_allclose(f(x).numpy(), x.numpy()[x.numpy() > 0].sum(), rtol=1e-6)
+    assert [c.short is not None for record in f.records.values() for c in record.captures] == [True]
