@@ -107,7 +107,7 @@ _MODULES = ("amp", "autograd", "backends", "data", "debug", "distributed", "dist
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.cond_switch")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.while_scan")
-_LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.files",
+_LATER |= {"save": "tenon.serialization.save_load", "load": "tenon.serialization.save_load",
            "load_weights": "tenon.serialization.weight_files",
            "Checkpoint": "tenon.serialization.run_checkpoint", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys((

@@ -102,7 +102,7 @@ from tenon.pytorch_names import from_numpy as from_numpy
 from tenon.pytorch_functions import frombuffer as frombuffer
 from tenon import func as func
 from tenon.pytorch_functions import gcd_ as gcd_
-from tenon.ops.products import outer as _ger
+from tenon.ops.vector_products import outer as _ger
 from tenon.autocast import get_autocast_dtype as get_autocast_dtype
 from tenon.pytorch_functions import get_default_device as get_default_device
 from tenon.pytorch_names import get_default_dtype as get_default_dtype
@@ -147,7 +147,7 @@ from tenon.pytorch_names import layout as layout
 from tenon.pytorch_functions import lcm_ as lcm_
 from tenon.pytorch_functions import ldexp_ as ldexp_
 from tenon import linalg as linalg
-from tenon.serialization.files import load as load
+from tenon.serialization.save_load import load as load
 from tenon.serialization.weight_files import load_weights as load_weights
 from tenon.pytorch_functions import log10_ as log10_
 from tenon.pytorch_functions import log1p_ as log1p_
@@ -202,7 +202,7 @@ from tenon.array_api import result_type as result_type
 from tenon.pytorch_functions import round_ as round_
 from tenon.pytorch_functions import rsqrt_ as rsqrt_
 from tenon.pytorch_functions import rsub as rsub
-from tenon.serialization.files import save as save
+from tenon.serialization.save_load import save as save
 from tenon.pytorch_names import scalar_tensor as scalar_tensor
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.capture.while_scan import scan as scan
@@ -236,7 +236,7 @@ from tenon.pytorch_functions import tanh_ as tanh_
 from tenon.tensor import tensor as tensor
 from tenon import testing as testing
 from tenon import torch as torch
-from tenon.ops.scan import trapezoid as _trapz
+from tenon.ops.cumulative import trapezoid as _trapz
 from tenon.transforms import pytrees as _tree
 from tenon.pytorch_functions import trunc_ as trunc_
 from tenon.pytorch_names import typename as typename

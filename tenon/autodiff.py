@@ -17,10 +17,10 @@ from tenon.graph.op import current, using
 from tenon.graph.partition import set_derivative
 from tenon.ops.arithmetic import add
 from tenon.ops.branches import pullbacks
-from tenon.ops.call import run_body, type_of_body
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.ops.custom import body_batch
 from tenon.ops.define import define
+from tenon.ops.graph_calls import run_body, type_of_body
 from tenon.ops.shape import cast, sum_to
 from tenon.records import replace
 from tenon.types import TOKEN

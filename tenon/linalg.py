@@ -14,7 +14,6 @@ from tenon.ops.linear_systems import inv_ex, solve_ex, tensorinv, tensorsolve, v
 from tenon.ops.lu_factors import lu, lu_factor, lu_solve
 from tenon.ops.matrix_factorizations import cholesky, cholesky_ex, qr
 from tenon.ops.matrix_products import matmul
-from tenon.ops.products import cross, householder_product, multi_dot, outer, tensordot, vecdot
 from tenon.ops.reduction import vector_norm
 from tenon.ops.solving import (
     cholesky_inverse,
@@ -33,6 +32,7 @@ from tenon.ops.solving import (
     solve,
     solve_triangular,
 )
+from tenon.ops.vector_products import cross, householder_product, multi_dot, outer, tensordot, vecdot
 
 __all__ = ["matmul", "matrix_transpose", "outer", "cross", "tensordot", "vecdot", "multi_dot", "matrix_power",
            "diagonal", "trace", "cholesky", "cholesky_ex", "eig", "eigh", "eigvals", "eigvalsh", "lu", "lu_factor",

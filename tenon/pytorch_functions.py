@@ -11,11 +11,11 @@ from tenon.autograd import set_detect_anomaly
 from tenon.jit import jit
 from tenon.nn.module import Module
 from tenon.ops.comparison import where
-from tenon.ops.counted_draws import random_binomial
-from tenon.ops.products import multi_dot
-from tenon.ops.products import outer as ger
-from tenon.ops.scan import trapezoid as trapz
+from tenon.ops.cumulative import trapezoid as trapz
+from tenon.ops.rejection_sampling import random_binomial
 from tenon.ops.solving import matrix_norm, pinv
+from tenon.ops.vector_products import multi_dot
+from tenon.ops.vector_products import outer as ger
 from tenon.pytorch_in_place import FUNCTIONS, METHODS_IN_PLACE
 from tenon.pytorch_methods import (
     adjoint,

@@ -22,9 +22,9 @@ from tenon.ops.index_helpers import sliding_window
 from tenon.ops.indexing import take_along_axis
 from tenon.ops.joining_and_axes import squeezed, sum_to
 from tenon.ops.ordering import sort
-from tenon.ops.products import outer
 from tenon.ops.solving import inv, pinv
 from tenon.ops.special_functions import polygamma as polygamma_of
+from tenon.ops.vector_products import outer
 from tenon.pytorch_in_place import METHODS_IN_PLACE
 from tenon.random import bernoulli as drawn_bernoulli
 from tenon.random import multinomial

@@ -25,7 +25,6 @@ from tenon.locks import Lock
 from tenon.ops import philox_random as ops
 from tenon.ops import random_draws
 from tenon.ops.bit_exact_math import normal_quantile, portable_log, scaled
-from tenon.ops.counted_draws import random_poisson
 from tenon.ops.define import lift
 from tenon.ops.getitem import getitem
 from tenon.ops.index_helpers import view_as_complex
@@ -33,6 +32,7 @@ from tenon.ops.ordering import topk
 from tenon.ops.placing import on_device
 from tenon.ops.prefetch_draws import Sequels
 from tenon.ops.random_draws import Drawing
+from tenon.ops.rejection_sampling import random_poisson
 from tenon.ops.shape import as_number, as_shape, cast
 from tenon.tensor import Tensor, fresh, tensor
 from tenon.tensor_state import TensorState, changed, journal, recorder

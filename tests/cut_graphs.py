@@ -9,7 +9,7 @@ import numpy as np
 
 from tenon.graph.ir import Graph, Node
 from tenon.pipeline import compile
-from tenon.placement.cut import DeviceGraph, cut
+from tenon.placement.cut_by_device import DeviceGraph, cut
 from tenon.placement.placement import Placement
 from tenon.runtime.local_transport import LocalTransport
 from tenon.runtime.multi_device import DevicePart, MultiDevice

@@ -23,7 +23,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.partition import pullback_of
 from tenon.graph.verify import verify
 from tenon.pipeline import compile
-from tenon.placement.cut import cut
+from tenon.placement.cut_by_device import cut
 from tenon.placement.open_calls import open_calls
 
 Case = tuple[Graph, list[np.ndarray]]

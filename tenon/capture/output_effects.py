@@ -21,7 +21,7 @@ from tenon.capture.symbolic_numbers import SYMBOLIC, SymText
 from tenon.dims import SymbolicDim
 from tenon.errors import user_location
 from tenon.locks import cached_property
-from tenon.ops.say import Heard
+from tenon.ops.deferred_output import Heard
 from tenon.records import dataclass
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState

@@ -25,7 +25,7 @@ from tenon.errors import CommunicationError, CompilerDefect, DevicePlanError, Ov
 from tenon.graph.ir import DEVICES, Value
 from tenon.graph.value_devices import ANYWHERE
 from tenon.in_place import Loans
-from tenon.ops.say import hearing
+from tenon.ops.deferred_output import hearing
 from tenon.runtime.forks import FORKING, RunPhase
 from tenon.tensor import Tensor
 from tenon.tensor_state import last_change

@@ -41,7 +41,7 @@ from tenon.eager.on_device import on
 from tenon.eager.on_mesh import OnMesh
 from tenon.eager.tape import RELEASED, ended
 from tenon.errors import CaptureError
-from tenon.ops.say import Heard
+from tenon.ops.deferred_output import Heard
 from tenon.sharding.sharded_array import ShardedArray
 from tenon.size_assumptions import learn
 from tenon.tensor import Tensor

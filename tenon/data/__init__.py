@@ -1,5 +1,7 @@
 """Datasets, samplers and the loader; real data that a machine already has."""
 
+from tenon.data.builtin_datasets import digits as digits
+from tenon.data.builtin_datasets import stdlib_text as stdlib_text
 from tenon.data.dataset import ChainDataset as ChainDataset
 from tenon.data.dataset import ConcatDataset as ConcatDataset
 from tenon.data.dataset import Dataset as Dataset
@@ -18,5 +20,3 @@ from tenon.data.sampler import Sampler as Sampler
 from tenon.data.sampler import SequentialSampler as SequentialSampler
 from tenon.data.sampler import SubsetRandomSampler as SubsetRandomSampler
 from tenon.data.sampler import WeightedRandomSampler as WeightedRandomSampler
-from tenon.data.sources import digits as digits
-from tenon.data.sources import stdlib_text as stdlib_text

@@ -10,7 +10,7 @@ import numpy as np
 from tenon.debug.array_summary import summary_of
 from tenon.errors import Location, TenonError
 from tenon.graph.ir import Literal, Node, Value
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 
 Array = np.ndarray[Any, Any]
 LONGEST_CHAIN = 6

@@ -29,7 +29,7 @@ from tenon.graph.sample_inputs import SampleInputs
 from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.validate import MOVING, write_reproducer
 from tenon.jit import jit
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.pipeline import CPU, ON_CONSTANTS, OPTIMIZE, native_program, passes_for, run_passes
 from tenon.program.steps import HostStep, KernelStep, LookStep
 from tenon.records import dataclass, field, replace

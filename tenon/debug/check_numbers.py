@@ -29,7 +29,7 @@ from tenon.debug.value_names import Names
 from tenon.errors import ArgumentError
 from tenon.graph.interpret import interpret, running, witnessed
 from tenon.graph.ir import Node, Value
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep, Storage
 from tenon.records import dataclass, field
 from tenon.runtime.instrumented_program import Halted, RunAgain, StepObserver, body_of, inputs_of, outputs_of

@@ -16,7 +16,7 @@ from tenon.debug.bad_numbers import BadNumber, bad_number
 from tenon.errors import TenonError
 from tenon.graph.interpret import concrete, evaluate_op, interpret, running, witnessed
 from tenon.graph.ir import Graph, Literal, Node, Value
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep
 from tenon.records import dataclass, field, replace
 from tenon.runtime.instrumented_program import Halted, body_of, inputs_of

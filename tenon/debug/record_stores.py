@@ -20,7 +20,7 @@ from tenon.debug.instrumented_calls import instrumented, jitted_of
 from tenon.debug.value_names import Named, Names, span_of
 from tenon.debug.watched_values import Array, Watched, WatchedCall, at_line, fits
 from tenon.graph.ir import Value
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.program.steps import HostStep, KernelStep, LookStep
 from tenon.runtime.instrumented_program import copy_of, outputs_of
 from tenon.runtime.run_frame import Frame

@@ -13,10 +13,10 @@ from tenon.distributions import transforms as transforms
 from tenon.distributions.concrete import *  # noqa: F403
 from tenon.distributions.constraint_registry import biject_to as biject_to
 from tenon.distributions.constraint_registry import transform_to as transform_to
-from tenon.distributions.directions import VonMises as VonMises
 from tenon.distributions.distribution import Distribution as Distribution
 from tenon.distributions.divergence import kl_divergence as kl_divergence
 from tenon.distributions.divergence import register_kl as register_kl
+from tenon.distributions.gamma_ratios import *  # noqa: F403
 from tenon.distributions.gammas import *  # noqa: F403
 from tenon.distributions.independent import Independent as Independent
 from tenon.distributions.lifetimes import *  # noqa: F403
@@ -25,10 +25,10 @@ from tenon.distributions.low_rank_normal import LogisticNormal as LogisticNormal
 from tenon.distributions.low_rank_normal import LowRankMultivariateNormal as LowRankMultivariateNormal
 from tenon.distributions.matrices import *  # noqa: F403
 from tenon.distributions.mixture import MixtureSameFamily as MixtureSameFamily
+from tenon.distributions.multinomial import *  # noqa: F403
 from tenon.distributions.multivariate_normal import MultivariateNormal as MultivariateNormal
 from tenon.distributions.negative_binomial import NegativeBinomial as NegativeBinomial
-from tenon.distributions.ratios import *  # noqa: F403
-from tenon.distributions.tallies import *  # noqa: F403
 from tenon.distributions.transformed import TransformedDistribution as TransformedDistribution
 from tenon.distributions.transforms import *  # noqa: F403
 from tenon.distributions.trials import *  # noqa: F403
+from tenon.distributions.von_mises import VonMises as VonMises

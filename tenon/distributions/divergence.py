@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon.distributions.distribution import Distribution
+from tenon.distributions.gamma_ratios import InverseGamma
 from tenon.distributions.gammas import Beta, Dirichlet, Gamma
 from tenon.distributions.independent import Independent
 from tenon.distributions.lifetimes import HalfCauchy, Pareto, Weibull
@@ -21,9 +22,8 @@ from tenon.distributions.location_scale import (
     Normal,
     Uniform,
 )
+from tenon.distributions.multinomial import ContinuousBernoulli
 from tenon.distributions.multivariate_normal import MultivariateNormal
-from tenon.distributions.ratios import InverseGamma
-from tenon.distributions.tallies import ContinuousBernoulli
 from tenon.distributions.trials import Bernoulli, Binomial, Categorical, Geometric, OneHotCategorical, Poisson
 from tenon.errors import ArgumentError
 from tenon.ops.activations import softplus

@@ -15,13 +15,13 @@ from tenon.distributions.parameters import a_number, positive, together
 from tenon.errors import ShapeError
 from tenon.ops.arithmetic import square
 from tenon.ops.comparison import clip, where
-from tenon.ops.counted_draws import random_gamma
 from tenon.ops.creation import full_like
 from tenon.ops.exponential import log, log1p, sqrt, xlogy
 from tenon.ops.incomplete_gamma import gamma_slope, gammainc
 from tenon.ops.indexing import one_hot
 from tenon.ops.joining_and_axes import stack
 from tenon.ops.reduction import argmax, sum_
+from tenon.ops.rejection_sampling import random_gamma
 from tenon.ops.shape import broadcast_to
 from tenon.ops.special_functions import digamma, lgamma
 from tenon.random import beside, default_generator, randn

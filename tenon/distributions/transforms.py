@@ -27,11 +27,11 @@ from tenon.ops.activations import logsigmoid, sigmoid, softmax, softplus
 from tenon.ops.arithmetic import abs_, sign
 from tenon.ops.comparison import clip
 from tenon.ops.creation import arange
+from tenon.ops.cumulative import cumprod, cumsum
 from tenon.ops.diagonal import diag_embed, diagonal, tril
 from tenon.ops.exponential import exp, expm1, log, log1p
 from tenon.ops.reduction import sum_
 from tenon.ops.repeating import pad
-from tenon.ops.scan import cumprod, cumsum
 from tenon.ops.trigonometric import atanh, tanh
 from tenon.types import Shape
 

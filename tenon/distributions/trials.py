@@ -21,11 +21,11 @@ from tenon.distributions.parameters import (
 from tenon.errors import ShapeError
 from tenon.ops.activations import softplus
 from tenon.ops.comparison import clip, where
-from tenon.ops.counted_draws import random_binomial, random_poisson
 from tenon.ops.creation import arange, full_like, zeros_like
 from tenon.ops.exponential import exp, log, xlogy
 from tenon.ops.indexing import one_hot, take_along_axis
 from tenon.ops.reduction import argmax, sum_
+from tenon.ops.rejection_sampling import random_binomial, random_poisson
 from tenon.ops.shape import broadcast_to
 from tenon.ops.special_functions import lgamma
 from tenon.random import bernoulli, beside, categorical, default_generator, rand

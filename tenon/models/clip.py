@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from tenon.models.parts import activation, apart, joined
 from tenon.models.public_model import PublicModel
+from tenon.models.shared_layers import activation, apart, joined
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import ModuleList
 from tenon.nn.convolution import Conv2d

@@ -1,7 +1,7 @@
 """Text that a decoder writes: greedily, drawn from its likeliest tokens, or by a beam; one loop of one graph.
 
 A model has `new_caches(count, length)`, and gives scores of the next token for first tokens, `model(ids, caches)`, and
-for one more, `model(ids, caches, at)`; see `tenon.models.key_values`.
+for one more, `model(ids, caches, at)`; see `tenon.models.kv_cache`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tenon.models.beam import beam_search
 from tenon.ops.activations import softmax
 from tenon.ops.comparison import logical_or, where
 from tenon.ops.creation import full
+from tenon.ops.cumulative import cumsum
 from tenon.ops.joining_and_axes import concat
 from tenon.ops.ordering import sort, topk
 from tenon.ops.reduction import argmax
-from tenon.ops.scan import cumsum
 from tenon.random import categorical
 from tenon.records import dataclass
 from tenon.types import int64

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.errors import ShapeError
-from tenon.models.key_values import Caches, attended, empty_caches, positions
-from tenon.models.parts import activation, apart, joined
+from tenon.models.kv_cache import Caches, attended, empty_caches, positions
 from tenon.models.public_model import PublicModel
+from tenon.models.shared_layers import activation, apart, joined
 from tenon.nn.containers import ModuleList
 from tenon.nn.embedding import Embedding
 from tenon.nn.module import Module, Parameter

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.models.parts import activation, apart, joined
 from tenon.models.public_model import PublicModel
+from tenon.models.shared_layers import activation, apart, joined
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import ModuleList
 from tenon.nn.embedding import Embedding

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.errors import ArgumentError
-from tenon.models.parts import activation, apart, joined
 from tenon.models.public_model import PublicModel
+from tenon.models.shared_layers import activation, apart, joined
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import ModuleList
 from tenon.nn.convolution import Conv2d

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.errors import ShapeError
-from tenon.models.parts import apart, joined
 from tenon.models.public_model import PublicModel
+from tenon.models.shared_layers import apart, joined
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import Sequential
 from tenon.nn.convolution import Conv2d

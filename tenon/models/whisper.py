@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tenon.models.key_values import Caches, attended, empty_caches, positions
-from tenon.models.parts import activation, apart, joined
+from tenon.models.kv_cache import Caches, attended, empty_caches, positions
 from tenon.models.public_model import PublicModel
+from tenon.models.shared_layers import activation, apart, joined
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import ModuleList
 from tenon.nn.convolution import Conv1d

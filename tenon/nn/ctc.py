@@ -16,12 +16,12 @@ from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.nn.losses import Loss
 from tenon.ops.comparison import clip, maximum, where
 from tenon.ops.creation import arange, full, full_like
+from tenon.ops.cumulative import cumsum
 from tenon.ops.exponential import exp, log
 from tenon.ops.indexing import take, take_along_axis
 from tenon.ops.joining_and_axes import concat, expand_dims, reshape, stack
 from tenon.ops.losses import reduced
 from tenon.ops.placing import on_device
-from tenon.ops.scan import cumsum
 from tenon.ops.shape import broadcast_to
 from tenon.tensor import Tensor, asarray
 from tenon.types import float32, int64

@@ -21,8 +21,8 @@ from tenon.nn.dropout import rrelu as rrelu
 from tenon.nn.embedding import rows_of, rows_of_bags
 from tenon.nn.fractional_pooling import fractional_max_pool2d as fractional_max_pool2d
 from tenon.nn.fractional_pooling import fractional_max_pool3d as fractional_max_pool3d
+from tenon.nn.gumbel_softmax import gumbel_softmax as gumbel_softmax
 from tenon.nn.padding import pad as pad
-from tenon.nn.relaxed import gumbel_softmax as gumbel_softmax
 from tenon.ops.define import PUBLIC
 from tenon.pytorch_in_place import for_somebody, rebound
 from tenon.random import dropout as dropout

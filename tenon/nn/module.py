@@ -37,8 +37,8 @@ from tenon.nn.hooks import (
     added_hook,
     called_with_hooks,
 )
-from tenon.nn.members import MembersByName
-from tenon.nn.state_changes import changed_state, changed_state_to_load, hooks_before_loading
+from tenon.nn.member_dicts import MembersByName
+from tenon.nn.state_dict_hooks import changed_state, changed_state_to_load, hooks_before_loading
 from tenon.tensor import Tensor, tensor, told
 from tenon.types import DType
 

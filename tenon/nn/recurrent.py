@@ -9,7 +9,7 @@ from tenon.capture.while_scan import scan
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
-from tenon.nn.packed import PackedSequence
+from tenon.nn.packed_sequences import PackedSequence
 from tenon.ops.comparison import where
 from tenon.ops.creation import empty, zeros
 from tenon.ops.joining_and_axes import concat, stack, swapaxes

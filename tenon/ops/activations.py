@@ -31,7 +31,7 @@ from tenon.ops.exponential import exp, expm1, log, log1p, sigmoid
 from tenon.ops.shape import cast, reshape_op
 from tenon.ops.special_functions import normal_cdf
 from tenon.ops.trigonometric import tanh
-from tenon.ops.widening import rounded_gradient, rounded_once
+from tenon.ops.upcast_narrow import rounded_gradient, rounded_once
 from tenon.types import TensorType, as_dtype, normalize_axis
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772

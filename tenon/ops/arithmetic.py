@@ -17,7 +17,7 @@ from tenon.ops.comparison import equal, greater, less_equal, logical_and, truth,
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.define import aliases, binary, composite, function, lift, unary
 from tenon.ops.shape import cast
-from tenon.ops.widening import rounded_once
+from tenon.ops.upcast_narrow import rounded_once
 from tenon.types import float32, float64, int32, int64, promote_types, real_of
 
 # ---------------------------------------------------------------- arithmetic

@@ -20,9 +20,9 @@ from tenon.graph.ir import Graph
 from tenon.graph.op import Op
 from tenon.graph.partition import pullback_of, with_results
 from tenon.ops.barrier import barrier
-from tenon.ops.call import check_returns, check_takes, one_or_all, result_types
 from tenon.ops.custom import apply_graph
 from tenon.ops.define import define
+from tenon.ops.graph_calls import check_returns, check_takes, one_or_all, result_types
 from tenon.types import TensorType, bool_
 
 Types = Any    # one type, or a tuple of them

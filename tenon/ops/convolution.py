@@ -24,8 +24,8 @@ from tenon.ops.arithmetic import add
 from tenon.ops.batching import Arguments, merge, split
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import check_kind, composite, define, layer_function
-from tenon.ops.program_sizes import convolution_sizes
 from tenon.ops.shape import reshape_op
+from tenon.ops.shape_generic_programs import convolution_sizes
 from tenon.ops.windows import (
     Pads,
     Sizes,

@@ -9,8 +9,8 @@ from tenon.errors import GraphError, TenonError, user_location
 from tenon.graph.interpret import concrete, interpret_within
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, interpreter, using
-from tenon.ops.call import check_takes, one_or_all, result_types
 from tenon.ops.define import define
+from tenon.ops.graph_calls import check_takes, one_or_all, result_types
 from tenon.types import TensorType
 
 

@@ -20,8 +20,8 @@ from tenon.ops.diagonal import diag_embed, diagonal, tril
 from tenon.ops.joining_and_axes import expand_dims
 from tenon.ops.matrix_factorizations import hermitian, lapack, matrix_type, solve_op, square_type
 from tenon.ops.matrix_products import matmul
-from tenon.ops.products import adjoint, square
 from tenon.ops.shape import cast
+from tenon.ops.vector_products import adjoint, square
 from tenon.types import DType, TensorType, complex_of, real_of
 
 if TYPE_CHECKING:

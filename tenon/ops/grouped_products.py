@@ -14,7 +14,7 @@ from tenon.errors import ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import check_kind, define, function, lift
 from tenon.ops.matrix_products import matmul, mT
-from tenon.ops.products import adjoint
+from tenon.ops.vector_products import adjoint
 from tenon.types import TensorType
 
 

@@ -17,12 +17,12 @@ from tenon.ops.arithmetic import floor_divide, remainder
 from tenon.ops.comparison import clip, not_equal, where
 from tenon.ops.complex_parts import complex_, imag, real
 from tenon.ops.creation import arange
+from tenon.ops.cumulative import cumsum, diff
 from tenon.ops.define import function, lift
 from tenon.ops.diagonal import diag, diagonal_size
 from tenon.ops.getitem import setitem
 from tenon.ops.indexing import put, scatter_op, take
 from tenon.ops.joining_and_axes import concat, moveaxis, ravel, reshaped, stack
-from tenon.ops.scan import cumsum, diff
 from tenon.ops.searching import argwhere, masked_select
 from tenon.ops.shape import as_dim, broadcast_to, cast, full_op
 from tenon.types import DType, bool_, int64, normalize_axis

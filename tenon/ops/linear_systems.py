@@ -12,10 +12,10 @@ from tenon.ops.define import lift
 from tenon.ops.diagonal import diagonal
 from tenon.ops.joining_and_axes import expand_dims, moveaxis
 from tenon.ops.lu_factors import lu_factor
-from tenon.ops.products import square
 from tenon.ops.reduction import any_, argmax
 from tenon.ops.shape import cast, reshape_op
 from tenon.ops.solving import inv, solve
+from tenon.ops.vector_products import square
 from tenon.types import int32
 
 if TYPE_CHECKING:

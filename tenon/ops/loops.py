@@ -31,11 +31,11 @@ from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
 from tenon.graph.partition import with_results
 from tenon.ops.branches import all_of, seeds_of, spread
-from tenon.ops.call import check_returns, check_takes, one_or_all, result_types, shown
 from tenon.ops.creation import zeros_like
 from tenon.ops.custom import apply_graph
 from tenon.ops.define import define
 from tenon.ops.gradient_stacks import empty_stack
+from tenon.ops.graph_calls import check_returns, check_takes, one_or_all, result_types, shown
 from tenon.ops.loop_gradients import beside_stack, loop_parts, pushing, reversed_body, until_empty, with_tangents
 from tenon.types import TensorType, bool_
 

@@ -24,9 +24,9 @@ from tenon.ops.joining_and_axes import concat, expand_dims
 from tenon.ops.matrix_factorizations import matrix_type, solve_op, triangular_op
 from tenon.ops.matrix_products import matmul
 from tenon.ops.ordering import argsort
-from tenon.ops.products import adjoint
 from tenon.ops.shape import broadcast_to, cast
 from tenon.ops.splitting import narrow
+from tenon.ops.vector_products import adjoint
 from tenon.types import TensorType, broadcast_shapes, int32, int64
 
 if TYPE_CHECKING:

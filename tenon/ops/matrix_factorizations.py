@@ -22,9 +22,9 @@ from tenon.ops.diagonal import diag_embed, diagonal, tril, triu
 from tenon.ops.elimination import Eliminated, cholesky_factor, eliminated, is_eliminated, solved, triangle_solved
 from tenon.ops.joining_and_axes import concat
 from tenon.ops.matrix_products import matmul
-from tenon.ops.products import adjoint, square
 from tenon.ops.shape import cast
 from tenon.ops.splitting import narrow
+from tenon.ops.vector_products import adjoint, square
 from tenon.types import TensorType, int32
 
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from tenon.ops.comparison import maximum
 from tenon.ops.creation import as_number
 from tenon.ops.define import check_kind, composite, layer_function, remembering
 from tenon.ops.exponential import rsqrt
-from tenon.ops.program_sizes import norm_sizes
 from tenon.ops.reduction import norm
 from tenon.ops.shape import cast, reshape_op
+from tenon.ops.shape_generic_programs import norm_sizes
 from tenon.ops.slice_pad_concat import pad_op, slice_op
-from tenon.ops.widening import widened
+from tenon.ops.upcast_narrow import widened
 from tenon.types import Shape
 
 

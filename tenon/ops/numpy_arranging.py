@@ -12,12 +12,12 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.comparison import clip, logical_and, where
 from tenon.ops.convolution import conv
 from tenon.ops.creation import eye, linspace
+from tenon.ops.cumulative import cumsum, diff
 from tenon.ops.define import aliases, layer_function, lift
 from tenon.ops.exponential import exp
 from tenon.ops.joining_and_axes import concat, ravel
 from tenon.ops.ordering import argsort
 from tenon.ops.rounding import round_, trunc
-from tenon.ops.scan import cumsum, diff
 from tenon.ops.searching import searchsorted
 from tenon.ops.splitting import narrow
 from tenon.ops.statistics import isin

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.ops.comparison import isnan, where
+from tenon.ops.cumulative import cumprod, cumsum
 from tenon.ops.define import function, layer_function, lift
 from tenon.ops.exponential import sqrt
 from tenon.ops.joining_and_axes import ravel
 from tenon.ops.ordering import quantile
 from tenon.ops.reduction import all_, argmax, argmin, max_, mean, min_, nanmean, nansum, prod, sum_
-from tenon.ops.scan import cumprod, cumsum
 from tenon.ops.statistics import nanquantile
 from tenon.types import normalize_axis
 

@@ -13,14 +13,14 @@ from tenon.ops.arithmetic import abs_, sign
 from tenon.ops.barrier import stop_gradient
 from tenon.ops.comparison import clip, equal, greater, less, maximum, minimum, where
 from tenon.ops.creation import iota
+from tenon.ops.cumulative import cummin_op
 from tenon.ops.define import composite, layer_function
 from tenon.ops.exponential import exp, log, log1p, xlogy
 from tenon.ops.indexing import take, take_along_axis
 from tenon.ops.losses import no_negatives, reduced, with_axis
 from tenon.ops.reduction import norm, sum_
-from tenon.ops.scan import cummin_op
 from tenon.ops.shape import broadcast_to, sum_to
-from tenon.ops.widening import rounded_gradient, rounded_once
+from tenon.ops.upcast_narrow import rounded_gradient, rounded_once
 from tenon.types import float16
 
 TARGET = ((-2.0, 2.0), (0.1, 0.9), (0.5, 2.0), (0.5, 2.0))      # test data: scores, then probabilities, then weights

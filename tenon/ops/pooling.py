@@ -14,8 +14,8 @@ from tenon.graph.op import Op
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange
 from tenon.ops.define import check_kind, define, layer_function
-from tenon.ops.program_sizes import pool_sizes
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
+from tenon.ops.shape_generic_programs import pool_sizes
 from tenon.ops.slice_pad_concat import concat_op
 from tenon.ops.splitting import narrow
 from tenon.ops.unpooling import adaptive_maxima

@@ -22,7 +22,7 @@ from tenon.ops.define import aliases, check_kind, composite, define, function
 from tenon.ops.linear_recurrence import product_of_others_vjp
 from tenon.ops.masked_reductions import mask_of, only, take_initial, take_mask
 from tenon.ops.shape import cast, reshape_op, restore
-from tenon.ops.short_axes import reduced
+from tenon.ops.short_axis_reductions import reduced
 from tenon.types import (
     DType,
     Shape,

@@ -20,10 +20,10 @@ from tenon.ops.elimination import determinant, inverted, sign_and_logarithm
 from tenon.ops.joining_and_axes import concat, expand_dims
 from tenon.ops.matrix_factorizations import lapack, matrix_type, solve_op, square_type, triangular_op
 from tenon.ops.matrix_products import matmul, mT
-from tenon.ops.products import adjoint, square
 from tenon.ops.reduction import count_nonzero, sum_
 from tenon.ops.shape import broadcast_to, cast, permute, reshape_op
 from tenon.ops.splitting import narrow
+from tenon.ops.vector_products import adjoint, square
 from tenon.types import TensorType, broadcast_shapes, floating_of, normalize_axes, real_of
 
 if TYPE_CHECKING:

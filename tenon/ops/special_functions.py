@@ -22,7 +22,7 @@ from tenon.ops.define import check_kind, composite, define, function, unary
 from tenon.ops.exponential import call, exp, exp2, log, log1p, sqrt
 from tenon.ops.shape import cast
 from tenon.ops.trigonometric import cos, sin
-from tenon.ops.widening import rounded_gradient, rounded_once
+from tenon.ops.upcast_narrow import rounded_gradient, rounded_once
 from tenon.types import TensorType, int32
 
 SLOPE = 2 / math.sqrt(math.pi)

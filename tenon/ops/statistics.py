@@ -25,6 +25,7 @@ from tenon.ops.comparison import (
 )
 from tenon.ops.complex_parts import conj, imag
 from tenon.ops.creation import as_number, iota, zeros_like
+from tenon.ops.cumulative import areas, cummax, cumsum, diff
 from tenon.ops.define import check_kind, composite, function, lift
 from tenon.ops.diagonal import diagonal
 from tenon.ops.indexing import gather, put, take
@@ -32,7 +33,6 @@ from tenon.ops.joining_and_axes import concat, expand_dims, ravel, reshaped, squ
 from tenon.ops.matrix_products import matmul
 from tenon.ops.ordering import INTERPOLATION, Ranked, argsort, sort
 from tenon.ops.reduction import all_, argmax, max_, mean, min_, std, sum_, var, vector_norm
-from tenon.ops.scan import areas, cummax, cumsum, diff
 from tenon.ops.searching import searchsorted
 from tenon.ops.shape import cast, full_op
 from tenon.ops.splitting import narrow

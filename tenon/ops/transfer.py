@@ -4,8 +4,8 @@
     token = send(x, to=1, tag=0)                            # what a cut leaves on the device that has the value ...
     x, token = recv(source=0, tag=0, shape=(2, 3), dtype=float32)       # ... and on the one that reads it
 
-A graph with `to_device` is cut in graphs, one a device, before any pass runs (`tenon.placement.cut`); run on one device
-it is the value itself.  `send` does not wait for whoever receives; `recv` waits.
+`tenon.placement.cut_by_device` cuts a graph with `to_device` in graphs, one a device, before any pass runs.  On one
+device it is the value itself.  `send` does not wait for whoever receives; `recv` waits.
 """
 
 from __future__ import annotations

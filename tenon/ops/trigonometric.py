@@ -14,7 +14,7 @@ from tenon.ops.comparison import equal, less, logical_or, maximum, where
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import aliases, binary, composite, unary
 from tenon.ops.exponential import call, rsqrt
-from tenon.ops.widening import rounded_once
+from tenon.ops.upcast_narrow import rounded_once
 
 INSIDE = (-0.9, 0.9)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.ops.comparison import not_equal
+from tenon.ops.cumulative import cumsum
 from tenon.ops.define import function, lift
 from tenon.ops.indexing import put, take
 from tenon.ops.joining_and_axes import concat, moveaxis, reshape
 from tenon.ops.ordering import argsort
 from tenon.ops.reduction import any_
-from tenon.ops.scan import cumsum
 from tenon.ops.searching import distinct, unique_op
 from tenon.ops.shape import cast
 from tenon.types import int64, normalize_axis

@@ -32,10 +32,10 @@ from tenon.optim.learning_rates import WarmupCosineLR as WarmupCosineLR
 from tenon.optim.muon import Muon as Muon
 from tenon.optim.optimizer import Optimizer as Optimizer
 from tenon.optim.parameter_group import ParameterGroup as Group
-from tenon.optim.scaled import ASGD as ASGD
-from tenon.optim.scaled import Adadelta as Adadelta
-from tenon.optim.scaled import Adagrad as Adagrad
-from tenon.optim.scaled import Lion as Lion
-from tenon.optim.scaled import RMSprop as RMSprop
-from tenon.optim.scaled import Rprop as Rprop
+from tenon.optim.rmsprop_adagrad import ASGD as ASGD
+from tenon.optim.rmsprop_adagrad import Adadelta as Adadelta
+from tenon.optim.rmsprop_adagrad import Adagrad as Adagrad
+from tenon.optim.rmsprop_adagrad import Lion as Lion
+from tenon.optim.rmsprop_adagrad import RMSprop as RMSprop
+from tenon.optim.rmsprop_adagrad import Rprop as Rprop
 from tenon.optim.sgd import SGD as SGD

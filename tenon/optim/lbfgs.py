@@ -13,9 +13,9 @@ import numpy as np
 from tenon.dims import product
 from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError
+from tenon.optim.line_search import strong_wolfe
 from tenon.optim.optimizer import Optimizer
 from tenon.optim.pytorch_state import is_of_pytorch
-from tenon.optim.wolfe import strong_wolfe
 from tenon.tensor import Tensor, tensor
 from tenon.types import real_of
 

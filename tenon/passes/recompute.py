@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tenon.graph.ir import MEMORY_BUDGET, Graph, Node, Value
 from tenon.graph.partition import has_effect
 from tenon.observe import emit
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.passes.fusion.classify_ops import kind_of, signature
 from tenon.passes.fusion.fusion_groups import elements
 from tenon.passes.fusion.kernel_bodies import body_of, has_loops

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from tenon.graph.ir import Graph, Node, Value
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.passes.drop_dead import live_nodes
 from tenon.passes.fusion.classify_ops import kind_of
 from tenon.passes.fusion.fusion_groups import try_lowering

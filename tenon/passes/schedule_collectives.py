@@ -19,8 +19,8 @@ from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using
 from tenon.graph.partition import has_effect
+from tenon.ops.async_all_reduce import all_reduce_done, all_reduce_start
 from tenon.ops.collectives import all_reduce_op, all_reduce_together
-from tenon.ops.started_sums import all_reduce_done, all_reduce_start
 from tenon.passes.merge_collectives import bytes_of_sum
 from tenon.records import dataclass, replace
 

@@ -23,7 +23,7 @@ from itertools import pairwise
 from tenon.dims import Dim
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.partition import has_effect
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.ops.shape import constant
 from tenon.passes.fusion.classify_ops import kind_of
 from tenon.passes.fusion.fusion_groups import bytes_of

@@ -23,7 +23,7 @@ from tenon.records import dataclass, replace
 from tenon.types import TensorType, bool_
 
 if TYPE_CHECKING:
-    from tenon.placement.cut import Level
+    from tenon.placement.cut_by_device import Level
 
 NOTHING = TensorType(bool_, ())     # the type of what means nothing
 

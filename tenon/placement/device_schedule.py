@@ -3,9 +3,9 @@
     schedule = simulate(units, devices, costs)
     schedule.seconds, schedule.order, schedule.spans
 
-Each device computes its units in one order of all, as a cut graph does (`tenon.placement.cut`).  A value is sent when
-it is made, which takes the sender the time to copy it, and received when it is first read; while it travels both
-compute.
+Each device computes its units in one order of all, as a cut graph does (`placement.cut_by_device`).  A value is sent
+when it is made, which takes the sender the time to copy it.  It is received when it is first read; while it travels
+both compute.
 """
 
 from __future__ import annotations

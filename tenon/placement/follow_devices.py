@@ -19,7 +19,7 @@ from tenon.graph.ir import DEVICES, DONATED, UPDATES, Graph, Input, Node, Value
 from tenon.graph.partition import map_graphs
 from tenon.graph.value_devices import Devices, devices_of
 from tenon.ops.transfer import to_device, to_device_of
-from tenon.placement.cut import cut
+from tenon.placement.cut_by_device import cut
 from tenon.placement.open_calls import open_calls
 from tenon.placement.placement import Placement
 from tenon.program.backend_interface import Executable

@@ -14,7 +14,7 @@ import numpy as np
 from tenon.graph.ir import Graph
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.placement import place_costs
-from tenon.placement.cut import cut
+from tenon.placement.cut_by_device import cut
 from tenon.placement.open_calls import open_calls
 from tenon.placement.place import PlacePlan, place, planned_as
 from tenon.placement.placed_program import PlacedProgram, without_places

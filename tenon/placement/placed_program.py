@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from tenon.graph.ir import PLACE, Graph
 from tenon.graph.size_stages import is_sized_by_data
-from tenon.placement.cut import cut
+from tenon.placement.cut_by_device import cut
 from tenon.placement.open_calls import open_calls
 from tenon.placement.place import PlacePlan, place
 from tenon.placement.place_costs import measured_rates

@@ -35,7 +35,7 @@ STREAM = 1 << 20                # elements of arrays that a step reads: what the
 RESULT = 1 << 22               # elements of a result that is too large to be kept at hand
 MESSAGE = 1 << 21              # bytes of a long message
 MESSAGES = 100                  # of each length, for all ranks must send as many
-TANH = 10                       # operations that `tenon.planning.work` counts for one
+TANH = 10                       # operations that `tenon.planning.node_work` counts for one
 
 
 def calibrate(devices: int = 2, memory: float | None = None) -> Cluster:

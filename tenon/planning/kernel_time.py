@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import ceil
 
 from tenon.planning.cluster import Chip
-from tenon.planning.work import KernelWork, ProductShape
+from tenon.planning.node_work import KernelWork, ProductShape
 
 
 def kernel_seconds(work: KernelWork, chip: Chip) -> float:

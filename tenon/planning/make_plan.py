@@ -10,6 +10,7 @@ from tenon.errors import ArgumentError, CaptureError, ShapeError
 from tenon.planning.calibrate import calibrate
 from tenon.planning.cluster import Cluster, load_cluster
 from tenon.planning.divided_step import divisions
+from tenon.planning.node_work import KernelWork, WorkRules
 from tenon.planning.parallel_sizes import ParallelSizes
 from tenon.planning.plan import Plan
 from tenon.planning.search_plans import divisors, search
@@ -18,7 +19,6 @@ from tenon.planning.step_costs import RankStep, capture_step, rank_step
 from tenon.planning.step_division import BY_ROWS, Division
 from tenon.planning.training_step import StepEstimate
 from tenon.planning.transformer_model import TransformerModel
-from tenon.planning.work import KernelWork, WorkRules
 from tenon.sharding.mesh import Mesh
 
 HERE = "here"       # this machine, measured now

@@ -14,11 +14,11 @@ from tenon.optim.adam import AdamW
 from tenon.planning.cluster import Chip, Cluster
 from tenon.planning.device_graph import TwoPhases, device_graph, two_phases
 from tenon.planning.device_group import DeviceGroup, device_group
+from tenon.planning.node_work import WorkRules
 from tenon.planning.shapes_only import hollow_tensor, shapes_only
 from tenon.planning.tensor_parallel_gpt import RankBlock, RankEmbedding, RankHead, TensorParallel
 from tenon.planning.timeline import ancestors, device_timeline
 from tenon.planning.transformer_model import TransformerModel
-from tenon.planning.work import WorkRules
 from tenon.program.kernel import count
 from tenon.records import dataclass, replace
 from tenon.tensor import Tensor

@@ -16,10 +16,10 @@ from tenon.planning.cluster import Cluster
 from tenon.planning.collective_time import collective_seconds
 from tenon.planning.device_group import groups_of
 from tenon.planning.kernel_time import kernel_seconds
+from tenon.planning.node_work import KernelWork, MessageWork, WorkRules
 from tenon.planning.state_groups import CapturedStep, StateGroup
 from tenon.planning.step_costs import divided, size_of
 from tenon.planning.step_division import Division
-from tenon.planning.work import KernelWork, MessageWork, WorkRules
 from tenon.sharding.axis_layout import as_spec
 from tenon.sharding.meeting_layouts import Layouts
 from tenon.sharding.mesh import Mesh

@@ -12,10 +12,10 @@ from tenon.graph.ir import UPDATES, Graph, Node, Value
 from tenon.planning.cluster import Cluster
 from tenon.planning.device_graph import optimized
 from tenon.planning.device_group import groups_of
+from tenon.planning.node_work import WorkRules, is_free
 from tenon.planning.state_groups import CapturedStep
 from tenon.planning.step_division import BY_ROWS, Division
 from tenon.planning.timeline import DeviceTimeline, device_timeline
-from tenon.planning.work import WorkRules, is_free
 from tenon.program.kernel import count
 from tenon.records import dataclass
 from tenon.sharding.mesh import Mesh

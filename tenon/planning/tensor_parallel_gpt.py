@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.models.gpt2 import MLP, Attention, Block, GPT2Config, Product
-from tenon.models.key_values import Caches
-from tenon.models.parts import apart, joined
+from tenon.models.kv_cache import Caches
+from tenon.models.shared_layers import apart, joined
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.embedding import Embedding
 from tenon.nn.module import Module

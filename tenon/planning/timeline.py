@@ -12,7 +12,7 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.planning.collective_time import collective_seconds, sent_bytes
 from tenon.planning.device_group import DeviceGroup
 from tenon.planning.kernel_time import kernel_seconds
-from tenon.planning.work import MessageWork, WorkRules
+from tenon.planning.node_work import MessageWork, WorkRules
 from tenon.records import dataclass
 
 GroupOf = Callable[[tuple[str, ...]], DeviceGroup]

@@ -18,9 +18,9 @@ import numpy as np
 from tenon.dims import product
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import CONSTANTS, Graph, Input, Literal, Node, Value
-from tenon.ops.call import fused
+from tenon.ops.async_all_reduce import all_reduce_done
+from tenon.ops.graph_calls import fused
 from tenon.ops.shape import constant, reshape_op
-from tenon.ops.started_sums import all_reduce_done
 from tenon.passes.fusion.kernel_bodies import body_of, has_loops
 from tenon.passes.fusion.parametrize_slices import on_pieces
 from tenon.program.control_flow_steps import add_structure

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.graph.ir import DONATED, UPDATES, Graph, Value
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.ops.shape import reshape_op
 from tenon.program.kernel import CompiledKernel
 

@@ -22,7 +22,7 @@ from tenon.graph.size_stages import of_sizes
 from tenon.graph.text import print_graph
 from tenon.locks import Lock
 from tenon.observe import emit, span
-from tenon.ops.say import hearing
+from tenon.ops.deferred_output import hearing
 from tenon.passes.expand import expand
 from tenon.passes.merge_control_flow import merge_control_flow
 from tenon.program.backend_interface import Executable, Then

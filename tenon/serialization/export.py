@@ -36,7 +36,7 @@ from tenon.serialization.input_types import Sample, arguments_of, sample_of
 from tenon.serialization.kept_effects import kept_effects
 from tenon.serialization.saved_function import Function, Variant
 from tenon.serialization.size_conditions import without_conditions
-from tenon.serialization.structures import nameless
+from tenon.serialization.structure_json import nameless
 from tenon.tensor import Tensor
 
 SMALL_SIZES = (2, 3, 4, 5)

@@ -39,7 +39,7 @@ from tenon.migration_hints import MODULE
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import zeros
 from tenon.records import dataclass, field, replace
-from tenon.serialization.arguments import leaves_of, signature
+from tenon.serialization.bind_arguments import leaves_of, signature
 from tenon.serialization.open_sizes import open_sizes
 from tenon.serialization.saved_function import Function, Model, Variant
 from tenon.tensor import Tensor

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from tenon import tensor_file
-from tenon.serialization.arguments import signature
-from tenon.serialization.files import load
+from tenon.serialization.bind_arguments import signature
 from tenon.serialization.loaded_model import LoadedModel
+from tenon.serialization.save_load import load
 from tenon.serialization.saved_function import Function
 from tenon.serialization.write_model import PREFIX, VERSION, WRITER
 from tenon.types import TensorType, as_dtype

@@ -23,7 +23,7 @@ from tenon.graph.parse import parse_attribute, parse_graph, parse_type
 from tenon.graph.verify import verify
 from tenon.nn.module import Parameter
 from tenon.serialization.saved_function import Function, Model, Variant
-from tenon.serialization.structures import from_json
+from tenon.serialization.structure_json import from_json
 from tenon.serialization.write_model import FORMAT, FUNCTION, GRADIENT, GRAPH, STATE, VERSION, WRITER
 from tenon.size_assumptions import Assumptions
 from tenon.tensor import Tensor

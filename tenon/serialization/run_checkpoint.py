@@ -19,7 +19,7 @@ from typing import Any
 
 from tenon.errors import ArgumentError
 from tenon.random import Generator, default_generator
-from tenon.serialization.files import load, save
+from tenon.serialization.save_load import load, save
 
 VALUES, GENERATOR = "values", "default_generator"
 

@@ -15,9 +15,9 @@ import numpy as np
 from tenon import tensor_file
 from tenon.capture.pytree import flatten
 from tenon.errors import ArgumentError
-from tenon.serialization.arguments import signature
-from tenon.serialization.files import load
+from tenon.serialization.bind_arguments import signature
 from tenon.serialization.loaded_model import LoadedFunction, LoadedModel
+from tenon.serialization.save_load import load
 from tenon.serialization.saved_function import Function
 from tenon.tensor import Tensor
 from tenon.types import TensorType

@@ -23,7 +23,7 @@ from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.text import print_graph
 from tenon.nn.module import Parameter
 from tenon.serialization.saved_function import Function, Model, Variant
-from tenon.serialization.structures import as_json
+from tenon.serialization.structure_json import as_json
 from tenon.tensor import Tensor
 from tenon.types import DType
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tenon as tn
-from tenon.ops.sampling import MODES, PADDINGS
+from tenon.ops.grid_sample import MODES, PADDINGS
 from tenon.torch.aten_gradients import pulled_back
 from tenon.torch.site import Rule, Site, Unmapped, filled
 

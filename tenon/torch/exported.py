@@ -25,7 +25,7 @@ from tenon.nn.module import Parameter
 from tenon.passes.drop_dead import drop_dead
 from tenon.serialization.loaded_model import LoadedModel
 from tenon.serialization.saved_function import Function, Model, Variant
-from tenon.serialization.structures import nameless
+from tenon.serialization.structure_json import nameless
 from tenon.size_assumptions import Assumptions, assuming
 from tenon.tensor import Tensor
 from tenon.torch.aten import name_of, rule_for

@@ -11,7 +11,7 @@ from typing import Any
 import tenon as tn
 from tenon.ops.lu_factors import first_zero, lu_factor, lu_solve, lu_unpack
 from tenon.ops.matrix_factorizations import cholesky_ex
-from tenon.ops.products import adjoint as adjoint_of
+from tenon.ops.vector_products import adjoint as adjoint_of
 from tenon.torch.site import Rule, Site, Unmapped, as_type
 
 

@@ -22,10 +22,10 @@ from tenon.graph.op import Op, using
 from tenon.ops.barrier import stop_gradient
 from tenon.ops.batching import Arguments, as_tensor
 from tenon.ops.branches import all_of, cond, recomputed, switch
-from tenon.ops.call import one_or_all
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import zeros_like
 from tenon.ops.custom import apply_graph, apply_graph_by, custom_call
+from tenon.ops.graph_calls import one_or_all
 from tenon.ops.indexing import take
 from tenon.ops.loops import scan, while_gradient, while_loop
 from tenon.ops.shape import broadcast_to, cast, permute, reshape_op

@@ -14,7 +14,7 @@ from tenon.graph.text import parse_graph
 from tenon.llvm.host_target import host
 from tenon.llvm.ir_printer import FORMATS, print_module
 from tenon.llvm.target_module import TargetModule
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.pipeline import optimize
 
 I1, I32, I64, PTR = ir.IntType(1), ir.IntType(32), ir.IntType(64), ir.PointerType()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.ops import short_axes
-from tenon.ops.short_axes import is_short, reduced
+from tenon.ops import short_axis_reductions
+from tenon.ops.short_axis_reductions import is_short, reduced
 
 
 @pytest.mark.parametrize("shape, axis", [((300, 3), (1,)), ((300, 2), (0,)), ((257, 3, 3), (1, 2)), ((3, 301, 2), (0, 2)),
@@ -31,7 +31,7 @@ def test_what_is_short():
 
 
 def test_lines_that_lie_apart_are_left_to_numpy(monkeypatch):
-    monkeypatch.setattr(short_axes.np, "ndindex", None)
+    monkeypatch.setattr(short_axis_reductions.np, "ndindex", None)
     reduced(np.add, np.ones((3, 1000)), (0,), False)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from tenon.graph.text import parse_graph
 from tenon.graph.verify import verify
-from tenon.ops.say import hearing
+from tenon.ops.deferred_output import hearing
 from tenon.passes.batch_scan_products import batch_scan_products
 from tenon.passes.merge_control_flow import merge_control_flow
 from tenon.pipeline import compile

@@ -13,8 +13,8 @@ from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.text import key_of, parse_graph, print_graph
 from tenon.graph.verify import verify
-from tenon.ops.call import fused as fused_op
 from tenon.ops.define import define
+from tenon.ops.graph_calls import fused as fused_op
 from tenon.passes.fuse import fuse
 from tenon.passes.fusion import fusion_profitability
 from tenon.passes.fusion.fusion_profitability import Worth

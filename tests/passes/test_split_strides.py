@@ -9,8 +9,8 @@ from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import print_graph
 from tenon.ops.activations import relu
-from tenon.ops.call import fused
 from tenon.ops.convolution import add_to_channels, conv_input_grad, conv_transpose
+from tenon.ops.graph_calls import fused
 from tenon.ops.matrix_products import matmul_op
 from tenon.ops.shape import reshape_op
 from tenon.ops.windows import window_counts

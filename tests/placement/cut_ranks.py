@@ -14,7 +14,7 @@ from tenon.graph.partition import pullback_of
 from tenon.ops.branches import cond
 from tenon.ops.loops import while_loop
 from tenon.pipeline import compile
-from tenon.placement.cut import cut
+from tenon.placement.cut_by_device import cut
 from tenon.placement.open_calls import open_calls
 from tenon.runtime.multi_device import DevicePart, MultiDevice
 from tenon.sharding.mesh import Mesh

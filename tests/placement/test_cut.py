@@ -18,9 +18,9 @@ from tenon.graph.partition import pullback_of
 from tenon.graph.text import parse_graph
 from tenon.graph.verify import verify
 from tenon.ops.branches import cond
+from tenon.ops.deferred_output import hearing, say
 from tenon.ops.loops import scan, while_loop
-from tenon.ops.say import hearing, say
-from tenon.placement.cut import DeviceGraph, cut
+from tenon.placement.cut_by_device import DeviceGraph, cut
 from tenon.placement.open_calls import open_calls
 from tenon.placement.placement import Placement
 from tenon.types import TensorType, bool_, float32, int64

@@ -11,7 +11,7 @@ from tenon.graph.ir import Graph, Value
 from tenon.graph.text import parse_graph
 from tenon.ops.transfer import recv, send
 from tenon.pipeline import compile
-from tenon.placement.cut import cut
+from tenon.placement.cut_by_device import cut
 from tenon.placement.deadlock_check import check_no_deadlock
 from tenon.runtime.local_transport import LocalTransport
 from tenon.runtime.multi_device import DevicePart, MultiDevice

@@ -22,7 +22,7 @@ from tenon.graph.op import OPS
 from tenon.ops.define import define
 from tenon.ops.transfer import recv, send, to_device, to_device_of
 from tenon.pipeline import compile
-from tenon.placement.cut import cut
+from tenon.placement.cut_by_device import cut
 from tenon.placement.placement import Placement
 from tenon.runtime.device_threads import run_side_by_side
 from tenon.runtime.local_transport import LocalTransport
@@ -187,7 +187,7 @@ from cut_graphs import all_nodes, program_of
 import tenon as tn
 from tenon.graph.build import trace
 from tenon.ops.loops import while_loop
-from tenon.placement.cut import cut
+from tenon.placement.cut_by_device import cut
 from tenon.placement.placement import Placement
 from tenon.types import TensorType, float32
 vector = TensorType(float32, (3,))

@@ -17,7 +17,7 @@ from tenon.graph.size_stages import is_sized_by_data
 from tenon.graph.text import parse_graph
 from tenon.graph.verify import verify
 from tenon.observe import subscribe
-from tenon.ops.say import hearing
+from tenon.ops.deferred_output import hearing
 from tenon.pipeline import compile
 from tenon.placement import place_costs
 from tenon.placement.measure_devices import measured_timeline

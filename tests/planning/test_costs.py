@@ -14,10 +14,10 @@ from tenon.planning.collective_time import MODELS, collective_seconds, sent_byte
 from tenon.planning.device_graph import device_graph
 from tenon.planning.device_group import DeviceGroup, device_group
 from tenon.planning.kernel_time import kernel_seconds, product_efficiency, tiles_used
+from tenon.planning.node_work import KernelWork, ProductShape, WorkRules
 from tenon.planning.pipeline_time import PipelineSizes, micro_batches_kept, pipeline_seconds
 from tenon.planning.shapes_only import hollow_tensor
 from tenon.planning.timeline import device_timeline
-from tenon.planning.work import KernelWork, ProductShape, WorkRules
 from tenon.records import replace
 
 A100 = load_cluster("a100")

@@ -15,9 +15,9 @@ from tenon.models.gpt2 import MLP, Block, GPT2Config
 from tenon.ops.communicator import speaking
 from tenon.planning.cluster import load_cluster
 from tenon.planning.device_graph import two_phases
+from tenon.planning.node_work import MessageWork, WorkRules
 from tenon.planning.shapes_only import hollow_tensor, shapes_only
 from tenon.planning.tensor_parallel_gpt import RankBlock, RankEmbedding, RankHead, RankMLP, TensorParallel
-from tenon.planning.work import MessageWork, WorkRules
 from tenon.runtime.local_transport import LocalTransport
 from tenon.sharding.mesh import Mesh
 from tenon.sharding.sharding import Sharding

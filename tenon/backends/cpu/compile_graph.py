@@ -18,7 +18,7 @@ from tenon.graph.text import key_of
 from tenon.llvm.compile_pool import Workers
 from tenon.locks import unforked
 from tenon.observe import emit, span
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.passes.fusion.kernel_bodies import body_of, has_loops
 from tenon.passes.fusion.parametrize_slices import on_pieces
 from tenon.program.execution_plan import Assembly, assemble

@@ -32,7 +32,7 @@ from tenon.dims import Size, SymbolicDim
 from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.graph.op import current
-from tenon.ops.say import say as say_op
+from tenon.ops.deferred_output import say as say_op
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState, recorder
 

@@ -8,7 +8,7 @@ else, stays as it is, whoever reads it too.
 from __future__ import annotations
 
 from tenon.graph.ir import DONATED, UPDATES, Graph, Node, Value
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.passes.fusion.fuse_prologues import may_have_prologue
 from tenon.passes.fusion.fusion_groups import FusionGroup
 from tenon.passes.fusion.fusion_partition import Groups

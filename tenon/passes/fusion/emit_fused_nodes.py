@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Node, Value
-from tenon.ops.call import fused
+from tenon.ops.graph_calls import fused
 from tenon.passes.fusion.fusion_groups import FusionGroup, now
 from tenon.passes.fusion.kernel_bodies import body_of
 from tenon.records import replace

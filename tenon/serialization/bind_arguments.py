@@ -11,7 +11,7 @@ from tenon.capture.guards import same_atom
 from tenon.capture.pytree import Structure, form
 from tenon.errors import ArgumentError, DTypeError, ShapeError, TenonError
 from tenon.serialization.saved_function import Function
-from tenon.serialization.structures import Fields
+from tenon.serialization.structure_json import Fields
 from tenon.tensor import Tensor, asarray
 from tenon.types import TensorType
 

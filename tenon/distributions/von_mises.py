@@ -8,8 +8,8 @@ from typing import Any
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.parameters import a_number, positive, together
-from tenon.ops.counted_draws import random_von_mises
 from tenon.ops.exponential import log
+from tenon.ops.rejection_sampling import random_von_mises
 from tenon.ops.special_functions import i0e, i1e
 from tenon.ops.trigonometric import cos
 from tenon.random import beside, default_generator
