@@ -171,6 +171,9 @@ def learn(dim: Dim, size: int, sizes: dict[str, int]) -> bool:
     >>> learn(symbol("B") * 2 + 1, 7, sizes), sizes
     (True, {'B': 3})
     """
+    if type(dim) is SymbolicDim and len(dim.terms) == 1 and len((monomial := dim.terms[0])[0]) == monomial[1] == 1 \
+            and type(only := monomial[0][0]) is str:        # as most are
+        return sizes.setdefault(only, size) == size >= smallest_size(only)
     if symbols(dim) <= sizes.keys():
         return evaluate(dim, sizes) == size
     if (name := told_by(dim)) is not None:

@@ -29,7 +29,8 @@ class StagedProgram:
 
     def __init__(self, graph: Graph, compile: Callable[[Graph], Executable]):
         self.graph, self.stages, self.compile = graph, stages_of(graph), compile
-        self.conditions = tuple(dict(graph.notes.get(SIZES) or {}).items())
+        answers = dict(graph.notes.get(SIZES) or {})
+        self.conditions = [(key, answer, symbols(key[0]) | symbols(key[2])) for key, answer in answers.items()]
         self._programs: dict[Any, Executable] = {}
         self._lock = Lock()
         for k, stage in enumerate(self.stages):
@@ -78,8 +79,7 @@ class StagedProgram:
 
     def _check(self, sizes: Mapping[str, int], before: frozenset[str]) -> None:
         """Raise where something else is true of the sizes that are known now than when the graph was captured."""
-        for key, answer in self.conditions:
-            names = symbols(key[0]) | symbols(key[2])
+        for key, answer, names in self.conditions:
             if sizes.keys() >= names and not before >= names and not answers_hold({key: answer}, sizes):
                 raise ShapeError(f"{self.graph.name}: {key[0]} {key[1]} {key[2]} is {not answer} for these data")
 
