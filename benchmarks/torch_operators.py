@@ -29,7 +29,7 @@ from torch_models import IMAGE, MODELS, SIZES, Case, tensors_in, words
 from tenon.torch.aten import name_of
 from tenon.torch.call_plan import is_assertion, is_drawn, is_torchs, make_plan
 from tenon.torch.dynamo import decompositions
-from tenon.torch.routine import numbers_of, sizes_known
+from tenon.torch.fx_program import numbers_of, sizes_known
 from tenon.torch.translate import Refused, translate
 
 SECONDS = 400

@@ -17,9 +17,9 @@ from tenon.capture.captured import Captured
 from tenon.capture.changing_inputs import ChangingInputs
 from tenon.capture.code_monitor import CodeWatch, UnsafeCall
 from tenon.capture.code_names import names_of
+from tenon.capture.convert.convert_function import convert
 from tenon.capture.convert.converting_capture import ConvertingCapture
 from tenon.capture.convert.data_sizes import DataSizes, refusal
-from tenon.capture.convert.entry import convert
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.deferred_signals import handled_later

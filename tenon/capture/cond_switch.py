@@ -12,8 +12,8 @@ from itertools import chain
 from typing import Any
 
 from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.convert.convert_function import convert
 from tenon.capture.convert.converting_capture import ConvertingCapture
-from tenon.capture.convert.entry import convert
 from tenon.capture.nested_capture import Branch
 from tenon.capture.pytree import Structure, flatten, form
 from tenon.capture.trace import capturing

@@ -1,4 +1,4 @@
-"""Values of a function that is being written: operators on them write instructions (`native.py`).
+"""Values of a function that is being written: operators on them write instructions (`function_builder.py`).
 
     found = words.word(k) + 1           # a `Word`, an integer: read from memory, and added to
     place.field(8).put(found)           # a `Pointer`: what is stored 8 bytes behind what stands there

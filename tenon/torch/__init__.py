@@ -13,7 +13,7 @@ from torch._dynamo import list_backends, register_backend
 from tenon.torch.dynamo import tenon as _backend
 from tenon.torch.exported import from_module
 from tenon.torch.report import Report, report, reset_report
-from tenon.torch.wrapped import to_module
+from tenon.torch.torch_module import to_module
 
 if "tenon" not in list_backends():      # where Tenon is installed, PyTorch registers it when it is asked for
     register_backend(_backend, name="tenon")

@@ -9,18 +9,18 @@ from typing import Any
 
 import torch
 
+from tenon.torch.aten_call import Rule
+from tenon.torch.aten_embedding_bags import BAGS
+from tenon.torch.aten_fourier import FOURIER
 from tenon.torch.aten_gradients import GRADIENTS
+from tenon.torch.aten_indexing import GATHERING
+from tenon.torch.aten_linalg import LINEAR_ALGEBRA
+from tenon.torch.aten_norms import NORMS
+from tenon.torch.aten_pointwise import POINTWISE
+from tenon.torch.aten_products import CONTRACTIONS
 from tenon.torch.aten_reductions import REDUCTIONS
 from tenon.torch.aten_resampling import RESAMPLING
-from tenon.torch.contractions import CONTRACTIONS
-from tenon.torch.embedding_bags import BAGS
-from tenon.torch.fourier_transforms import FOURIER
-from tenon.torch.gathering import GATHERING
-from tenon.torch.linear_algebra import LINEAR_ALGEBRA
-from tenon.torch.norms import NORMS
-from tenon.torch.pointwise import POINTWISE
-from tenon.torch.site import Rule
-from tenon.torch.views import VIEWS
+from tenon.torch.aten_views import VIEWS
 
 TABLE: dict[str, Rule] = {**POINTWISE, **VIEWS, **REDUCTIONS, **CONTRACTIONS, **NORMS, **GATHERING, **BAGS,
                          **FOURIER, **LINEAR_ALGEBRA, **GRADIENTS, **RESAMPLING}

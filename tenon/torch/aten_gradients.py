@@ -10,7 +10,7 @@ from tenon.autodiff import derivative_graph
 from tenon.dims import product
 from tenon.graph.build import call_graph, trace
 from tenon.ops.indexing import put
-from tenon.torch.site import Rule, Site, as_type, filled
+from tenon.torch.aten_call import AtenCall, Rule, as_type, filled
 
 
 def pulled_back(function: Callable[..., Any], g: Any, *inputs: Any) -> tuple[Any, ...]:
@@ -24,7 +24,7 @@ def _of_first(function: Callable[..., Any]) -> Rule:
     return lambda at, g, x, *options: pulled_back(lambda x: function(x, *options), g, x)[0]
 
 
-def _distances(at: Site, g: Any, x: Any, y: Any, p: float, found: Any) -> Any:
+def _distances(at: AtenCall, g: Any, x: Any, y: Any, p: float, found: Any) -> Any:
     return pulled_back(lambda x, y: tn.cdist(x, y, p), g, x, y)[0]
 
 
@@ -34,7 +34,7 @@ def _pairs(x: Any, pad: Sequence[int]) -> list[tuple[int, int]]:
     return [(0, 0)] * (x.ndim - len(pairs)) + pairs[::-1]
 
 
-def _masked(at: Site, g: Any, mask: Any, sizes: Sequence[Any]) -> Any:
+def _masked(at: AtenCall, g: Any, mask: Any, sizes: Sequence[Any]) -> Any:
     """The elements of g under a mask, one after the other, then zeros."""
     mask, g = (tn.reshape(tn.broadcast_to(x, shape=g.shape), (-1,)) for x in (mask, g))
     count: Any = product(at.shape)
@@ -42,7 +42,8 @@ def _masked(at: Site, g: Any, mask: Any, sizes: Sequence[Any]) -> Any:
     return tn.reshape(put(filled((count + 1,), 0, at.dtype), place, g, axis=0, reduce="set")[:-1], at.shape)
 
 
-def _margins(at: Site, g: Any, x: Any, target: Any, p: Any, margin: Any, weight: Any = None, reduction: int = 1) -> Any:
+def _margins(at: AtenCall, g: Any, x: Any, target: Any, p: Any, margin: Any, weight: Any = None,
+             reduction: int = 1) -> Any:
     how = ("none", "mean", "sum")[reduction]
     given = [target] if weight is None else [target, weight]
 
@@ -51,7 +52,7 @@ def _margins(at: Site, g: Any, x: Any, target: Any, p: Any, margin: Any, weight:
     return pulled_back(forward, g, x, *given)[0]
 
 
-def _random_slope(at: Site, g: Any, x: Any, noise: Any, lower: Any, upper: Any, training: bool, *_: Any) -> Any:
+def _random_slope(at: AtenCall, g: Any, x: Any, noise: Any, lower: Any, upper: Any, training: bool, *_: Any) -> Any:
     """The gradient of a leaky ReLU with the slopes that were drawn, or their mean."""
     slopes = noise if training and upper - lower > 1e-6 else tn.where(tn.greater(x, 0), 1.0, (lower + upper) / 2)
     return tn.multiply(g, as_type(slopes, at.dtype))

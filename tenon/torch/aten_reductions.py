@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon as tn
-from tenon.torch.site import Rule, Site, Unmapped, as_type, axis_of, is_value
+from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, as_type, axis_of, is_value
 from tenon.types import int64
 
 
@@ -17,20 +17,20 @@ def _axes(x: Any, dim: Any) -> Any:
     return tuple(axis_of(d, x.ndim) for d in (dim if isinstance(dim, (list, tuple)) else (dim,)) if x.ndim)
 
 
-def _sum(at: Site, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def _sum(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     return tn.sum(as_type(x, at.dtype), axis=_axes(x, dim), keepdims=keepdim, dtype=at.dtype)
 
 
-def _prod(at: Site, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def _prod(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     return tn.prod(as_type(x, at.dtype), axis=_axes(x, dim), keepdims=keepdim, dtype=at.dtype)
 
 
-def _mean(at: Site, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def _mean(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     return tn.mean(as_type(x, at.dtype), axis=_axes(x, dim), keepdims=keepdim)
 
 
 def _along(function: Callable[..., Any]) -> Rule:
-    def rule(at: Site, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def rule(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         return function(x, axis=_axes(x, dim), keepdims=keepdim)
     return rule
 
@@ -39,14 +39,14 @@ def _correction(dim: Any, unbiased: Any, correction: Any) -> float:
     return correction if correction is not None else 1 if unbiased is None else int(unbiased)
 
 
-def _variance(at: Site, x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+def _variance(at: AtenCall, x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
               correction: Any = None) -> Any:
     if isinstance(dim, bool):       # var(x, unbiased)
         dim, unbiased = None, dim
     return tn.var(x, axis=_axes(x, dim), keepdims=keepdim, correction=_correction(dim, unbiased, correction))
 
 
-def _variance_and_mean(at: Site, x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
+def _variance_and_mean(at: AtenCall, x: Any, dim: Any = None, unbiased: Any = None, keepdim: bool = False, *,
                        correction: Any = None) -> Any:
     dims = None if isinstance(dim, bool) else dim
     return (_variance(at, x, dim, unbiased, keepdim, correction=correction),
@@ -55,7 +55,7 @@ def _variance_and_mean(at: Site, x: Any, dim: Any = None, unbiased: Any = None, 
 
 def _extreme(value: Callable[..., Any], place: Callable[..., Any]) -> Rule:
     """The largest or smallest of all, of two tensors, or along an axis, with its place."""
-    def rule(at: Site, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def rule(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         if dim is None:
             return value(x)
         if x.ndim == 0:
@@ -66,7 +66,7 @@ def _extreme(value: Callable[..., Any], place: Callable[..., Any]) -> Rule:
 
 
 def _place(function: Callable[..., Any]) -> Rule:
-    def rule(at: Site, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def rule(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         if x.ndim == 0:
             return tn.full((), 0, dtype=int64)
         found = function(x, axis=None if dim is None else axis_of(dim, x.ndim))
@@ -75,7 +75,7 @@ def _place(function: Callable[..., Any]) -> Rule:
 
 
 def _running(function: Callable[..., Any]) -> Rule:
-    def rule(at: Site, x: Any, dim: int, dtype: Any = None) -> Any:
+    def rule(at: AtenCall, x: Any, dim: int, dtype: Any = None) -> Any:
         return as_type(x, at.dtype) if x.ndim == 0 else function(as_type(x, at.dtype), dim, dtype=at.dtype)
     return rule
 
@@ -85,32 +85,33 @@ def _running_extreme(function: Callable[..., Any]) -> Rule:
 
 
 def _softmax(function: Callable[..., Any]) -> Rule:
-    def rule(at: Site, x: Any, dim: int, half_to_float: bool = False, **_: Any) -> Any:
+    def rule(at: AtenCall, x: Any, dim: int, half_to_float: bool = False, **_: Any) -> Any:
         x = as_type(x, at.dtype)
         return function(x, axis=axis_of(dim, x.ndim)) if x.ndim else function(tn.reshape(x, (1,)))[0]
     return rule
 
 
-def _softmax_slope(at: Site, g: Any, y: Any, dim: int, dtype: Any) -> Any:
+def _softmax_slope(at: AtenCall, g: Any, y: Any, dim: int, dtype: Any) -> Any:
     total = tn.multiply(g, y)
     return tn.subtract(total, tn.multiply(y, tn.sum(total, axis=axis_of(dim, y.ndim), keepdims=True)))
 
 
-def _log_softmax_slope(at: Site, g: Any, y: Any, dim: int, dtype: Any) -> Any:
+def _log_softmax_slope(at: AtenCall, g: Any, y: Any, dim: int, dtype: Any) -> Any:
     return tn.subtract(g, tn.multiply(tn.exp(y), tn.sum(g, axis=axis_of(dim, y.ndim), keepdims=True)))
 
 
-def _norm(at: Site, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
+def _norm(at: AtenCall, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Any:
     if x.dtype.kind == "c":
         x = tn.abs(x)
     return tn.vector_norm(as_type(x, at.dtype), ord=float(ord), axis=_axes(x, dim), keepdims=keepdim)
 
 
-def _dist(at: Site, x: Any, y: Any, p: Any = 2) -> Any:
+def _dist(at: AtenCall, x: Any, y: Any, p: Any = 2) -> Any:
     return _norm(at, tn.subtract(x, y), p)
 
 
-def _sort(at: Site, x: Any, *args: Any, dim: int | None = None, descending: bool = False, stable: Any = None) -> Any:
+def _sort(at: AtenCall, x: Any, *args: Any, dim: int | None = None, descending: bool = False,
+          stable: Any = None) -> Any:
     """sort(x, dim, descending) and sort.stable(x, stable=, dim=, descending=)."""
     if args and isinstance(args[0], int) and not isinstance(args[0], bool):
         dim, descending = args[0], (*args, descending)[1]
@@ -121,21 +122,21 @@ def _sort(at: Site, x: Any, *args: Any, dim: int | None = None, descending: bool
     return tn.gather(x, places, axis=axis), as_type(places, int64)
 
 
-def _topk(at: Site, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def _topk(at: AtenCall, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     if x.ndim == 0:
-        raise Unmapped("topk of a number")
+        raise UnmappedOperator("topk of a number")
     values, places = tn.topk(x, k, axis=axis_of(dim, x.ndim), largest=largest)
     return values, as_type(places, int64)
 
 
-def _kth(at: Site, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def _kth(at: AtenCall, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     if x.ndim == 0:
         return x, tn.full((), 0, dtype=int64)
     value, place = tn.kthvalue(x, k, axis_of(dim, x.ndim), keepdim)
     return value, as_type(place, int64)
 
 
-def _median(at: Site, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+def _median(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     """The lower of two middle elements, and its place; the first NaN where there is one."""
     whole = dim is None or x.ndim == 0
     flat = tn.reshape(x, (-1,)) if whole else x
@@ -150,7 +151,7 @@ def _median(at: Site, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 def _any(function: Callable[..., Any]) -> Rule:
-    def rule(at: Site, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def rule(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         found = function(x if x.dtype.kind == "b" else tn.not_equal(x, 0), axis=_axes(x, dim), keepdims=keepdim)
         return as_type(found, at.dtype)
     return rule

@@ -7,8 +7,8 @@ from typing import Any
 
 import tenon as tn
 from tenon.ops.grid_sample import MODES, PADDINGS
+from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, filled
 from tenon.torch.aten_gradients import pulled_back
-from tenon.torch.site import Rule, Site, Unmapped, filled
 
 # Mode -> what PyTorch's names end with; whether corners may be aligned.
 WAYS = {"nearest": (("_nearest1d", "_nearest2d", "_nearest3d"), False),
@@ -23,7 +23,7 @@ def _resize(mode: str, align: bool, antialias: bool = False) -> Rule:
 
 def _resize_backward(mode: str, align: bool, antialias: bool = False) -> Rule:
     """(g, size of the result, size of x, *the rest): resampling is linear, so any x will do."""
-    def rule(at: Site, g: Any, size: Sequence[Any], old: Sequence[Any], *args: Any) -> Any:
+    def rule(at: AtenCall, g: Any, size: Sequence[Any], old: Sequence[Any], *args: Any) -> Any:
         x = filled(at.shape, 0, at.dtype)
         new = tuple(g.shape[2:])
         return pulled_back(lambda x: _resized(x, new, (size, *args), mode, align, antialias), g, x)[0]
@@ -35,7 +35,7 @@ def _resized(x: Any, size: Sequence[Any], args: Sequence[Any], mode: str, align:
     corners = bool(args[1]) if align and len(args) > 1 else False
     factors = _factors(args, x.ndim - 2)
     if not all(isinstance(n, int) for n in (*size, *x.shape[2:])):
-        raise Unmapped("resampling to a size that is not known yet")
+        raise UnmappedOperator("resampling to a size that is not known yet")
     options: Any = {"mode": mode, "align_corners": corners, "antialias": antialias}
     if factors is not None and not corners and tuple(int(n * f) for n, f in zip(x.shape[2:], factors)) == size:
         return tn.interpolate(x, scale_factor=factors, **options)
@@ -55,11 +55,11 @@ def _read_at(x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
     return tn.grid_sample(x, grid, (*MODES,)[mode], PADDINGS[padding], align)
 
 
-def _grid_sample(at: Site, x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
+def _grid_sample(at: AtenCall, x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
     return _read_at(x, grid, mode, padding, align)
 
 
-def _grid_sample_backward(at: Site, g: Any, x: Any, grid: Any, mode: int, padding: int, align: bool,
+def _grid_sample_backward(at: AtenCall, g: Any, x: Any, grid: Any, mode: int, padding: int, align: bool,
                           wanted: Sequence[bool]) -> Any:
     found = pulled_back(lambda x, grid: _read_at(x, grid, mode, padding, align), g, x, grid)
     return found[0] if wanted[0] else None, found[1]

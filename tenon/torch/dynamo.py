@@ -1,7 +1,7 @@
 """`torch.compile(model, backend="tenon")`: PyTorch captures and differentiates, Tenon compiles and runs.
 
 AOTAutograd turns what Dynamo captured into a forward and a backward graph of ATen operators, without changes of
-tensors; each becomes a `Routine`.
+tensors; each becomes a `FxProgram`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from torch._dynamo.backends.common import aot_autograd
 
 from tenon.errors import ArgumentError
 from tenon.graph.ir import AUTOTUNE, MEMORY_BUDGET
-from tenon.torch.drawing import DRAWING
+from tenon.torch.aten_random import DRAWING
 from tenon.torch.fast_paths import FAST_PATHS
-from tenon.torch.routine import Routine
+from tenon.torch.fx_program import FxProgram
 
 aten = torch.ops.aten
 
@@ -45,10 +45,10 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 def compile_graph(module: fx.GraphModule, example_inputs: Sequence[Any],
                   notes: Mapping[str, Any] = MappingProxyType({})) -> Callable[[list[Any]], Any]:
     """A graph of ATen operators as a function; nothing is compiled before it is called."""
-    routine = Routine(module, f"graph_{next(_numbers)}", notes)
+    program = FxProgram(module, f"graph_{next(_numbers)}", notes)
 
     def run(args: list[Any]) -> Any:        # a function, since wrappers keep the attributes of one
-        return routine(args)
+        return program(args)
     run._boxed_call = True      # type: ignore[attr-defined]
     return run
 

@@ -31,9 +31,9 @@ from tenon.tensor import Tensor
 from tenon.torch.aten import name_of, rule_for
 from tenon.torch.call_plan import is_assertion
 from tenon.torch.dynamo import decompositions
-from tenon.torch.routine import numbers_of
+from tenon.torch.fx_program import numbers_of
 from tenon.torch.symints import Known
-from tenon.torch.tensors import copied
+from tenon.torch.torch_tensors import copied
 from tenon.torch.translate import Refused, line_of, tensor_type, translate
 from tenon.types import TensorType
 

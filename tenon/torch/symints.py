@@ -14,7 +14,7 @@ import torch
 from tenon.dims import maximum
 from tenon.ops.creation import as_number
 from tenon.records import dataclass
-from tenon.torch.site import Unmapped
+from tenon.torch.aten_call import UnmappedOperator
 from tenon.types import float64
 
 Known = Mapping[sympy.Expr, Any]        # symbol -> the size that it stands for
@@ -46,7 +46,7 @@ def number_of(number: Any, known: Known) -> Any:
         if not all(isinstance(known.get(s), (int, float)) for s in expression.free_symbols):
             if isinstance(number, torch.SymFloat) and expression.free_symbols <= known.keys():
                 return OpenNumber(expression, known)
-            raise Unmapped(f"a number {expression}")
+            raise UnmappedOperator(f"a number {expression}")
         found = expression.xreplace({s: sympy.sympify(known[s]) for s in expression.free_symbols})
         return bool(found) if isinstance(number, torch.SymBool) else float(found)
     return size_of(number, known)
@@ -58,7 +58,7 @@ def _value(expression: sympy.Expr, known: Known) -> Any:
     if expression.is_Integer:
         return int(expression)
     if (rule := _RULES.get(type(expression).__name__)) is None:
-        raise Unmapped(f"a size of {expression}")
+        raise UnmappedOperator(f"a size of {expression}")
     return rule(*[_value(part, known) for part in expression.args])
 
 
@@ -68,13 +68,13 @@ def _fraction(expression: sympy.Expr, known: Known) -> Any:
     if expression.is_integer:
         return as_number(_value(expression, known), float64)
     if (rule := _FRACTIONS.get(type(expression).__name__)) is None:
-        raise Unmapped(f"a number {expression}")
+        raise UnmappedOperator(f"a number {expression}")
     return rule(*[_fraction(part, known) for part in expression.args])
 
 
 def _power(base: Any, exponent: Any) -> Any:
     if not isinstance(exponent, int) or exponent < 0:
-        raise Unmapped(f"a size of {base} to the power {exponent}")
+        raise UnmappedOperator(f"a size of {base} to the power {exponent}")
     return math.prod([base] * exponent)
 
 

@@ -16,8 +16,8 @@ from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
 from tenon.torch.aten import rule_for
+from tenon.torch.aten_call import AtenCall, UnmappedOperator, as_type, dtype_of
 from tenon.torch.memory_order import MemoryOrder, in_the_order_of_axes, order_of
-from tenon.torch.site import Site, Unmapped, as_type, dtype_of
 from tenon.torch.symints import Known, OpenNumber, size_of
 from tenon.types import TensorType
 
@@ -44,7 +44,7 @@ def translate(name: str, inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], ou
         for node in inputs:
             try:
                 type = type_of(node, known)
-            except Unmapped as error:       # PyTorch made it, and runs what reads it
+            except UnmappedOperator as error:       # PyTorch made it, and runs what reads it
                 raise Refused(next(n for n in nodes if node in n.all_input_nodes), str(error)) from error
             place = placed(node, known, in_order)
             values[node] = place.seen(builder.parameter(type.with_shape(place.stored), node.name))
@@ -52,7 +52,7 @@ def translate(name: str, inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], ou
             builder.loc = line_of(node)
             try:
                 values[node] = _called(node, values, known)
-            except (Unmapped, TenonError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            except (UnmappedOperator, TenonError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
                 raise Refused(node, f"{type_name(error)}{error}") from error
         builder.loc = None
         results = [placed(node, known, in_order).laid(values[node]) for node in outputs]
@@ -61,7 +61,7 @@ def translate(name: str, inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], ou
 
 def type_name(error: Exception) -> str:
     """What kind of error it is, where that is not said by its text."""
-    return "" if isinstance(error, (Unmapped, TenonError)) else f"{type(error).__name__}: "
+    return "" if isinstance(error, (UnmappedOperator, TenonError)) else f"{type(error).__name__}: "
 
 
 def _called(node: fx.Node, values: Mapping[fx.Node, Any], known: Known) -> Any:
@@ -69,7 +69,7 @@ def _called(node: fx.Node, values: Mapping[fx.Node, Any], known: Known) -> Any:
     if node.target is operator.getitem:
         return arguments[0][arguments[1]]
     if (rule := rule_for(node.target)) is None:
-        raise Unmapped("it is not in the table")
+        raise UnmappedOperator("it is not in the table")
     site = site_of(node, known)
     found = rule(site, *arguments, **keywords)
     if not isinstance(found, (tuple, list)):
@@ -81,13 +81,13 @@ def _computed(value: Any) -> Any:
     return value.computed() if isinstance(value, OpenNumber) else value
 
 
-def site_of(node: fx.Node, known: Known) -> Site:
+def site_of(node: fx.Node, known: Known) -> AtenCall:
     """What PyTorch promises of the results of a call."""
     found = node.meta["val"]
     listed = found if isinstance(found, (tuple, list)) else (found,)
     types = [tensor_type(x, known) if isinstance(x, torch.Tensor) else None for x in listed]
     arguments, keywords = (fx.map_arg(x, lambda n: n.meta["val"]) for x in (node.args, node.kwargs))
-    return Site(types, arguments, keywords)
+    return AtenCall(types, arguments, keywords)
 
 
 def _promised(found: Any, type: TensorType | None) -> Any:
@@ -97,21 +97,21 @@ def _promised(found: Any, type: TensorType | None) -> Any:
     if not isinstance(found, Value):
         found = tn.full((), as_type(found, type.dtype), dtype=type.dtype)
     if tuple(found.shape) != tuple(type.shape):
-        raise Unmapped(f"the rule gives {found.type}, PyTorch {type}")
+        raise UnmappedOperator(f"the rule gives {found.type}, PyTorch {type}")
     return as_type(found, type.dtype)
 
 
 def tensor_type(fake: torch.Tensor, known: Known) -> TensorType:
     """The type of a tensor that has no elements; raises Unmapped for what is not in this machine's memory."""
     if fake.device.type not in ("cpu", "meta") or fake.layout is not torch.strided:
-        raise Unmapped(f"a tensor on {fake.device}, laid out as {fake.layout}")
+        raise UnmappedOperator(f"a tensor on {fake.device}, laid out as {fake.layout}")
     return TensorType(dtype_of(fake.dtype), tuple(size_of(n, known) for n in fake.shape))
 
 
 def type_of(node: fx.Node, known: Known) -> TensorType:
     """The type of the tensor that a node is; raises Unmapped where it is none."""
     if not isinstance(node.meta["val"], torch.Tensor):
-        raise Unmapped("a number that the data decide")
+        raise UnmappedOperator("a number that the data decide")
     return tensor_type(node.meta["val"], known)
 
 

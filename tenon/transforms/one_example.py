@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.code_monitor import CodeWatch, UnsafeCall, unwatched
-from tenon.capture.convert.entry import convert
+from tenon.capture.convert.convert_function import convert
 from tenon.capture.convert.reachable import reachable
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.convert.tensor_list import FirstRows, TensorList

@@ -28,7 +28,7 @@ OTHER_LANGUAGES = ("onnx", "torch", "loops", "backends", "cpython", "llvm", "nn"
 # Operators that are constructs of the language, and a formula's own signs.
 CONSTRUCTS = {"cond", "switch", "while_loop", "scan", "while_gradient", "recomputed", "custom_call", "call", "fused",
               "send", "recv", "to_device"}
-OWN_SIGNS = ("debug/symbolic",)
+OWN_SIGNS = ("debug/symbolic_derivative",)
 
 
 def tables(path):

@@ -14,11 +14,11 @@ from tenon.capture.convert import builtins_in_python
 from tenon.capture.convert.callees import REPLACED, callee
 from tenon.capture.convert.comprehensions import Filtered, first, opened, perhaps_made, quantified
 from tenon.capture.convert.container_methods import AWARE
+from tenon.capture.convert.conversion_runtime import RUNTIME, capture_now
 from tenon.capture.convert.dynamic_containers import attribute, content, counted, has_attribute
 from tenon.capture.convert.dynamic_indexing import length
 from tenon.capture.convert.list_growth import ListElements, stacked, together
 from tenon.capture.convert.optional_elements import compared, is_perhaps, is_undecided, present, refused
-from tenon.capture.convert.runtime import RUNTIME, capture_now
 from tenon.capture.convert.tensor_list import FirstRows, TensorList
 from tenon.capture.convert.traced_iterables import (
     Enumerate,

@@ -13,8 +13,8 @@ from operator import is_
 from typing import Any
 
 from tenon.capture.code_monitor import PACKAGE, STANDS_FOR, follows, unwatched
-from tenon.capture.convert.source import Unconvertible
-from tenon.capture.convert.template import HELPER
+from tenon.capture.convert.ast_templates import HELPER
+from tenon.capture.convert.source_definitions import Unconvertible
 from tenon.capture.guard_readers import cell_contents
 from tenon.capture.text_streams import tells
 from tenon.tensor import Tensor
@@ -24,11 +24,11 @@ from tenon.tensor_state import recorder
 CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py", "optim/learning_rates.py",
                                                  "optim/cyclic_lr.py", "capture/convert/builtins_in_python.py"))
 OPTIMIZERS = (PACKAGE + "optim/optimizer.py", PACKAGE + "optim/clipping.py")
-REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
+REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by `builtin_overrides`
 OF_TEXT: dict[str, Callable[..., Any]] = {}         # methods of `str`, filled by tenon.capture.convert.output_calls
 OF_STREAMS: dict[str, Callable[..., Any]] = {}      # and of text files, by tenon.capture.convert.stream_calls
 _codes: dict[tuple[str, types.CodeType], types.CodeType | None] = {}     # by file: equal code may stand elsewhere
-_cell = types.CellType()                            # holds the runtime; filled by tenon.capture.convert.entry
+_cell = types.CellType()                            # holds the runtime; filled by `convert_function`
 Rewrite = Callable[[types.CodeType, dict[str, Any]], types.CodeType]
 _rewrite: list[Rewrite] = []
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from functools import partial, reduce
 from typing import Any
 
+from tenon.capture.convert.ast_templates import HELPER, expression
 from tenon.capture.convert.scope import mangled
-from tenon.capture.convert.template import HELPER, expression
 
 UNTOUCHED = frozenset({"super", "locals", "vars", "dir", "eval", "exec", "globals", "__import__"})
 UNMOVABLE = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)       # mean something else inside a lambda

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
+from tenon.capture.convert.ast_templates import HELPER, expression, statements
 from tenon.capture.convert.scope import StatementRewriter
-from tenon.capture.convert.template import HELPER, expression, statements
 
 SUBJECT = "_subject"
 OF_ONE_VALUE = frozenset({"bool", "int", "float", "complex", "str", "bytes"})   # `int(x)` binds the number itself

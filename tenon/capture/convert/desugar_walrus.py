@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import ast
 
+from tenon.capture.convert.ast_templates import HELPER, statements
 from tenon.capture.convert.scope import StatementRewriter
-from tenon.capture.convert.template import HELPER, statements
 
 
 class Walruses(StatementRewriter):

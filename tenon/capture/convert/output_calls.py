@@ -13,10 +13,10 @@ from typing import Any
 from tenon.capture.code_monitor import IN_PLACE, user_frame
 from tenon.capture.convert.builtin_overrides import aware, replaces
 from tenon.capture.convert.callees import OF_TEXT, REPLACED, callee
+from tenon.capture.convert.captured_text import form_of, may_say, method_of, option_of, part_of, say, shown
+from tenon.capture.convert.conversion_runtime import capture_now
 from tenon.capture.convert.converting_capture import ConvertingCapture
-from tenon.capture.convert.runtime import capture_now
 from tenon.capture.convert.stream_calls import told_stream
-from tenon.capture.convert.texts import form_of, may_say, method_of, option_of, part_of, say, shown
 from tenon.capture.output_effects import logged, printed, rules_of_warnings, warned
 
 

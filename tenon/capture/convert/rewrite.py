@@ -9,14 +9,14 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tenon.capture.code_monitor import STANDS_FOR
+from tenon.capture.convert.ast_templates import HELPER
 from tenon.capture.convert.desugar_expressions import Expressions
 from tenon.capture.convert.desugar_match import Cases
 from tenon.capture.convert.desugar_walrus import Walruses
-from tenon.capture.convert.jumps import lower_jumps
+from tenon.capture.convert.lower_jumps import lower_jumps
 from tenon.capture.convert.scope import bound_by, globals_of, nodes_of
-from tenon.capture.convert.source import Definition, Unconvertible, definition_of
+from tenon.capture.convert.source_definitions import Definition, Unconvertible, definition_of
 from tenon.capture.convert.statements import PRIVATE, Statements
-from tenon.capture.convert.template import HELPER
 
 LOOKING = frozenset({"locals", "vars", "dir", "eval", "exec"})     # would show the rewritten code's own variables
 ASYNCHRONOUS = (ast.AsyncFor, ast.AsyncWith, ast.Await)

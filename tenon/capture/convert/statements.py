@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tenon.capture.convert.ast_templates import HELPER, statements
 from tenon.capture.convert.desugar_expressions import unpacking
 from tenon.capture.convert.scope import StatementRewriter, bound_by, contains, globals_of, mangled, reads
-from tenon.capture.convert.template import HELPER, statements
 
 PRIVATE = tuple(f"{HELPER}_{kind}_" for kind in ("fork", "loop", "temp", "item"))     # no state of the user's program
 YIELDS = (ast.Yield, ast.YieldFrom, ast.Await)

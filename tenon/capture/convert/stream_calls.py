@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.convert.builtin_overrides import replaces
 from tenon.capture.convert.callees import OF_STREAMS
-from tenon.capture.convert.runtime import capture_now
-from tenon.capture.convert.texts import may_say, option_of, say
+from tenon.capture.convert.captured_text import may_say, option_of, say
+from tenon.capture.convert.conversion_runtime import capture_now
 from tenon.capture.output_effects import ASKING, flushed, written
 from tenon.capture.stdout_watch import Asking
 from tenon.capture.text_streams import is_told

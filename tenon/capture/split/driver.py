@@ -21,12 +21,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.capture.code_monitor import follows
+from tenon.capture.convert.ast_templates import expression, statements
 from tenon.capture.convert.scope import OWN_SCOPE, bound_by, contains, mangled, nodes_of, reads
-from tenon.capture.convert.source import Definition
-from tenon.capture.convert.template import expression, statements
-from tenon.capture.split.body import NONE, UNBOUND, Body, made, or_unbound, parameters, when_unbound
+from tenon.capture.convert.source_definitions import Definition
 from tenon.capture.split.closures import Shared
-from tenon.capture.split.flow import (
+from tenon.capture.split.local_liveness import (
     JUMPS,
     NOTHING,
     ExitLiveness,
@@ -38,6 +37,7 @@ from tenon.capture.split.flow import (
     live_before,
     live_through,
 )
+from tenon.capture.split.outline_statements import NONE, UNBOUND, Body, made, or_unbound, parameters, when_unbound
 from tenon.records import dataclass, field
 
 CALL, LEFT, RAISED = "_tenon_call", "_tenon_left", "_tenon_raised"

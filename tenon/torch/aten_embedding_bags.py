@@ -6,7 +6,7 @@ from typing import Any
 
 import tenon as tn
 from tenon.ops.indexing import put
-from tenon.torch.site import Rule, Site, Unmapped, as_type, filled
+from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, as_type, filled
 
 SUM, MEAN, MAX = 0, 1, 2
 
@@ -26,11 +26,11 @@ def _per_row(values: Any, dtype: Any) -> Any:
     return tn.expand_dims(as_type(values, dtype), -1)
 
 
-def _embedding_bag(at: Site, weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False, mode: int = SUM,
-                   sparse: bool = False, weights: Any = None, include_last_offset: bool = False,
+def _embedding_bag(at: AtenCall, weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False,
+                   mode: int = SUM, sparse: bool = False, weights: Any = None, include_last_offset: bool = False,
                    padding_idx: int = -1) -> Any:
     if padding_idx >= 0:
-        raise Unmapped("bags with padding")
+        raise UnmappedOperator("bags with padding")
     bags = at.shape[0]
     bag = _bag_of_each(offsets, bags, indices)
     rows = tn.take(weight, indices, axis=0)
@@ -46,11 +46,11 @@ def _embedding_bag(at: Site, weight: Any, indices: Any, offsets: Any, scale_grad
     return (found, *[filled(type.shape, 0, type.dtype) for type in at.types[1:] if type is not None])
 
 
-def _embedding_bag_backward(at: Site, g: Any, indices: Any, offsets: Any, offset2bag: Any, bag_size: Any,
+def _embedding_bag_backward(at: AtenCall, g: Any, indices: Any, offsets: Any, offset2bag: Any, bag_size: Any,
                             maximum_indices: Any, num_weights: Any, scale_grad_by_freq: bool, mode: int, sparse: bool,
                             weights: Any, padding_idx: int = -1) -> Any:
     if padding_idx >= 0 or mode == MAX or scale_grad_by_freq or sparse:
-        raise Unmapped("the gradient of bags of maxima, with padding, or scaled")
+        raise UnmappedOperator("the gradient of bags of maxima, with padding, or scaled")
     bags = g.shape[0]
     bag = _bag_of_each(offsets, bags, indices)
     if mode == MEAN:

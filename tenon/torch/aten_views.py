@@ -12,29 +12,29 @@ from tenon.ops.bit_views import bits_as
 from tenon.ops.indexing import put
 from tenon.ops.shape import inverse_permutation
 from tenon.ops.slicing import slice_update
-from tenon.torch.site import Rule, Site, Unmapped, as_type, axis_of, filled
+from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, as_type, axis_of, filled
 
 # ---------------------------------------------------------------- one tensor, seen another way
 
 
-def _reshape(at: Site, x: Any, *_: Any, **__: Any) -> Any:
+def _reshape(at: AtenCall, x: Any, *_: Any, **__: Any) -> Any:
     return tn.reshape(x, at.shape)
 
 
-def _view(at: Site, x: Any, shape: Any) -> Any:
+def _view(at: AtenCall, x: Any, shape: Any) -> Any:
     """Another shape, or the bits as another type."""
     return bits_as(x, at.dtype) if isinstance(shape, torch.dtype) else tn.reshape(x, at.shape)
 
 
-def _permute(at: Site, x: Any, dims: Sequence[int]) -> Any:
+def _permute(at: AtenCall, x: Any, dims: Sequence[int]) -> Any:
     return tn.permute(x, axes=tuple(axis_of(d, x.ndim) for d in dims))
 
 
-def _transpose(at: Site, x: Any, first: int, second: int) -> Any:
+def _transpose(at: AtenCall, x: Any, first: int, second: int) -> Any:
     return x if x.ndim == 0 else tn.swapaxes(x, first, second)
 
 
-def _expand(at: Site, x: Any, sizes: Sequence[Any], **_: Any) -> Any:
+def _expand(at: AtenCall, x: Any, sizes: Sequence[Any], **_: Any) -> Any:
     return tn.broadcast_to(x, shape=at.shape)
 
 
@@ -53,44 +53,44 @@ def _is_beyond(bound: Any) -> bool:
     return isinstance(bound, int) and bound >= 2 ** 62
 
 
-def _slice(at: Site, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def _slice(at: AtenCall, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     dim = axis_of(dim, x.ndim)
     low, high = _bounds(x, dim, start, end)
     return x[(slice(None),) * dim + (slice(low, high, step),)]
 
 
-def _narrow(at: Site, x: Any, dim: int, start: Any, length: Any) -> Any:
+def _narrow(at: AtenCall, x: Any, dim: int, start: Any, length: Any) -> Any:
     start = start + x.shape[axis_of(dim, x.ndim)] if start < 0 else start
     return _slice(at, x, dim, start, start + length)
 
 
-def _select(at: Site, x: Any, dim: int, index: Any) -> Any:
+def _select(at: AtenCall, x: Any, dim: int, index: Any) -> Any:
     dim = axis_of(dim, x.ndim)
     return x[(slice(None),) * dim + (index,)]
 
 
-def _flip(at: Site, x: Any, dims: Sequence[int]) -> Any:
+def _flip(at: AtenCall, x: Any, dims: Sequence[int]) -> Any:
     return tn.flip(x, axis=tuple(axis_of(d, x.ndim) for d in dims)) if dims else x
 
 
-def _roll(at: Site, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
+def _roll(at: AtenCall, x: Any, shifts: Sequence[int], dims: Sequence[int] = ()) -> Any:
     return tn.roll(x, tuple(shifts), tuple(dims)) if dims else tn.roll(x, *shifts)
 
 
-def _repeat(at: Site, x: Any, repeats: Sequence[Any]) -> Any:
+def _repeat(at: AtenCall, x: Any, repeats: Sequence[Any]) -> Any:
     return tn.tile(x, tuple(repeats))
 
 
-def _diagonal(at: Site, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def _diagonal(at: AtenCall, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     return tn.diagonal(x, offset, dim1, dim2)
 
 
-def _as_strided(at: Site, x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:
+def _as_strided(at: AtenCall, x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:
     memory, _ = _in_memory_order(at, x)
     return tn.reshape(tn.take(memory, _positions(size, stride, offset), axis=0), at.shape)
 
 
-def _as_strided_scatter(at: Site, x: Any, source: Any, size: Sequence[Any], stride: Sequence[Any],
+def _as_strided_scatter(at: AtenCall, x: Any, source: Any, size: Sequence[Any], stride: Sequence[Any],
                         offset: Any = None) -> Any:
     memory, order = _in_memory_order(at, x)
     written = put(memory, _positions(size, stride, offset), tn.reshape(as_type(source, at.dtype), (-1,)), axis=0,
@@ -106,7 +106,7 @@ def _positions(size: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
     return tn.reshape(place, (-1,))
 
 
-def _in_memory_order(at: Site, x: Any) -> tuple[Any, tuple[int, ...]]:
+def _in_memory_order(at: AtenCall, x: Any) -> tuple[Any, tuple[int, ...]]:
     """The elements in the order in which PyTorch has them in memory, and the axes in that order."""
     fake = at.arguments[0]
     order = tuple(sorted(range(x.ndim), key=lambda k: (-fake.stride(k), k)))
@@ -114,25 +114,25 @@ def _in_memory_order(at: Site, x: Any) -> tuple[Any, tuple[int, ...]]:
     for k in reversed(order):
         dense, step = dense and (fake.shape[k] == 1 or fake.stride(k) == step), step * fake.shape[k]
     if not dense or fake.storage_offset():
-        raise Unmapped("a view of memory that is not all elements in order")
+        raise UnmappedOperator("a view of memory that is not all elements in order")
     return tn.reshape(tn.permute(x, axes=order), (-1,)), order
 
 
-def _unfold(at: Site, x: Any, dim: int, size: int, step: int) -> Any:
+def _unfold(at: AtenCall, x: Any, dim: int, size: int, step: int) -> Any:
     if x.ndim == 0:
-        raise Unmapped("windows of a number")
+        raise UnmappedOperator("windows of a number")
     return tn.sliding_window(x, size, step, axis=axis_of(dim, x.ndim))
 
 
 # ---------------------------------------------------------------- joins and cuts
 
-def _cat(at: Site, tensors: Sequence[Any], dim: int = 0) -> Any:
+def _cat(at: AtenCall, tensors: Sequence[Any], dim: int = 0) -> Any:
     wanted = len(at.shape)
     parts = [as_type(x, at.dtype) for x in tensors if x.ndim == wanted]     # an empty vector joins anything
     return tn.concat(parts, axis=axis_of(dim, wanted))
 
 
-def _split(at: Site, x: Any, sizes: Sequence[Any], dim: int = 0) -> Any:
+def _split(at: AtenCall, x: Any, sizes: Sequence[Any], dim: int = 0) -> Any:
     start: Any = 0
     dim, parts = axis_of(dim, x.ndim), []
     for type in at.types:
@@ -143,11 +143,11 @@ def _split(at: Site, x: Any, sizes: Sequence[Any], dim: int = 0) -> Any:
     return tuple(parts)
 
 
-def _unbind(at: Site, x: Any, dim: int = 0) -> Any:
+def _unbind(at: AtenCall, x: Any, dim: int = 0) -> Any:
     return tuple(_select(at, x, dim, k) for k in range(len(at.types)))
 
 
-def _pad(at: Site, x: Any, pad: Sequence[Any], value: Any = 0) -> Any:
+def _pad(at: AtenCall, x: Any, pad: Sequence[Any], value: Any = 0) -> Any:
     pairs = list(zip(pad[::2], pad[1::2], strict=True))
     width = [(0, 0)] * (x.ndim - len(pairs)) + pairs[::-1]
     cuts = tuple(slice(-low if low < 0 else 0, n + high if high < 0 else n)
@@ -157,7 +157,7 @@ def _pad(at: Site, x: Any, pad: Sequence[Any], value: Any = 0) -> Any:
     return tn.pad(x, grown, constant_values=as_type(value, at.dtype)) if grown else x
 
 
-def _slice_scatter(at: Site, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None,
+def _slice_scatter(at: AtenCall, x: Any, source: Any, dim: int = 0, start: Any = None, end: Any = None,
                    step: int = 1) -> Any:
     dim = axis_of(dim, x.ndim)
     low, _ = _bounds(x, dim, start, end)
@@ -170,14 +170,14 @@ def _some(x: Any) -> bool:
     return not any(isinstance(n, int) and n == 0 for n in x.shape)
 
 
-def _select_scatter(at: Site, x: Any, source: Any, dim: int, index: Any) -> Any:
+def _select_scatter(at: AtenCall, x: Any, source: Any, dim: int, index: Any) -> Any:
     dim = axis_of(dim, x.ndim)
     index = index + x.shape[dim] if index < 0 else index
     return _slice_scatter(at, x, tn.expand_dims(source, dim), dim, index, index + 1)
 
 
 def _triangle(keep_below: bool) -> Rule:
-    def rule(at: Site, x: Any, diagonal: int = 0) -> Any:
+    def rule(at: AtenCall, x: Any, diagonal: int = 0) -> Any:
         rows, columns = (tn.arange(0, n) for n in x.shape[-2:])
         distance = columns - tn.expand_dims(rows, -1)
         keep = distance <= diagonal if keep_below else distance >= diagonal
@@ -187,7 +187,7 @@ def _triangle(keep_below: bool) -> Rule:
 
 # ---------------------------------------------------------------- new tensors
 
-def _full(at: Site, size: Sequence[Any], value: Any, **_: Any) -> Any:
+def _full(at: AtenCall, size: Sequence[Any], value: Any, **_: Any) -> Any:
     return filled(at.shape, value, at.dtype)
 
 
@@ -196,36 +196,36 @@ def _new(value: Any) -> Rule:
     return lambda at, *_, **__: filled(at.shape, value, at.dtype)
 
 
-def _arange(at: Site, *bounds: Any, **_: Any) -> Any:
+def _arange(at: AtenCall, *bounds: Any, **_: Any) -> Any:
     start, step = (0, 1) if len(bounds) == 1 else (bounds[0], (*bounds, 1)[2])
     if at.dtype.kind == "f" and at.dtype.bits < 32:
-        raise Unmapped("a range of short numbers")
+        raise UnmappedOperator("a range of short numbers")
     from_zero = tn.arange(0, at.shape[0], dtype=at.dtype)
     scaled = from_zero if step == 1 else from_zero * as_type(step, at.dtype)
     return scaled if start == 0 else scaled + as_type(start, at.dtype)
 
 
-def _iota(at: Site, length: Any, *, start: Any, step: Any, **_: Any) -> Any:
+def _iota(at: AtenCall, length: Any, *, start: Any, step: Any, **_: Any) -> Any:
     return _arange(at, start, start + length * step, step)
 
 
-def _eye(at: Site, *_: Any, **__: Any) -> Any:
+def _eye(at: AtenCall, *_: Any, **__: Any) -> Any:
     return tn.eye(*at.shape, dtype=at.dtype)
 
 
 def _triangle_places(function: Any) -> Rule:
-    def rule(at: Site, rows: int, columns: int, offset: int = 0, **_: Any) -> Any:
+    def rule(at: AtenCall, rows: int, columns: int, offset: int = 0, **_: Any) -> Any:
         if not (isinstance(rows, int) and isinstance(columns, int)):
-            raise Unmapped("a triangle of a size that is not known yet")
+            raise UnmappedOperator("a triangle of a size that is not known yet")
         return as_type(tn.stack(function(rows, columns, offset)), at.dtype)
     return rule
 
 
-def _full_like(at: Site, x: Any, value: Any, **_: Any) -> Any:
+def _full_like(at: AtenCall, x: Any, value: Any, **_: Any) -> Any:
     return filled(at.shape, value, at.dtype)
 
 
-def _scalar_tensor(at: Site, value: Any, **_: Any) -> Any:
+def _scalar_tensor(at: AtenCall, value: Any, **_: Any) -> Any:
     return filled((), value, at.dtype)
 
 

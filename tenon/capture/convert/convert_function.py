@@ -7,8 +7,8 @@ from typing import Any
 
 from tenon.capture.convert import builtin_overrides, output_calls
 from tenon.capture.convert.callees import callee, set_up
+from tenon.capture.convert.conversion_runtime import RUNTIME
 from tenon.capture.convert.rewrite import rewritten
-from tenon.capture.convert.runtime import RUNTIME
 
 set_up(rewritten, RUNTIME)
 BUILTINS = builtin_overrides.REPLACED

@@ -21,19 +21,19 @@ from tenon.records import dataclass
 from tenon.runtime.foreign_memory import ForeignMemoryCall
 from tenon.size_assumptions import Assumptions, assuming, told_by
 from tenon.torch.aten import name_of
+from tenon.torch.aten_call import UnmappedOperator
 from tenon.torch.call_plan import PlanStep, is_assertion, is_drawn, is_like, is_torchs, make_plan
 from tenon.torch.memory_order import MemoryOrder, fits, of_sizes
 from tenon.torch.report import Report, note
-from tenon.torch.site import Unmapped
 from tenon.torch.symints import Known, number_of, size_of
-from tenon.torch.tensors import as_tensor, lying_as
+from tenon.torch.torch_tensors import as_tensor, lying_as
 from tenon.torch.translate import Refused, placed, translate
 
 Step = Callable[[list[Any]], None]
 NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 
 
-class Routine:
+class FxProgram:
     """What a compiled FX graph is to PyTorch: a function of a list of tensors and sizes, which it empties."""
 
     def __init__(self, module: fx.GraphModule, name: str, notes: Mapping[str, Any]):
@@ -174,7 +174,7 @@ def numbers_of(graph: fx.Graph, given: Mapping[fx.Node, Any], known: Known) -> d
         if node.op in ("placeholder", "call_function") and node not in found and isinstance(value, NUMBERS):
             try:
                 found[node] = number_of(value, known)
-            except Unmapped:
+            except UnmappedOperator:
                 continue
     return found
 

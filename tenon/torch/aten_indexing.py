@@ -9,19 +9,19 @@ import tenon as tn
 from tenon.dims import product
 from tenon.ops.indexing import put, scatter_op
 from tenon.ops.shape import inverse_permutation
-from tenon.torch.site import Rule, Site, Unmapped, as_type, axis_of, filled, is_value
+from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, as_type, axis_of, filled, is_value
 from tenon.types import broadcast_shapes
 
 REDUCE = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min"}
 
 
-def _index(at: Site, x: Any, indices: Sequence[Any]) -> Any:
+def _index(at: AtenCall, x: Any, indices: Sequence[Any]) -> Any:
     if any(i is not None and i.dtype.kind == "b" for i in indices):
-        raise Unmapped("an index by a mask, whose size the data decide")
+        raise UnmappedOperator("an index by a mask, whose size the data decide")
     return x[tuple(slice(None) if i is None else i for i in indices)]
 
 
-def _index_put(at: Site, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False,
+def _index_put(at: AtenCall, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False,
                unsafe: bool = False) -> Any:
     values = as_type(values, at.dtype)
     if any(i is not None and i.dtype.kind == "b" for i in indices):
@@ -60,13 +60,13 @@ def _updates(x: Any, values: Any, axes: list[int], others: list[int], shape: Any
 def _masked_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
     mask = indices[0]
     if len(indices) != 1 or product(values.shape) != 1:
-        raise Unmapped("values written by a mask")
+        raise UnmappedOperator("values written by a mask")
     wide = tn.reshape(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
     value = tn.reshape(values, ())
     return tn.where(wide, tn.add(x, value) if accumulate else value, x)
 
 
-def _gather(at: Site, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+def _gather(at: AtenCall, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     if x.ndim == 0:
         return tn.reshape(x, at.shape) if at.shape == () else tn.broadcast_to(x, shape=at.shape)
     if index.ndim == 0:
@@ -75,9 +75,9 @@ def _gather(at: Site, x: Any, dim: int, index: Any, *, sparse_grad: bool = False
     return tn.gather(x, index, axis=axis_of(dim, x.ndim))
 
 
-def _scatter(at: Site, x: Any, dim: int, index: Any, source: Any, *, reduce: str = "set") -> Any:
+def _scatter(at: AtenCall, x: Any, dim: int, index: Any, source: Any, *, reduce: str = "set") -> Any:
     if x.ndim == 0:
-        raise Unmapped("scatter into a number")
+        raise UnmappedOperator("scatter into a number")
     if is_value(source):
         source = as_type(source, at.dtype)
         source = source[tuple(slice(0, n) for n in index.shape)] if source.shape != index.shape else source
@@ -86,7 +86,7 @@ def _scatter(at: Site, x: Any, dim: int, index: Any, source: Any, *, reduce: str
     return scatter_op(x, index, source, axis=axis_of(dim, x.ndim), reduce=REDUCE.get(reduce, reduce))
 
 
-def _scatter_reduce(at: Site, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
+def _scatter_reduce(at: AtenCall, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
                     include_self: bool = True) -> Any:
     if reduce not in REDUCE or not include_self:
         return tn.scatter_reduce(x, index, source, axis_of(dim, x.ndim), {**REDUCE, "mean": "mean"}[reduce],
@@ -94,44 +94,44 @@ def _scatter_reduce(at: Site, x: Any, dim: int, index: Any, source: Any, reduce:
     return _scatter(at, x, dim, index, source, reduce=reduce)
 
 
-def _embedding(at: Site, weight: Any, index: Any, *_: Any, **__: Any) -> Any:
+def _embedding(at: AtenCall, weight: Any, index: Any, *_: Any, **__: Any) -> Any:
     return tn.take(weight, index, axis=0)
 
 
-def _index_select(at: Site, x: Any, dim: int, index: Any) -> Any:
+def _index_select(at: AtenCall, x: Any, dim: int, index: Any) -> Any:
     if x.ndim == 0:
         return x
     return tn.take(x, tn.reshape(index, (-1,)) if index.ndim == 0 else index, axis=axis_of(dim, x.ndim))
 
 
-def _index_add(at: Site, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+def _index_add(at: AtenCall, x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     source = as_type(source, at.dtype)
     source = source if alpha == 1 else tn.multiply(source, as_type(alpha, at.dtype))
     return put(x, index, source, axis=axis_of(dim, x.ndim), reduce="add")
 
 
-def _index_reduce(at: Site, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
+def _index_reduce(at: AtenCall, x: Any, dim: int, index: Any, source: Any, reduce: str, *,
                   include_self: bool = True) -> Any:
     how = {**REDUCE, "mean": "mean"}[reduce]
     return tn.index_reduce(x, index, as_type(source, at.dtype), axis_of(dim, x.ndim), how, include_self)
 
 
-def _put(at: Site, x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
+def _put(at: AtenCall, x: Any, index: Any, source: Any, accumulate: bool = False) -> Any:
     index = _from_front(index, product(x.shape))
     return tn.put(x, index, as_type(source, at.dtype), accumulate)
 
 
-def _searchsorted(at: Site, edges: Any, x: Any, *, out_int32: bool = False, right: bool = False,
+def _searchsorted(at: AtenCall, edges: Any, x: Any, *, out_int32: bool = False, right: bool = False,
                   side: str | None = None, **_: Any) -> Any:
     if edges.ndim != 1 or not is_value(x):
-        raise Unmapped("a search in several rows")
+        raise UnmappedOperator("a search in several rows")
     return as_type(tn.searchsorted(edges, x, side="right" if right or side == "right" else "left"), at.dtype)
 
 
-def _histogram(at: Site, x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
+def _histogram(at: AtenCall, x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
     """How many elements are in each of `bins` equal parts of a range; those outside of it, and NaN, are in none."""
     if min == max:
-        raise Unmapped("a histogram over the range of the data")
+        raise UnmappedOperator("a histogram over the range of the data")
     wide = as_type(x, tn.float64 if at.dtype.bits == 64 else tn.float32)
     inside = tn.logical_and(tn.greater_equal(wide, min), tn.less_equal(wide, max))
     place = tn.floor(tn.multiply(tn.subtract(tn.where(inside, wide, min), min), bins / (max - min)))

@@ -9,14 +9,14 @@ from typing import Any
 import tenon as tn
 from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.convolution import conv_input_grad, conv_weight_grad
-from tenon.torch.site import Rule, Site, Unmapped, as_type
+from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, as_type
 
 
-def _matmul(at: Site, x: Any, y: Any) -> Any:
+def _matmul(at: AtenCall, x: Any, y: Any) -> Any:
     return tn.matmul(x, y)
 
 
-def _added(at: Site, bias: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _added(at: AtenCall, bias: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     product = tn.matmul(x, y)
     product = product if alpha == 1 else tn.multiply(product, as_type(alpha, at.dtype))
     if beta == 0:
@@ -24,7 +24,7 @@ def _added(at: Site, bias: Any, x: Any, y: Any, *, beta: Any = 1, alpha: Any = 1
     return tn.add(product, bias if beta == 1 else tn.multiply(bias, as_type(beta, at.dtype)))
 
 
-def _linear(at: Site, x: Any, weight: Any, bias: Any = None) -> Any:
+def _linear(at: AtenCall, x: Any, weight: Any, bias: Any = None) -> Any:
     return tn.linear(x, weight, bias)
 
 
@@ -38,7 +38,7 @@ def _pads(values: Sequence[int], count: int) -> tuple[tuple[int, int], ...]:
     return tuple((n, n) for n in _steps(values, count))
 
 
-def _convolution(at: Site, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+def _convolution(at: AtenCall, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
                  transposed: bool, output_padding: Any, groups: int) -> Any:
     count = weight.ndim - 2
     batched = x if x.ndim == weight.ndim else tn.expand_dims(x, 0)
@@ -53,13 +53,13 @@ def _convolution(at: Site, x: Any, weight: Any, bias: Any, stride: Any, padding:
     return found if x.ndim == weight.ndim else found[0]
 
 
-def _convolution_backward(at: Site, g: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any,
+def _convolution_backward(at: AtenCall, g: Any, x: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any,
                           dilation: Any, transposed: bool, output_padding: Any, groups: int,
                           wanted: Sequence[bool]) -> Any:
     """The gradients of input, weight and bias, where they are wanted."""
     count = weight.ndim - 2
     if x.ndim != weight.ndim:
-        raise Unmapped("the gradient of a convolution without a batch axis")
+        raise UnmappedOperator("the gradient of a convolution without a batch axis")
     options: Any = {"stride": _steps(stride, count), "padding": _pads(padding, count),
                     "dilation": _steps(dilation, count), "groups": groups}
     to_x = to_weight = to_bias = None
@@ -78,15 +78,15 @@ def _convolution_backward(at: Site, g: Any, x: Any, weight: Any, bias_sizes: Any
 
 def _scale(q: Any, scale: float | None) -> float:
     if scale is None and not isinstance(q.shape[-1], int):
-        raise Unmapped("attention over a size that is not known yet")
+        raise UnmappedOperator("attention over a size that is not known yet")
     return 1 / math.sqrt(q.shape[-1]) if scale is None else scale
 
 
-def _flash(at: Site, q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, *,
+def _flash(at: AtenCall, q: Any, k: Any, v: Any, dropout_p: float = 0.0, is_causal: bool = False, *,
            attn_mask: Any = None, scale: float | None = None) -> Any:
     """The result, and the logarithms of the rows' sums."""
     if dropout_p:
-        raise Unmapped("attention with dropout")
+        raise UnmappedOperator("attention with dropout")
     k, v = (_for_each_head(x, q) for x in (k, v))
     out, totals, _ = attention(q, k, v, _mask(attn_mask, q), is_causal=is_causal, scale=_scale(q, scale))
     return out, as_type(totals, at.types[1].dtype) if at.types[1] is not None else None
@@ -118,10 +118,10 @@ def _mask(mask: Any, q: Any) -> Any:
     return mask if mask is None or mask.dtype.kind == "b" else as_type(mask, q.dtype)
 
 
-def _flash_backward(at: Site, g: Any, q: Any, k: Any, v: Any, out: Any, totals: Any, dropout_p: float,
+def _flash_backward(at: AtenCall, g: Any, q: Any, k: Any, v: Any, out: Any, totals: Any, dropout_p: float,
                     is_causal: bool, *, attn_mask: Any = None, scale: float | None = None) -> Any:
     if dropout_p:
-        raise Unmapped("attention with dropout")
+        raise UnmappedOperator("attention with dropout")
     wide = tn.float32 if q.dtype.bits < 32 else q.dtype
     along = tn.sum(tn.multiply(as_type(g, wide), as_type(out, wide)), axis=-1)
     keys, values = (_for_each_head(x, q) for x in (k, v))
@@ -130,11 +130,11 @@ def _flash_backward(at: Site, g: Any, q: Any, k: Any, v: Any, out: Any, totals: 
     return to_q, _of_all_heads(to_k, k, q), _of_all_heads(to_v, v, q)
 
 
-def _addbmm(at: Site, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def _addbmm(at: AtenCall, x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     return tn.addbmm(x, a, b, beta, alpha)
 
 
-def _trilinear(at: Site, x: Any, y: Any, z: Any, expand1: Any, expand2: Any, expand3: Any, sumdim: Any,
+def _trilinear(at: AtenCall, x: Any, y: Any, z: Any, expand1: Any, expand2: Any, expand3: Any, sumdim: Any,
                unroll_dim: int = 1) -> Any:
     """The sum over axes of a product of three, each with axes of one element where it is told."""
     found: Any = None
@@ -145,13 +145,13 @@ def _trilinear(at: Site, x: Any, y: Any, z: Any, expand1: Any, expand2: Any, exp
     return tn.sum(found, axis=tuple(sumdim)) if sumdim else found
 
 
-def _grouped(at: Site, x: Any, y: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+def _grouped(at: AtenCall, x: Any, y: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
     if bias is not None:
-        raise Unmapped("a bias of each group")
+        raise UnmappedOperator("a bias of each group")
     return tn.grouped_mm(x, y, offs=offs)
 
 
-def _grouped_backward(at: Site, x: Any, weight: Any, offs: Any, g: Any) -> Any:
+def _grouped_backward(at: AtenCall, x: Any, weight: Any, offs: Any, g: Any) -> Any:
     turned_x, turned_weight = tn.matrix_transpose(x), tn.matrix_transpose(weight)
     return tn.grouped_mm(g, turned_weight, offs=offs), tn.grouped_mm(turned_x, g, offs=offs)
 

@@ -12,17 +12,17 @@ import tenon as tn
 from tenon.ops.lu_factors import first_zero, lu_factor, lu_solve, lu_unpack
 from tenon.ops.matrix_factorizations import cholesky_ex
 from tenon.ops.vector_products import adjoint as adjoint_of
-from tenon.torch.site import Rule, Site, Unmapped, as_type
+from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, as_type
 
 
-def _solve_triangular(at: Site, a: Any, b: Any, **how: Any) -> Any:
+def _solve_triangular(at: AtenCall, a: Any, b: Any, **how: Any) -> Any:
     """The solution, whose shape says how many systems there are."""
     lead, sizes = at.shape[:-2], (a.shape[-2:], b.shape[-2:])
     a, b = (tn.broadcast_to(x, shape=(*lead, *size)) for x, size in zip((a, b), sizes, strict=True))
     return tn.linalg.solve_triangular(a, b, **how)
 
 
-def _factored(at: Site, x: Any) -> tuple[Any, Any]:
+def _factored(at: AtenCall, x: Any) -> tuple[Any, Any]:
     """What PyTorch keeps for the gradients of determinants: of a real matrix in order the factors of its transpose."""
     turned = at.arguments[0].is_contiguous() and x.dtype.kind != "c"
     return lu_factor(tn.matrix_transpose(x) if turned else x)
@@ -35,38 +35,38 @@ def _solved(packed: Any, pivots: Any, b: Any, **how: Any) -> Any:
     return tn.where(singular, as_type(math.nan, packed.dtype), found)
 
 
-def _lu_solve(at: Site, packed: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bool = False) -> Any:
+def _lu_solve(at: AtenCall, packed: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: bool = False) -> Any:
     return _solved(packed, pivots, b, left=left, adjoint=adjoint)
 
 
-def _slogdet(at: Site, x: Any) -> Any:
+def _slogdet(at: AtenCall, x: Any) -> Any:
     return (*tn.linalg.slogdet(x), *_factored(at, x))
 
 
-def _lu_factor(at: Site, x: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
+def _lu_factor(at: AtenCall, x: Any, *, pivot: bool = True, check_errors: bool = False) -> Any:
     packed, pivots = _pivoted(pivot, lu_factor(x))
     return packed, pivots, first_zero(packed)
 
 
 def _pivoted(pivot: bool, found: Any) -> Any:
     if not pivot:
-        raise Unmapped("factors without pivots")
+        raise UnmappedOperator("factors without pivots")
     return found
 
 
-def _lu_unpack(at: Site, packed: Any, pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
+def _lu_unpack(at: AtenCall, packed: Any, pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> Any:
     found = lu_unpack(packed, pivots)
     empty = tn.zeros((0,), dtype=packed.dtype)
     return found.P if unpack_pivots else empty, *((found.L, found.U) if unpack_data else (empty, empty))
 
 
-def _inverse(at: Site, x: Any, *, check_errors: bool = False) -> Any:
+def _inverse(at: AtenCall, x: Any, *, check_errors: bool = False) -> Any:
     packed, pivots = lu_factor(x)
     one = tn.broadcast_to(tn.eye(x.shape[-1], dtype=x.dtype), x.shape)
     return _solved(packed, pivots, one), first_zero(packed)
 
 
-def _solve(at: Site, a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+def _solve(at: AtenCall, a: Any, b: Any, *, left: bool = True, check_errors: bool = False) -> Any:
     packed, pivots = lu_factor(a)
     columns = b if len(at.shape) == b.ndim and b.ndim >= a.ndim else b[..., None]
     found = _solved(packed, pivots, columns, left=left)
@@ -79,22 +79,23 @@ def _mirrored(x: Any, upper: bool) -> Any:
     return tn.tril(half) + adjoint_of(tn.tril(half, -1))
 
 
-def _cholesky(at: Site, x: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
+def _cholesky(at: AtenCall, x: Any, *, upper: bool = False, check_errors: bool = False) -> Any:
     return tuple(cholesky_ex(_mirrored(x, upper), upper=upper))
 
 
-def _qr(at: Site, x: Any, mode: str = "reduced") -> Any:
+def _qr(at: AtenCall, x: Any, mode: str = "reduced") -> Any:
     if mode == "r":
         return tn.zeros((0,), dtype=x.dtype), tn.linalg.qr(x)[1]
     return tuple(tn.linalg.qr(x, mode))
 
 
-def _eigh(at: Site, x: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
+def _eigh(at: AtenCall, x: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
     values, vectors = tn.linalg.eigh(_mirrored(x, UPLO.upper() == "U"))
     return values, vectors if compute_v else tn.zeros((0,), dtype=x.dtype)
 
 
-def _svd(at: Site, x: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+def _svd(at: AtenCall, x: Any, full_matrices: bool = False, compute_uv: bool = True, *,
+         driver: str | None = None) -> Any:
     if not compute_uv:
         empty = tn.zeros((0,), dtype=x.dtype)
         return empty, tn.linalg.svdvals(x), empty

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from tenon.tensor import Tensor, asarray
+from tenon.torch.aten_call import dtype_of
 from tenon.torch.memory_order import MemoryOrder
-from tenon.torch.site import dtype_of
 
 SHORT_FLOATS = {torch.bfloat16: np.dtype(np.int16)}     # which NumPy does not know, and PyTorch does not take from it
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tenon as tn
-from tenon.torch.site import Rule, Site, as_type, dtype_of, is_value
+from tenon.torch.aten_call import AtenCall, Rule, as_type, dtype_of, is_value
 
 
 def _unary(function: Callable[[Any], Any]) -> Rule:
@@ -40,27 +40,27 @@ def _true(x: Any) -> Any:
     return x if x.dtype.kind == "b" else tn.not_equal(x, 0)
 
 
-def _add(at: Site, x: Any, y: Any, alpha: Any = 1) -> Any:
+def _add(at: AtenCall, x: Any, y: Any, alpha: Any = 1) -> Any:
     x, y = _pair(x, y, at.dtype)
     if at.dtype.kind == "b":
         return tn.logical_or(x, y) if alpha else x
     return tn.add(x, y if alpha == 1 else tn.multiply(y, as_type(alpha, at.dtype)))
 
 
-def _sub(at: Site, x: Any, y: Any, alpha: Any = 1) -> Any:
+def _sub(at: AtenCall, x: Any, y: Any, alpha: Any = 1) -> Any:
     x, y = _pair(x, y, at.dtype)
     return tn.subtract(x, y if alpha == 1 else tn.multiply(y, as_type(alpha, at.dtype)))
 
 
-def _rsub(at: Site, x: Any, y: Any, alpha: Any = 1) -> Any:
+def _rsub(at: AtenCall, x: Any, y: Any, alpha: Any = 1) -> Any:
     return _sub(at, y, x, alpha)
 
 
-def _mul(at: Site, x: Any, y: Any) -> Any:
+def _mul(at: AtenCall, x: Any, y: Any) -> Any:
     return (tn.logical_and if at.dtype.kind == "b" else tn.multiply)(*_pair(x, y, at.dtype))
 
 
-def _div(at: Site, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
+def _div(at: AtenCall, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
     x, y = _pair(x, y, at.dtype)
     if rounding_mode is None:
         return tn.divide(x, y)
@@ -72,7 +72,7 @@ def _div(at: Site, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
     return tn.trunc(tn.divide(x, y))
 
 
-def _pow(at: Site, x: Any, y: Any) -> Any:
+def _pow(at: AtenCall, x: Any, y: Any) -> Any:
     if not is_value(y) and isinstance(y, (int, float)):
         x = as_type(x, at.dtype)
         if y == 2:
@@ -88,31 +88,31 @@ _POWERS: dict[Any, Callable[[Any], Any]] = {
     0.5: tn.sqrt, -0.5: tn.rsqrt, -1: tn.reciprocal, 3: lambda x: tn.multiply(tn.multiply(x, x), x)}
 
 
-def _clamp(at: Site, x: Any, min: Any = None, max: Any = None) -> Any:
+def _clamp(at: AtenCall, x: Any, min: Any = None, max: Any = None) -> Any:
     low, high = (None if bound is None else as_type(bound, at.dtype) for bound in (min, max))
     return tn.clip(as_type(x, at.dtype), low, high)
 
 
-def _where(at: Site, condition: Any, x: Any, y: Any) -> Any:
+def _where(at: AtenCall, condition: Any, x: Any, y: Any) -> Any:
     return tn.where(_true(condition), *_pair(x, y, at.dtype))
 
 
-def _gelu(at: Site, x: Any, approximate: str = "none") -> Any:
+def _gelu(at: AtenCall, x: Any, approximate: str = "none") -> Any:
     return tn.gelu(x, approximate=approximate)
 
 
-def _elu(at: Site, x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+def _elu(at: AtenCall, x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
     below = tn.multiply(tn.expm1(tn.multiply(tn.minimum(x, 0), input_scale)), alpha)
     return tn.multiply(tn.where(tn.greater(x, 0), x, below), scale)
 
 
-def _to_copy(at: Site, x: Any, dtype: Any = None, **_: Any) -> Any:
+def _to_copy(at: AtenCall, x: Any, dtype: Any = None, **_: Any) -> Any:
     if x.dtype.kind == "c" and at.dtype.kind not in "cb":
         x = tn.real(x)
     return x if dtype is None else as_type(x, dtype_of(dtype))
 
 
-def _round(at: Site, x: Any, decimals: int = 0) -> Any:
+def _round(at: AtenCall, x: Any, decimals: int = 0) -> Any:
     if not decimals:
         return tn.round(x)
     power = as_type(10.0 ** abs(decimals), at.dtype)        # as PyTorch does it
@@ -125,7 +125,7 @@ def _sign(x: Any) -> Any:
     return tn.sign(x) if x.dtype.kind != "f" else tn.where(tn.isnan(x), 0, tn.sign(x))
 
 
-def _logit(at: Site, x: Any, eps: float | None = None) -> Any:
+def _logit(at: AtenCall, x: Any, eps: float | None = None) -> Any:
     return tn.logit(as_type(x, at.dtype), eps=eps)
 
 

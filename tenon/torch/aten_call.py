@@ -1,6 +1,6 @@
 """One call of an ATen operator, as a rule of the table sees it: what PyTorch promises of its results.
 
-A rule takes a `Site` and the call's arguments, tensors among them as values of a graph, and returns values.
+A rule takes a `AtenCall` and the call's arguments, tensors among them as values of a graph, and returns values.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ DTYPES: dict[torch.dtype, DType] = {getattr(torch, name): as_dtype(name) for nam
     "complex64", "complex128")}
 
 
-class Unmapped(Exception):
+class UnmappedOperator(Exception):
     """This call has no form in Tenon's operators; PyTorch is to run it."""
 
 
 @dataclass(frozen=True)
-class Site:
+class AtenCall:
     """The results that PyTorch promises, and the arguments as it knows them."""
 
     types: Sequence[TensorType | None]
@@ -48,7 +48,7 @@ class Site:
     @property
     def _first(self) -> TensorType:
         if not self.types or self.types[0] is None:
-            raise Unmapped("it has no tensor as its result")
+            raise UnmappedOperator("it has no tensor as its result")
         return self.types[0]
 
     @property
@@ -61,7 +61,7 @@ class Site:
 def dtype_of(dtype: torch.dtype) -> DType:
     """Tenon's element type; raises Unmapped where there is none."""
     if dtype not in DTYPES:
-        raise Unmapped(f"elements of type {dtype}")
+        raise UnmappedOperator(f"elements of type {dtype}")
     return DTYPES[dtype]
 
 
@@ -74,7 +74,7 @@ def as_type(x: Any, dtype: DType) -> Any:
     """A tensor cast to an element type, or a number that such a type holds; raises Unmapped for complex as real."""
     if is_value(x):
         if x.dtype.kind == "c" and dtype.kind not in "cb":
-            raise Unmapped("complex numbers as real ones")
+            raise UnmappedOperator("complex numbers as real ones")
         return x if x.dtype is dtype else tn.cast(x, dtype=dtype)
     if hasattr(x, "terms"):         # a size that is not known yet
         return x

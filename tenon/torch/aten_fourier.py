@@ -9,17 +9,17 @@ from typing import Any
 import tenon as tn
 from tenon.dims import product
 from tenon.ops.fourier import fft_op, irfft_op, rfft_op
-from tenon.torch.site import Rule, Site, Unmapped, axis_of
+from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, axis_of
 
 UNSCALED, BY_ROOT, BY_LENGTH = range(3)         # what PyTorch means by a normalization
 
 
-def _scaled(at: Site, x: Any, count: Any, normalization: int) -> Any:
+def _scaled(at: AtenCall, x: Any, count: Any, normalization: int) -> Any:
     """The results of `count` elements that belong together, divided as PyTorch says."""
     if normalization == UNSCALED:
         return x
     if not isinstance(count, int):
-        raise Unmapped("a transform over a size that is not known yet")
+        raise UnmappedOperator("a transform over a size that is not known yet")
     return tn.multiply(x, 1 / (count if normalization == BY_LENGTH else math.sqrt(count)))
 
 
@@ -33,24 +33,24 @@ def _axes(x: Any, dims: Sequence[int]) -> list[int]:
     return [axis_of(d, x.ndim) for d in dims]
 
 
-def _complex_to_complex(at: Site, x: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+def _complex_to_complex(at: AtenCall, x: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
     axes = _axes(x, dim)
     return _scaled(at, _each(x, axes, not forward), product([x.shape[k] for k in axes]), normalization)
 
 
-def _real_to_complex(at: Site, x: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+def _real_to_complex(at: AtenCall, x: Any, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
     axes = _axes(x, dim)
     first = rfft_op(x, axis=axes[-1]) if onesided else fft_op(tn.cast(x, dtype=at.dtype), axis=axes[-1], inverse=False)
     return _scaled(at, _each(first, axes[:-1], False), product([x.shape[k] for k in axes]), normalization)
 
 
-def _complex_to_real(at: Site, x: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:
+def _complex_to_real(at: AtenCall, x: Any, dim: Sequence[int], normalization: int, last_dim_size: Any) -> Any:
     axes = _axes(x, dim)
     found = irfft_op(_each(x, axes[:-1], True), n=last_dim_size, axis=axes[-1])
     return _scaled(at, found, product([found.shape[k] for k in axes]), normalization)
 
 
-def _parts(at: Site, x: Any) -> Any:
+def _parts(at: AtenCall, x: Any) -> Any:
     return tn.stack([tn.real(x), tn.imag(x)], axis=-1)
 
 

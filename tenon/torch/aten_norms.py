@@ -13,7 +13,7 @@ from tenon.ops.indexing import scatter_op
 from tenon.ops.pooling import max_pool_grad
 from tenon.ops.unpooling import adaptive_maxima
 from tenon.ops.windows import add_windows
-from tenon.torch.site import Rule, Site, Unmapped, as_type, axis_of, filled
+from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, as_type, axis_of, filled
 
 # ---------------------------------------------------------------- normalisation
 
@@ -35,19 +35,19 @@ def _affine(normal: Any, weight: Any, bias: Any) -> Any:
     return normal if bias is None else tn.add(normal, _wide(bias))
 
 
-def _shaped(at: Site, *values: Any) -> tuple[Any, ...]:
+def _shaped(at: AtenCall, *values: Any) -> tuple[Any, ...]:
     """The values in the types that PyTorch promises."""
     return tuple(None if type is None or x is None else as_type(tn.reshape(x, type.shape), type.dtype)
                  for x, type in zip(values, at.types, strict=True))
 
 
-def _layer_norm(at: Site, x: Any, normalized_shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> Any:
+def _layer_norm(at: AtenCall, x: Any, normalized_shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> Any:
     axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
     normal, mean, scale = _standard(_wide(x), axes, eps)
     return _shaped(at, _affine(normal, weight, bias), mean, scale)
 
 
-def _group_norm(at: Site, x: Any, weight: Any, bias: Any, n: Any, channels: Any, size: Any, groups: int,
+def _group_norm(at: AtenCall, x: Any, weight: Any, bias: Any, n: Any, channels: Any, size: Any, groups: int,
                 eps: float) -> Any:
     grouped = tn.reshape(_wide(x), (n, groups, channels // groups * size))
     normal, mean, scale = _standard(grouped, (2,), eps)
@@ -60,7 +60,7 @@ def _channels(v: Any, x: Any) -> Any:
     return None if v is None else tn.reshape(v, (v.shape[0], *(1,) * (x.ndim - 2)))
 
 
-def _batch_norm(at: Site, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
+def _batch_norm(at: AtenCall, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
                 momentum: float, eps: float) -> Any:
     """The result, the mean and reciprocal deviation of this batch, and the running statistics as they are then."""
     wide = _wide(x)
@@ -93,25 +93,25 @@ def _moved(running: Any, now: Any, momentum: float) -> Any:
     return tn.add(tn.multiply(running, 1 - momentum), tn.multiply(as_type(now, running.dtype), momentum))
 
 
-def _batch_norm_functional(at: Site, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+def _batch_norm_functional(at: AtenCall, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
                            training: bool, momentum: float, eps: float) -> Any:
     return _shaped(at, *_batch_norm(at, x, weight, bias, running_mean, running_var, training, momentum, eps))
 
 
-def _batch_norm_no_stats(at: Site, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float,
+def _batch_norm_no_stats(at: AtenCall, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float,
                          *more: Any) -> Any:
     if more:
-        raise Unmapped("a batch norm that changes its arguments")
+        raise UnmappedOperator("a batch norm that changes its arguments")
     return _shaped(at, *_batch_norm(at, x, weight, bias, None, None, training, momentum, eps)[:3])
 
 
-def _batch_norm_inference(at: Site, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float,
+def _batch_norm_inference(at: AtenCall, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float,
                           eps: float) -> Any:
     y, *rest = _batch_norm(at, x, weight, bias, mean, var, False, momentum, eps)
     return _shaped(at, y, *rest[:2])
 
 
-def _weight_norm_backward(at: Site, g: Any, v: Any, scale: Any, norms: Any, dim: int) -> Any:
+def _weight_norm_backward(at: AtenCall, g: Any, v: Any, scale: Any, norms: Any, dim: int) -> Any:
     """The gradients of the direction and the length of a weight that is length * direction / norm."""
     axes = tuple(k for k in range(v.ndim) if k != axis_of(dim, v.ndim))
     wide = tuple(1 if k in axes else n for k, n in enumerate(v.shape))
@@ -129,7 +129,7 @@ def _each(values: Any, count: int, default: Any = None) -> tuple[Any, ...]:
 
 
 def _max_pool(count: int) -> Rule:
-    def rule(at: Site, x: Any, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,),
+    def rule(at: AtenCall, x: Any, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,),
              ceil_mode: bool = False) -> Any:
         kernel = _each(kernel, count)
         return tn.max_pool(x, kernel, _each(stride, count, kernel), _each(padding, count, (0,)),
@@ -139,7 +139,7 @@ def _max_pool(count: int) -> Rule:
 
 def _max_pool_backward(count: int) -> Rule:
     """The gradient goes to the places that won; places are numbers within the sizes."""
-    def rule(at: Site, g: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    def rule(at: AtenCall, g: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
              places: Any) -> Any:
         lead = x.ndim - count
         kernel, sizes = _each(kernel, count), tuple(x.shape[lead:])
@@ -164,7 +164,7 @@ def _max_pool_backward(count: int) -> Rule:
 
 
 def _avg_pool(count: int) -> Rule:
-    def rule(at: Site, x: Any, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False,
+    def rule(at: AtenCall, x: Any, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False,
              count_include_pad: bool = True, divisor_override: Any = None) -> Any:
         kernel = _each(kernel, count)
         return tn.avg_pool(x, kernel, _each(stride, count, kernel), _each(padding, count, (0,)), ceil_mode,
@@ -174,13 +174,13 @@ def _avg_pool(count: int) -> Rule:
 
 def _avg_pool_backward(count: int) -> Rule:
     """Every element gets its share of the windows that it lies in."""
-    def rule(at: Site, g: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
+    def rule(at: AtenCall, g: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
              count_include_pad: bool, divisor_override: Any) -> Any:
         lead = x.ndim - count
         kernel, sizes, counts = _each(kernel, count), tuple(x.shape[lead:]), tuple(g.shape[lead:])
         stride, padding = _each(stride, count, kernel), _each(padding, count, (0,))
         if not all(isinstance(n, int) for n in (*sizes, *counts)):
-            raise Unmapped("the gradient of pooling over a size that is not known yet")
+            raise UnmappedOperator("the gradient of pooling over a size that is not known yet")
         divisors = divisor_override or _divisors(sizes, counts, kernel, stride, padding, count_include_pad)
         share = tn.divide(g, divisors if isinstance(divisors, int) else divisors.astype(g.dtype.numpy))
         high = tuple(max(0, (m - 1) * s + k - n - p)
@@ -208,10 +208,10 @@ def _adaptive(count: int) -> Rule:
 
 
 def _adaptive_backward(count: int) -> Rule:
-    def rule(at: Site, g: Any, x: Any) -> Any:
+    def rule(at: AtenCall, g: Any, x: Any) -> Any:
         sizes, counts = tuple(x.shape[-count:]), tuple(g.shape[-count:])
         if not all(isinstance(n, int) for n in (*sizes, *counts)):
-            raise Unmapped("the gradient of pooling over a size that is not known yet")
+            raise UnmappedOperator("the gradient of pooling over a size that is not known yet")
         for axis, (n, m) in enumerate(zip(sizes, counts, strict=True)):
             g = _shared(g, g.ndim - count + axis, n, m)
         return g
@@ -220,16 +220,16 @@ def _adaptive_backward(count: int) -> Rule:
 
 def _adaptive_max(count: int) -> Rule:
     """The maxima of windows that divide the sizes evenly, and their places in the plane."""
-    def rule(at: Site, x: Any, size: Sequence[Any]) -> Any:
+    def rule(at: AtenCall, x: Any, size: Sequence[Any]) -> Any:
         if not all(isinstance(n, int) for n in (*x.shape[-count:], *size)):
-            raise Unmapped("adaptive pooling over a size that is not known yet")
+            raise UnmappedOperator("adaptive pooling over a size that is not known yet")
         return tuple(tn.reshape(y, at.shape) for y in adaptive_maxima(x, size))
     return rule
 
 
 def _to_places(count: int) -> Rule:
     """Gradients added to the elements whose places in the plane are told."""
-    def rule(at: Site, g: Any, x: Any, places: Any) -> Any:
+    def rule(at: AtenCall, g: Any, x: Any, places: Any) -> Any:
         lead = g.shape[:-count]
         flat, g = (tn.reshape(y, (*lead, product(y.shape[-count:]))) for y in (places, g))
         zeros = filled((*lead, product(x.shape[-count:])), 0, at.dtype)

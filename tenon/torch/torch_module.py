@@ -13,9 +13,9 @@ from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError
 from tenon.nn.module import Module
 from tenon.tensor import Tensor
+from tenon.torch.aten_call import DTYPES
 from tenon.torch.memory_order import in_the_order_of_axes
-from tenon.torch.site import DTYPES
-from tenon.torch.tensors import as_tensor, shared
+from tenon.torch.torch_tensors import as_tensor, shared
 from tenon.transforms.autograd import grad
 
 OF_TORCH = {ours: theirs for theirs, ours in DTYPES.items()}

@@ -13,6 +13,7 @@ from tenon.capture.convert import builtins_in_python
 from tenon.capture.convert.callees import callee, getter, own_truth
 from tenon.capture.convert.capture_branches import BranchCapture, Plain, decide
 from tenon.capture.convert.capture_while import WhileCapture
+from tenon.capture.convert.captured_text import filled_in, text_of
 from tenon.capture.convert.comprehensions import Filtered, perhaps_made, without_missing
 from tenon.capture.convert.container_methods import in_place_of
 from tenon.capture.convert.dynamic_containers import (
@@ -27,7 +28,6 @@ from tenon.capture.convert.dynamic_containers import (
 )
 from tenon.capture.convert.optional_elements import is_perhaps, is_undecided, negated
 from tenon.capture.convert.reachable import OfCapture
-from tenon.capture.convert.texts import filled_in, text_of
 from tenon.capture.convert.traced_getitem import TracedItem, item
 from tenon.capture.convert.traced_iterables import Each, is_open_ended
 from tenon.capture.convert.union_value import UNBOUND, UnionValue

@@ -14,9 +14,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from tenon.capture.convert.ast_templates import HELPER, statements
 from tenon.capture.convert.scope import OWN_SCOPE, contains, nodes_of
-from tenon.capture.convert.source import Unconvertible
-from tenon.capture.convert.template import HELPER, statements
+from tenon.capture.convert.source_definitions import Unconvertible
 from tenon.records import dataclass, field
 
 VALUE, DONE = f"{HELPER}_value", f"{HELPER}_done"

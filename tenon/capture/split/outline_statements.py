@@ -15,11 +15,11 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tenon.capture.convert.ast_templates import statements
 from tenon.capture.convert.rewrite import compiled
 from tenon.capture.convert.scope import bound_by, globals_of, nodes_of
-from tenon.capture.convert.source import Definition, define
-from tenon.capture.convert.template import statements
-from tenon.capture.split.flow import NOTHING, Names
+from tenon.capture.convert.source_definitions import Definition, define
+from tenon.capture.split.local_liveness import NOTHING, Names
 from tenon.records import dataclass
 
 NONE = "_tenon_unbound"         # the name of UNBOUND in code that is split
