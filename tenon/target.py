@@ -23,6 +23,15 @@ WAY_BYTES = 4096        # bytes after which lines of memory compete for the same
 MOST_TEXTS = 64         # texts of features, taken apart
 
 
+def round_up(size: int, multiple: int) -> int:
+    """The least multiple that is no smaller.
+
+    >>> round_up(17, 16)
+    32
+    """
+    return -(-size // multiple) * multiple
+
+
 @dataclass(frozen=True)
 class Target:
     """Widths and sizes of one processor, in bytes but for the number of vector registers; then its names in LLVM's

@@ -20,6 +20,7 @@ from tenon.capture.output_effects import OutputEffects, filled
 from tenon.capture.parameter_sources import Argument, Held
 from tenon.capture.pytree import SeenContainer, Structure, container
 from tenon.capture.result_leaves import FromArguments, FromContainers, FromGraph, FromOutside, OneOf
+from tenon.capture.source_writer import SourceWriter
 from tenon.tensor import fresh
 
 Epilogue = Callable[[Sequence[Any], Sequence[Any]], Any]
@@ -60,16 +61,15 @@ def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any
     return made
 
 
-class _EpilogueWriter:
-    """Writes the text; `scope` holds what it names."""
+class _EpilogueWriter(SourceWriter):
+    """Writes the text."""
 
     def __init__(self, places: Sequence[int], run: Any, miss: object, arrays: bool, containers_at: int,
                  repeated: Set[int]):
+        super().__init__({"fresh": fresh, "run": run, "miss": miss, "at_once": at_once, "later": later, "not_": not_,
+                          "starmap": starmap, "call": call})
         self.places, self.arrays, self.containers_at, self.repeated = places, arrays, containers_at, repeated
         self.containers: list[str | None] = []      # the variables of those that stand in several places
-        self.scope: dict[str, Any] = {"fresh": fresh, "run": run, "miss": miss, "at_once": at_once, "later": later,
-                                      "not_": not_, "starmap": starmap, "call": call}
-        self.lines: list[str] = []
         self._made: dict[int, str] = {}
 
     def nest(self, structure: Structure, leaves: Iterator[Any]) -> str | None:
@@ -173,8 +173,3 @@ class _EpilogueWriter:
         holder = self.name(effect.holder) if number is None else \
             f"leaves[{self.containers_at + number if number >= 0 else -1 - number}]"
         return f"*{self.name(STORES[effect.kind])}({holder}, {self.name(effect.key)}, {value})"
-
-    def name(self, x: Any) -> str:
-        name = f"c{len(self.scope)}"
-        self.scope[name] = x
-        return name

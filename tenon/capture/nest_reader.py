@@ -20,6 +20,7 @@ from typing import Any
 from tenon.capture.callable_parts import CALLABLES
 from tenon.capture.effects import contents, read_slot, slot_names
 from tenon.capture.pytree import LEAF, SeenContainer, Structure, table_type
+from tenon.capture.source_writer import SourceWriter
 
 Reader = Callable[[tuple[Any, ...], dict[str, Any]], "tuple[Any, ...] | None"]
 
@@ -48,15 +49,14 @@ def nest_reader(structure: Structure, leaves: Sequence[Any], apart: frozenset[in
     return made
 
 
-class _ReaderWriter:
-    """Writes the text; `scope` holds what it names."""
+class _ReaderWriter(SourceWriter):
+    """Writes the text."""
 
     def __init__(self, leaves: Sequence[Any]):
+        super().__init__()
         self.leaves = iter(leaves)
-        self.lines: list[str] = []
         self.read: list[str] = []           # the variables of the leaves
         self.changeable: list[str] = []     # those of containers that can be changed
-        self.scope: dict[str, Any] = {}
         self._count = 2
 
     def container(self, structure: Structure, at: str) -> bool:
@@ -136,8 +136,3 @@ class _ReaderWriter:
         self.refuse(f"type({name}) is not {self.name(type(next(self.leaves)))}")
         self.read.append(name)
         return True
-
-    def name(self, x: Any) -> str:
-        name = f"c{len(self.scope)}"
-        self.scope[name] = x
-        return name

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.capture.captured import Captured
+from tenon.capture.source_writer import SourceWriter
 from tenon.capture.store_results import ARRAYS
 from tenon.dims import Dim, evaluate, smallest_size, substitute, symbol, symbols
 from tenon.records import dataclass
@@ -63,13 +64,12 @@ def array_maker(results: Sequence[NewArray]) -> SizeReader:
     return writer.function()
 
 
-class _SizeWriter:
-    """Writes the text; `scope` holds what it names, `known` the variables of symbols."""
+class _SizeWriter(SourceWriter):
+    """Writes the text; `known` has the variables of symbols."""
 
     def __init__(self) -> None:
-        self.scope: dict[str, Any] = {}
+        super().__init__()
         self.known: dict[str, str] = {}
-        self.lines: list[str] = []
 
     def function(self) -> SizeReader:
         body = "\n".join(f"        {line}" for line in self.lines)
@@ -120,8 +120,3 @@ class _SizeWriter:
     def text(self, dim: Dim) -> str:
         """A dimension in Python; raises KeyError for a symbol that is not known."""
         return str(substitute(dim, {name: symbol(self.known[name]) for name in symbols(dim)}))
-
-    def name(self, x: Any) -> str:
-        name = f"c{len(self.scope)}"
-        self.scope[name] = x
-        return name

@@ -26,6 +26,7 @@ from tenon.debug.image_files import curves, png_bytes
 from tenon.debug.viewer.document import document_of
 from tenon.errors import ArgumentError
 from tenon.locks import Lock
+from tenon.nn.module import shown_value
 from tenon.tensor import Tensor
 
 FLUSHED_EVERY = 1.0         # seconds at most that what was logged is not in the file
@@ -64,7 +65,7 @@ class Log:
         """One number: a Python number, or a tensor or array of one element."""
         array = _numbers("scalar", tag, value)
         if array.size != 1:
-            raise ArgumentError(f"Log.scalar: one number was expected for {tag!r}, not {_shown(value)}")
+            raise ArgumentError(f"Log.scalar: one number was expected for {tag!r}, not {shown_value(value)}")
         number, step = float(array.reshape(())), self._step(tag, step)
         self.history[tag].append((step, number))
         self._summary(step, event_files.scalar(tag, number))
@@ -149,12 +150,8 @@ def _numbers(method: str, tag: str, value: Any) -> np.ndarray:
     """The elements of a tensor, an array or a number; raises ArgumentError for what is no real number."""
     array = value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
     if array.dtype.kind not in "fiub" and not (array.dtype.kind == "V" and array.dtype.names is None):
-        raise ArgumentError(f"Log.{method}: real numbers were expected for {tag!r}, not {_shown(value)}")
+        raise ArgumentError(f"Log.{method}: real numbers were expected for {tag!r}, not {shown_value(value)}")
     return array
-
-
-def _shown(value: Any) -> str:
-    return str(value.type) if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
 def _pixels(tag: str, picture: np.ndarray) -> np.ndarray:

@@ -18,11 +18,11 @@ import numpy as np
 
 from tenon.distributed.graph_agreement import check_same_graph
 from tenon.distributed.mpi_link import MpiLink, link, summary
-from tenon.distributed.pending_sum import SMALL, STAGES, PendingSum
+from tenon.distributed.pending_sum import SMALL, STAGES, PendingSum, bytes_of
 from tenon.distributed.state_agreement import check_same_state
 from tenon.errors import ArgumentError, CommunicationError
 from tenon.graph.ir import Graph, Value
-from tenon.ops.communicator import Array, Over, Ranks, along, check_part, check_split, combine, part
+from tenon.ops.communicator import Array, Over, RankGroups, Ranks, along, check_part, check_split, combine, part
 from tenon.records import dataclass
 from tenon.types import TensorType, as_dtype, bfloat16
 
@@ -69,22 +69,15 @@ def communicator_on(mesh: Ranks) -> MpiCommunicator:
     return MpiCommunicator(mesh, link())
 
 
-class MpiCommunicator:
+class MpiCommunicator(RankGroups):
     """One rank of a run."""
 
     def __init__(self, mesh: Ranks, through: MpiLink):
-        self.rank, self.size = through.rank, through.size
-        self._mesh, self._link = mesh, through
-        self._groups: dict[Over, tuple[int, ...]] = {}
+        super().__init__(through.rank, mesh)
+        self.size, self._link = through.size, through
         self._tags: dict[Any, int] = {}
         self._started: dict[tuple[int, ...], int] = {}      # by group: tags of sums that were started
         self._unpacked: dict[int, Array | None] = {}        # where sums lie that travel together, until they are done
-
-    def group(self, over: Over) -> tuple[int, ...]:
-        """The ranks that differ from this one along these axes only."""
-        if over not in self._groups:
-            self._groups[over] = tuple(self._mesh.group(self.rank, over))
-        return self._groups[over]
 
     # ------------------------------------------------------------ between all of a group
 
@@ -197,11 +190,11 @@ class MpiCommunicator:
             raise ArgumentError(f"collective_broadcast: root={root} is no place in a group of {len(ranks)}")
         told = self._call("broadcast", x, over, root)
         if ranks[root] == self.rank:
-            data = _bytes(np.ascontiguousarray(x))
+            data = bytes_of(np.ascontiguousarray(x))
             self._link.exchange([(k, data) for k in ranks if k != self.rank], [], told.tag, told.text)
             return _into(out, x)
         found = np.empty(x.shape, x.dtype)
-        self._link.exchange([], [(ranks[root], _bytes(found))], told.tag, told.text)
+        self._link.exchange([], [(ranks[root], bytes_of(found))], told.tag, told.text)
         return found if out is None else _into(out, found)
 
     def permute(self, x: Array, over: Over, shift: int = 1, out: Array | None = None) -> Array:
@@ -213,7 +206,7 @@ class MpiCommunicator:
             return _into(out, x)
         told = self._call("permute", x, over, shift)
         found = np.empty(x.shape, x.dtype)
-        self._link.exchange([(to, _bytes(np.ascontiguousarray(x)))], [(source, _bytes(found))], told.tag, told.text)
+        self._link.exchange([(to, bytes_of(np.ascontiguousarray(x)))], [(source, bytes_of(found))], told.tag, told.text)
         return found if out is None else _into(out, found)
 
     def barrier(self, over: Over) -> None:
@@ -254,8 +247,8 @@ class MpiCommunicator:
     def _swap(self, told: Told, pieces: Sequence[Array], into: Sequence[Array], ranks: Sequence[int]) -> None:
         """Piece k goes to rank k of the group, and what it sends to this one into array k."""
         others = [k for k, rank in enumerate(ranks) if rank != self.rank]
-        self._link.exchange([(ranks[k], _bytes(pieces[k])) for k in others],
-                            [(ranks[k], _bytes(into[k])) for k in others], told.tag, told.text)
+        self._link.exchange([(ranks[k], bytes_of(pieces[k])) for k in others],
+                            [(ranks[k], bytes_of(into[k])) for k in others], told.tag, told.text)
 
     # ------------------------------------------------------------ from one to another
 
@@ -266,7 +259,7 @@ class MpiCommunicator:
     def recv(self, shape: Sequence[int], dtype: Any, source: int, tag: int, out: Array | None = None) -> Array:
         """What another rank sends."""
         found = np.empty(shape, dtype) if out is None or not out.flags.c_contiguous else out
-        buffer = _bytes(found) if dtype == BFLOAT16 else [found, self._link.mpi.BYTE]
+        buffer = bytes_of(found) if dtype == BFLOAT16 else [found, self._link.mpi.BYTE]
         request = self._link.letters.Irecv(buffer, source, tag)
 
         def what() -> str:
@@ -302,10 +295,6 @@ class Told:
         name, dtype, shape, over, rest = self.key
         said = f"({', '.join(map(repr, rest))})" if rest else ""
         return f"{name}{said} of {TensorType(as_dtype(dtype), shape)} over {over}"
-
-
-def _bytes(x: Array) -> Array:
-    return x.reshape(-1).view(np.uint8)
 
 
 def _into(out: Array | None, x: Array) -> Array:

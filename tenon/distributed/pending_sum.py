@@ -44,9 +44,9 @@ class PendingSum:
         """Ask for all that everybody has: each rank adds it up for itself."""
         letters = self.link.sums
         brought = [source if rank == self.link.rank else np.empty_like(source) for rank in self.ranks]
-        requests = [letters.Irecv(_bytes(x), rank, self.tag) for rank, x in zip(self.ranks, brought, strict=True)
+        requests = [letters.Irecv(bytes_of(x), rank, self.tag) for rank, x in zip(self.ranks, brought, strict=True)
                     if rank != self.link.rank]
-        self.first.append((requests + [letters.Isend(_bytes(source), rank, self.tag) for rank in self.others],
+        self.first.append((requests + [letters.Isend(bytes_of(source), rank, self.tag) for rank in self.others],
                            brought, target))
         self.others = []            # who are told of the sum
 
@@ -57,11 +57,11 @@ class PendingSum:
         mine = target[cuts[place]]
         brought = [source[cuts[place]] if rank == self.link.rank else take(mine.shape, mine.dtype)
                    for rank in self.ranks]
-        self.last += [letters.Irecv(_bytes(target[cuts[k]]), rank, self.tag + 1)
+        self.last += [letters.Irecv(bytes_of(target[cuts[k]]), rank, self.tag + 1)
                       for k, rank in enumerate(self.ranks) if rank != self.link.rank]
-        requests = [letters.Irecv(_bytes(brought[k]), rank, self.tag)
+        requests = [letters.Irecv(bytes_of(brought[k]), rank, self.tag)
                     for k, rank in enumerate(self.ranks) if rank != self.link.rank]
-        requests += [letters.Isend(_bytes(source[cuts[k]]), rank, self.tag)
+        requests += [letters.Isend(bytes_of(source[cuts[k]]), rank, self.tag)
                      for k, rank in enumerate(self.ranks) if rank != self.link.rank]
         self.first.append((requests, brought, mine))
 
@@ -71,7 +71,7 @@ class PendingSum:
         while self.first and done(self.first[0][0]):
             _, brought, mine = self.first.pop(0)
             combine(brought, self.op, mine)
-            self.last += [self.link.sums.Isend(_bytes(mine), rank, self.tag + 1) for rank in self.others]
+            self.last += [self.link.sums.Isend(bytes_of(mine), rank, self.tag + 1) for rank in self.others]
         return not self.first and bool(done(self.last))
 
     def finish(self) -> None:
@@ -88,5 +88,6 @@ class PendingSum:
         self.link.kept += [*self.last, *(x for requests, _, _ in self.first for x in requests)]
 
 
-def _bytes(x: Array) -> Array:
+def bytes_of(x: Array) -> Array:
+    """The memory of an array as bytes."""
     return x.reshape(-1).view(np.uint8)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenon.loops.expressions import Buffer, CheckedIndex, Expr, Index, Local, size
-from tenon.loops.traversal import parts
+from tenon.loops.traversal import parts, walk
 from tenon.records import dataclass, field
 from tenon.types import DType
 
@@ -226,6 +226,11 @@ def roots(statement: Stmt) -> tuple[Expr, ...]:
         case BlockedAttention():
             return _factors(statement)
     return ()
+
+
+def expressions_in(body: Iterable[Stmt]) -> list[Expr]:
+    """Every distinct sub-expression of these statements, parts before the whole."""
+    return walk(*(x for statement in body for x in roots(statement)))
 
 
 def _factors(x: BlockedAttention) -> tuple[Expr, ...]:

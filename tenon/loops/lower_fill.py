@@ -18,6 +18,7 @@ from tenon.loops.expression_builder import GraphExpressions, InputRead, Scalars,
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Expr, Index, Load, Local, Select, identity, lift, size
 from tenon.loops.loop_ir import Block, Let, Loop, Nest, Stmt, Store
 from tenon.loops.loop_pipeline import schedule
+from tenon.loops.rfactor import accumulated
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.sorting import Ordering
 from tenon.loops.store_target import GRAIN, StoreTarget
@@ -111,8 +112,8 @@ class Filling(Scalars):
 
     def _is_quick(self, xs: Sequence[InputRead], start: Sequence[Expr], step: Step) -> bool:
         """Whether a state follows from the one before by a few operations."""
-        states = [Local(f"state{n}", _wide(s.dtype)) for n, s in enumerate(start)]
-        elements = [Local(f"element{n}", _wide(x.dtype)) for n, x in enumerate(xs)]
+        states = [Local(f"state{n}", accumulated(s.dtype)) for n, s in enumerate(start)]
+        elements = [Local(f"element{n}", accumulated(x.dtype)) for n, x in enumerate(xs)]
         found = step(states, elements, Local("place", int64))
         return sum(map(operations, walk(*found))) < FUNCTION
 
@@ -121,7 +122,7 @@ class Filling(Scalars):
         """Rows of neighbours, row after row."""
         x = xs[0]
         outer, inner = x.shape[:axis], x.shape[axis + 1:]
-        width = TOTALS // sum(_wide(s.dtype).itemsize for s in start) // TILE * TILE
+        width = TOTALS // sum(accumulated(s.dtype).itemsize for s in start) // TILE * TILE
         tiles, lanes, lane = _tiles(product(inner), width)
         both, k = Index("tile", product(outer) * tiles.extent), Index("k", x.shape[axis])
         states = self._states(start, lane.extent)
@@ -134,14 +135,15 @@ class Filling(Scalars):
         self._parallel(both, (clear, row), width * _work(x.shape[axis]), states)
 
     def _states(self, start: Sequence[Expr], count: Dim) -> list[Buffer]:
-        return [Buffer(f"state{n}", TensorType(_wide(s.dtype), (count,)), "local") for n, s in enumerate(start)]
+        return [Buffer(f"state{n}", TensorType(accumulated(s.dtype), (count,)), "local") for n, s in enumerate(start)]
 
     def _stepped(self, xs: Sequence[InputRead], axis: int, others: Sequence[Expr], k: Index, reverse: bool,
                  states: Sequence[Buffer], at: Expr, step: Step) -> list[Stmt]:
         """One place of a row: the new state, stored in both places."""
         position = size(k.extent) - size(1) - k if reverse else k
         index = tuple(map(simplify, (*others[:axis], position, *others[axis:])))
-        found = step([Load(b, at, None) for b in states], [self.cast(x(index), _wide(x.dtype)) for x in xs], position)
+        elements = [self.cast(x(index), accumulated(x.dtype)) for x in xs]
+        found = step([Load(b, at, None) for b in states], elements, position)
         names = [Local(f"v{b.name}_{at}".replace(" ", ""), b.type.dtype) for b in states]
         body: list[Stmt] = [Let(name, self.cast(value, name.dtype)) for name, value in zip(names, found, strict=True)]
         for name, state, out in zip(names, states, self.outputs, strict=True):
@@ -363,10 +365,6 @@ def _index(shape: Shape, flat: Expr) -> tuple[Expr, ...]:
         found.insert(0, simplify(flat % size(extent)) if len(found) < len(shape) - 1 else simplify(flat))
         flat = simplify(flat // size(extent))
     return tuple(found)
-
-
-def _wide(dtype: DType) -> DType:
-    return float32 if dtype.kind == "f" and dtype.bits < 32 else dtype
 
 
 def _work(extent: Dim) -> int:

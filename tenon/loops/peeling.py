@@ -17,7 +17,19 @@ from typing import TypeGuard
 from tenon.loops.affine import Affine, affine, affine_bounds
 from tenon.loops.binders import fresh, loops_are_distinct, names_inside
 from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, Load, size
-from tenon.loops.loop_ir import Accumulator, Block, Kernel, Let, Loop, Nest, Stmt, Store, Update, roots, statements
+from tenon.loops.loop_ir import (
+    Accumulator,
+    Block,
+    Kernel,
+    Let,
+    Loop,
+    Nest,
+    Stmt,
+    Store,
+    Update,
+    expressions_in,
+    statements,
+)
 from tenon.loops.simplify_expressions import Substitution, simplify, substitute
 from tenon.loops.traversal import replace as replaced
 from tenon.loops.traversal import walk
@@ -40,7 +52,7 @@ def peeled(kernel: Kernel) -> Kernel:
 
 def _peeled(nest: Nest) -> Nest:
     inside = statements(nest.body)
-    if not any(_takes_many_turns(x) for x in nest.body) or not any(map(_asks, _expressions(inside))):
+    if not any(_takes_many_turns(x) for x in nest.body) or not any(map(_asks, expressions_in(inside))):
         return nest
     body = _all(nest.body)
     assert loops_are_distinct(body), "a loop has the index of one around it"
@@ -163,7 +175,7 @@ def _conditions(loop: Loop) -> list[Binary]:
     if loop.kind == "parallel" or not _turns(loop) or len(inside) > MOST_STATEMENTS \
             or not all(map(_is_plain, inside)) or _hands_on(loop, inside):
         return []
-    parts = _expressions(inside)
+    parts = expressions_in(inside)
     if any(isinstance(x, CheckedIndex) for x in parts):
         return []
     return [x for x in parts if isinstance(x, Binary) and _asks(x) and loop.index in x.free]
@@ -175,13 +187,9 @@ def _hands_on(loop: Loop, inside: Sequence[Stmt]) -> bool:
     if any(isinstance(x, Update) and x.local not in own for x in inside):
         return True
     stored = {(x.buffer, x.offset) for x in inside if isinstance(x, Store)}
-    read = {(x.buffer, x.offset) for x in _expressions(inside) if isinstance(x, Load)}
+    read = {(x.buffer, x.offset) for x in expressions_in(inside) if isinstance(x, Load)}
     return any(loop.index not in affine(offset).terms or any(isinstance(x, Load) for x in walk(offset))
                or any(place is not offset for other, place in read if other is buffer) for buffer, offset in stored)
-
-
-def _expressions(inside: Sequence[Stmt]) -> list[Expr]:
-    return walk(*(x for statement in inside for x in roots(statement)))
 
 
 def _turns(loop: Loop) -> int:

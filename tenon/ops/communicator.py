@@ -63,6 +63,20 @@ class Communicator(Protocol):
     def close(self) -> None: ...
 
 
+class RankGroups:
+    """A rank of a mesh, and the groups that it is in, found once each."""
+
+    def __init__(self, rank: int, mesh: Ranks):
+        self.rank, self.size, self._mesh = rank, mesh.size, mesh
+        self._groups: dict[Over, tuple[int, ...]] = {}
+
+    def group(self, over: Over) -> tuple[int, ...]:
+        """The ranks that differ from this one along these axes only."""
+        if over not in self._groups:
+            self._groups[over] = tuple(self._mesh.group(self.rank, over))
+        return self._groups[over]
+
+
 _speaker: ContextVar[Communicator | None] = ContextVar("communicator", default=None)
 
 

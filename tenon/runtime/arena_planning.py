@@ -11,11 +11,12 @@ best is kept and then mended (Pisarchyk and Lee, "Efficient memory management fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tenon.records import dataclass
+from tenon.target import round_up
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,7 +89,7 @@ class _Placed(NamedTuple):
 
 def _spans(buffers: Sequence[ArenaBuffer], holder: Sequence[int]) -> _Spans:
     """What has to be placed: a holder lives as long as all that share its place, who themselves take none."""
-    rows = [[_round_up(b.size, ALIGNMENT), b.first, b.last, max(b.alignment, ALIGNMENT)] for b in buffers]
+    rows = [[round_up(b.size, ALIGNMENT), b.first, b.last, max(b.alignment, ALIGNMENT)] for b in buffers]
     for index, buffer in enumerate(buffers):
         assert buffer.size >= 0 and 0 <= buffer.first <= buffer.last, buffer
         if holder[index] != index:
@@ -138,7 +139,7 @@ def _place(spans: _Spans, order: Ints) -> _Placed:
         if beside.size:
             below = np.zeros(beside.size + 1, np.int64)     # where a gap begins: before each, after all
             np.maximum.accumulate(ends[beside], out=below[1:])
-            below = _round_up(below, alignment)
+            below = -(-below // alignment) * alignment
             room = starts[beside] - below[:-1]
             fits = np.flatnonzero(room >= size)
             offset = int(below[fits[np.argmin(room[fits])]] if fits.size else below[-1])
@@ -159,7 +160,7 @@ def _grant_shares(buffers: Sequence[ArenaBuffer]) -> list[int]:
         if other is None or other in given:
             continue
         source = buffers[other]
-        same_size = _round_up(source.size, ALIGNMENT) == _round_up(buffer.size, ALIGNMENT)
+        same_size = round_up(source.size, ALIGNMENT) == round_up(buffer.size, ALIGNMENT)
         if same_size and source.first < source.last == buffer.first:
             holder[index] = holder[other]
             given.add(other)
@@ -172,10 +173,6 @@ def _live_bytes(spans: _Spans) -> Ints:
     np.add.at(changes, spans.first, spans.size)
     np.add.at(changes, spans.last + 1, -spans.size)
     return np.cumsum(changes)
-
-
-def _round_up(size: Any, multiple: int) -> Any:
-    return -(-size // multiple) * multiple
 
 
 def aligned_bytes(size: int) -> NDArray[np.uint8]:

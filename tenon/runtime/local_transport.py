@@ -20,7 +20,7 @@ import numpy as np
 
 from tenon.errors import ArgumentError, CommunicationError
 from tenon.graph.ir import Graph, Value
-from tenon.ops.communicator import Array, Over, Ranks, along, check_part, check_split, combine, part
+from tenon.ops.communicator import Array, Over, RankGroups, Ranks, along, check_part, check_split, combine, part
 from tenon.records import dataclass, field
 from tenon.types import TensorType, as_dtype
 
@@ -128,20 +128,13 @@ class MeetingPlace:
             return meeting.brought
 
 
-class LocalCommunicator:
+class LocalCommunicator(RankGroups):
     """One rank of a run.  Only its own thread may call it."""
 
     def __init__(self, rank: int, mesh: Ranks, place: MeetingPlace):
-        self.rank, self.size = rank, mesh.size
-        self._mesh, self._place = mesh, place
-        self._groups: dict[Over, Group] = {}
+        super().__init__(rank, mesh)
+        self._place = place
         self._numbers: dict[Group, int] = {}
-
-    def group(self, over: Over) -> Group:
-        """The ranks that differ from this one along these axes only."""
-        if over not in self._groups:
-            self._groups[over] = tuple(self._mesh.group(self.rank, over))
-        return self._groups[over]
 
     # ------------------------------------------------------------ between all of a group
 

@@ -27,6 +27,7 @@ from tenon.sharding.reshard import cost_of, emit_moves
 from tenon.sharding.ring_attention import on_ring
 from tenon.sharding.sharding import Sharding
 from tenon.sharding.sharding_plan import ShardingPlan
+from tenon.sharding.value_shardings import value_of
 
 
 def partition(graph: Graph, shardings: Sequence[Sharding | None], mesh: Mesh, rank: int,
@@ -62,7 +63,7 @@ class _Local:
                 self._node(node)
         self.builder.loc = None
         results = [self.sharded(r, sharding) for r, sharding in zip(plan.graph.results, plan.results, strict=True)]
-        found = self.builder.finish([_value(self._as_the_first(r)) if ask_the_first else r for r in results])
+        found = self.builder.finish([value_of(self._as_the_first(r)) if ask_the_first else r for r in results])
         found.notes = plan.graph.notes
         return found
 
@@ -81,7 +82,7 @@ class _Local:
             self.sharded(x, plan.needs[node, k]) if isinstance(x, Value) else x for k, x in enumerate(node.inputs))
         outputs = [plan.made[y] for y in node.outputs]
         if node.op.name == "with_sharding":
-            self.have[node.output] = {outputs[0]: _value(inputs[0])}
+            self.have[node.output] = {outputs[0]: value_of(inputs[0])}
             return
         if node in plan.rings:
             with using(self.builder):
@@ -128,11 +129,6 @@ def _counts(condition: Graph) -> bool:
     live = needed(condition, condition.results)
     read = [x for node in condition.nodes if node in live for x in node.inputs if isinstance(x, Value)]
     return all(x.dtype.kind in "iu" or (x.dtype.kind == "b" and x.node is not None) for x in read)
-
-
-def _value(x: Input) -> Value:
-    assert isinstance(x, Value)
-    return x
 
 
 # ---------------------------------------------------------------- what is sent

@@ -26,7 +26,8 @@ from tenon.ops.collectives import (
 from tenon.ops.creation import arange
 from tenon.ops.reduction import max_, min_, sum_
 from tenon.ops.repeating import roll
-from tenon.ops.shape import broadcast_to, permute, reshape_op
+from tenon.ops.shape import permute, reshape_op
+from tenon.transforms.vmap_control_flow import spread_out
 
 AXES = ("axis", "split", "concat")
 
@@ -47,18 +48,13 @@ def on_a_batch(op: Op, a: Arguments, /, **attrs: Any) -> Any:
     return found, found         # in the place of the token, which nobody reads
 
 
-def for_all(x: Any, size: Any) -> Any:
-    """The same for every example."""
-    return broadcast_to(x, shape=(size, *x.shape))
-
-
 def reduced(x: Any, size: Any, op: str) -> Any:
-    return for_all({"sum": sum_, "max": max_, "min": min_}[op](x, axis=0), size)
+    return spread_out({"sum": sum_, "max": max_, "min": min_}[op](x, axis=0), size)
 
 
 def gathered(x: Any, count: Any, /, axis: int, size: Any) -> Any:
     check_even("all_gather", x.shape[axis + 1] * count, size)
-    return for_all(joined(x, 0, axis + 1), count)
+    return spread_out(joined(x, 0, axis + 1), count)
 
 
 def scattered(x: Any, count: Any, /, axis: int, op: str, size: Any) -> Any:
@@ -93,7 +89,7 @@ def check_even(name: str, found: Any, expected: Any) -> None:
 def of_one(x: Any, size: Any, root: int) -> Any:
     if not 0 <= root < int(size):
         raise ArgumentError(f"collective_broadcast: root={root} is no place among {size} examples")
-    return for_all(x[root], size)
+    return spread_out(x[root], size)
 
 
 BETWEEN_EXAMPLES: dict[Op, Callable[..., Any]] = {

@@ -22,6 +22,7 @@ from tenon.errors import ArgumentError, CaptureError, ShapeError, user_location
 from tenon.graph.op import Op, interpreter, using
 from tenon.graph.synonyms import also_named
 from tenon.ops.batching import Arguments, rule_of
+from tenon.ops.branches import all_of
 from tenon.ops.joining_and_axes import stack
 from tenon.ops.shape import broadcast_to, permute
 from tenon.tensor import Tensor, asarray
@@ -84,9 +85,9 @@ class Batching(TensorInterpreter):
             out = rule(op, arguments, **attrs) if rule is not None else NotImplemented
         if out is NotImplemented and op.expand is not None:
             with using(self):
-                return tuple(x.payload for x in listed(op.expand(*inputs, **attrs)))
+                return tuple(x.payload for x in all_of(op.expand(*inputs, **attrs)))
         with using(self.outer):
-            outputs = one_by_one(op, arguments, attrs) if out is NotImplemented else listed(out)
+            outputs = one_by_one(op, arguments, attrs) if out is NotImplemented else all_of(out)
         return tuple(Batched(y, self) for y in outputs)
 
     def cast(self, x: Any, dtype: DType | None) -> Any:
@@ -114,11 +115,6 @@ class Batching(TensorInterpreter):
         return from_front(broadcast_to(x, shape=(self.size, *x.shape)), axis)
 
 
-def listed(out: Any) -> tuple[Any, ...]:
-    """The outputs of a call, one or several."""
-    return out if isinstance(out, tuple) else (out,)
-
-
 def one_by_one(op: Op, arguments: Arguments, attrs: Mapping[str, Any]) -> tuple[Tensor, ...]:
     """The operator on every example in turn: right for all, and slow."""
     if arguments.size == 0:
@@ -126,7 +122,7 @@ def one_by_one(op: Op, arguments: Arguments, attrs: Mapping[str, Any]) -> tuple[
     results = []
     for k in range(int(arguments.size)):
         example = tuple(x[k] if b else x for x, b in zip(arguments.inputs, arguments.batched, strict=True))
-        results.append(listed(interpreter().apply(op, example, dict(attrs))))
+        results.append(all_of(interpreter().apply(op, example, dict(attrs))))
     return tuple(stack(list(group)) for group in zip(*results, strict=True))
 
 

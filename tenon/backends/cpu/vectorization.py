@@ -21,7 +21,7 @@ from tenon.dims import Dim
 from tenon.loops.affine import affine
 from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load, Local, Select, constant
-from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update, roots, statements
+from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update, expressions_in, roots, statements
 from tenon.loops.traversal import walk
 from tenon.records import replace
 from tenon.target import LINE_BYTES, Target
@@ -46,7 +46,7 @@ def has_branches(loop: Loop) -> bool:
     """Whether a loop holds masks or loops.  LLVM merges their ends with its own, and loses how often it turns."""
     return any(isinstance(x, Loop) for x in loop.body) or any(
         isinstance(x, Select | CheckedIndex) or (isinstance(x, Load) and x.mask is not None)
-        for x in _parts(statements(loop.body)))
+        for x in expressions_in(statements(loop.body)))
 
 
 def _copies(statement: Stmt, target: Target) -> int:
@@ -94,7 +94,7 @@ def masked_lanes(loop: Loop, turns: int | None, target: Target) -> int | None:
     turns takes no time, so where their number is unknown only what is simple is masked.
     """
     body = _written_out(loop, target)
-    if body is None or not target.masks_lanes or any(_branches(x, loop) for x in _parts(body)):
+    if body is None or not target.masks_lanes or any(_branches(x, loop) for x in expressions_in(body)):
         return None
     touched = _touched(loop, body)
     steps = STEPS if turns is not None else (1,)
@@ -122,7 +122,7 @@ def scatters(loop: Loop, target: Target) -> bool:
     if body is None or not any(isinstance(x, Loop) for x in loop.body) or any(isinstance(x, Update) for x in body):
         return False
     steps = [(x, step) for x, step in _touched(loop, body) if isinstance(x, Store)]
-    return all(operations(x) < FUNCTION for x in _parts(body)) and all(
+    return all(operations(x) < FUNCTION for x in expressions_in(body)) and all(
         isinstance(step, int) and abs(step) * x.buffer.type.dtype.itemsize >= LINE_BYTES for x, step in steps)
 
 
@@ -150,7 +150,7 @@ def reads_over_gaps(loop: Loop, target: Target) -> bool:
 def _touched(loop: Loop, body: Sequence[Stmt]) -> list[tuple[Load | Store, Dim | None]]:
     """What is read and written, and how many elements further in every turn, as far as that is known."""
     steps = _steps(loop, body)
-    return [(x, _step(x.offset, steps)) for x in (*body, *_parts(body)) if isinstance(x, (Load, Store))]
+    return [(x, _step(x.offset, steps)) for x in (*body, *expressions_in(body)) if isinstance(x, (Load, Store))]
 
 
 def _written_out(loop: Loop, target: Target) -> list[Stmt] | None:
@@ -190,10 +190,6 @@ def _is_near(call: Call) -> Expr:
 
 def _roots(loop: Loop) -> Iterator[Expr]:
     return (x for statement in loop.body for x in roots(statement))
-
-
-def _parts(body: Iterable[Stmt]) -> Iterable[Expr]:
-    return walk(*(x for statement in body for x in roots(statement)))
 
 
 def _branches(x: Expr, loop: Loop) -> bool:

@@ -18,12 +18,8 @@ def reshape(w: Writer, node: Node, x: list[str]) -> Any:
 
 
 @rule("broadcast_to")
-def broadcast_to(w: Writer, node: Node, x: list[str]) -> Any:
-    return w.emit("Expand", [x[0], w.shape(node.outputs[0].shape)])
-
-
 @rule("full_op")
-def full(w: Writer, node: Node, x: list[str]) -> Any:
+def broadcast_to(w: Writer, node: Node, x: list[str]) -> Any:
     return w.emit("Expand", [x[0], w.shape(node.outputs[0].shape)])
 
 

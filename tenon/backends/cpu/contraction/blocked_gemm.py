@@ -49,8 +49,8 @@ from tenon.backends.cpu.contraction.packing import emit_pack
 from tenon.backends.cpu.contraction.panel_prefetch import fetches, line_of, nothing, sharers, shares_of
 from tenon.backends.cpu.contraction.prepacked_operand import packed_block, shares_of_packed
 from tenon.backends.cpu.contraction.register_tile import caller, row_apart, stores_plainly, tile_emitter
-from tenon.backends.cpu.contraction.scratch import packs_left, packs_right, scratch_parts, up
-from tenon.target import LINE_BYTES
+from tenon.backends.cpu.contraction.scratch import packs_left, packs_right, scratch_parts
+from tenon.target import LINE_BYTES, round_up
 
 PACK_LINES = 32         # of plain left are packed together, to read memory along its lines
 
@@ -208,7 +208,7 @@ class _Packed:
             return packed_block(b, spec, tile, self.args, n, k0, self.k_size)
         if not self.along:
             return self.right
-        deep = const(up(spec.known[2] or 1, tile.lanes))
+        deep = const(round_up(spec.known[2] or 1, tile.lanes))
         return address(b, self.right, b.mul(b.sub(n, n0), deep), spec.element)
 
     def panel(self, n: ir.Value) -> ir.Value:

@@ -14,28 +14,26 @@ from tenon.backends.cpu.contraction.gemm_spec import (
     whole_tiles,
 )
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
-from tenon.target import LINE_BYTES
+from tenon.target import LINE_BYTES, round_up
 
 
 def scratch_parts(spec: GemmSpec, tile: Tile) -> tuple[int, int, int]:
     """Bytes of the packed panel of right, of packed left, of the partial sums."""
     rows, columns, depth = spec.known
     in_place, row_apart, *_ = left_layout(spec, tile)
-    block = tile.depth if depth is None else up(-(-depth // max(-(-depth // tile.depth), 1)), tile.lanes) or tile.lanes
-    most = tile.block_rows if rows is None else min(up(rows, tile.rows), tile.block_rows)
+    blocks = 1 if depth is None else max(-(-depth // tile.depth), 1)
+    block = tile.depth if depth is None else round_up(-(-depth // blocks), tile.lanes) or tile.lanes
+    most = tile.block_rows if rows is None else min(round_up(rows, tile.rows), tile.block_rows)
     left = (tile.rows if in_place else most) * max(block, row_apart)
     cut = spec.stored_at is None and (depth is None or depth > tile.depth)
-    across = tile.columns if columns is None else min(up(columns, tile.width), tile.columns)
+    across = tile.columns if columns is None else min(round_up(columns, tile.width), tile.columns)
     sums = most * (apart(tile) if uses_block_epilogue(spec) else across if cut else 0)
     size, behind = element_bytes(spec.element), tile.lanes * max(tile.width, tile.rows) + tile.lanes
     panels = -(-columns_along(spec, tile) // tile.width) if loops_rows_inside(spec, tile) else 1
     right = (0 if spec.packed is not None else panels * block * tile.width) + behind    # squares go over the end
     sums = max(sums, tile.rows * tile.width)
-    return up(right * size, LINE_BYTES), up((left + behind) * size, LINE_BYTES), up(sums * size, LINE_BYTES)
-
-
-def up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple
+    return (round_up(right * size, LINE_BYTES), round_up((left + behind) * size, LINE_BYTES),
+            round_up(sums * size, LINE_BYTES))
 
 
 def packs_right(spec: GemmSpec, tile: Tile) -> bool:

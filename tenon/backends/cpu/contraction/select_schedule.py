@@ -10,14 +10,14 @@ from tenon.backends.cpu.contraction.block_epilogue import with_waiting
 from tenon.backends.cpu.contraction.blocked_gemm import emit_packed
 from tenon.backends.cpu.contraction.gemm_spec import GemmSpec, Tile, blocks_tile, choose_tiles, extent, in_registers
 from tenon.backends.cpu.contraction.ir_helpers import POINTER, ZERO, const, element_bytes
-from tenon.backends.cpu.contraction.scratch import scratch_parts, up
+from tenon.backends.cpu.contraction.scratch import scratch_parts
 from tenon.backends.cpu.contraction.skinny_gemm import emit_thin, thin_scratch, thin_tile
 from tenon.backends.cpu.contraction.small_gemm import direct_scratch, direct_tile, emit_direct
 from tenon.backends.cpu.contraction.thread_partition import Sizes, each_region
 from tenon.backends.cpu.contraction.unpacked_gemm import emit_unpacked, stays_unpacked
 from tenon.llvm.work_partition import SHARE, WorkShare
 from tenon.records import replace
-from tenon.target import LINE_BYTES
+from tenon.target import LINE_BYTES, round_up
 
 MOST_TILES = 3          # of blocks, among which it may be measured which is the fastest
 
@@ -93,4 +93,5 @@ def packed_size(spec: GemmSpec, tile: Tile | None = None) -> int | None:
     b = ir.IRBuilder()
     if not spec.pairs and stays_unpacked(b, spec, const(rows), const(columns), const(depth), once=True) is not False:
         return None
-    return up(columns, tile.width) * (up(depth, tile.lanes) if spec.pairs else depth) * element_bytes(spec.element)
+    deep = round_up(depth, tile.lanes) if spec.pairs else depth
+    return round_up(columns, tile.width) * deep * element_bytes(spec.element)

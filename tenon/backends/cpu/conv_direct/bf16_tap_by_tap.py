@@ -26,7 +26,7 @@ from tenon.backends.cpu.contraction.microkernel import add_products
 from tenon.backends.cpu.contraction.microkernel_types import LeftOperand, Lines, Shape, no_fetches, no_near
 from tenon.backends.cpu.contraction.transpose_registers import addresses, from_lines
 from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
-from tenon.backends.cpu.conv_direct.work_share import Task, up
+from tenon.backends.cpu.conv_direct.work_share import Task
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import POINTER
 from tenon.llvm import shared_functions
@@ -36,7 +36,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.select_conv_schedule import MOST_TAPS, Sliding
 from tenon.loops.window_access import Axis, Windows, count, windows_of
 from tenon.records import dataclass
-from tenon.target import Target
+from tenon.target import Target, round_up
 from tenon.types import bfloat16
 
 ELEMENT = ir.FloatType()    # of the sums, and as large as a pair
@@ -114,7 +114,7 @@ class TapPlan:
     @property
     def parts(self) -> tuple[int, int]:
         """Bytes of a panel, whose last square is whole, and of the sums."""
-        panel, sums = up(self.pairs, PAIR_LANES) * self.width, self.block * self.line * self.width
+        panel, sums = round_up(self.pairs, PAIR_LANES) * self.width, self.block * self.line * self.width
         return 4 * panel, 4 * sums
 
     @property

@@ -32,7 +32,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, TILE_START, shares
 from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
-from tenon.backends.cpu.conv_direct.work_share import Task, up
+from tenon.backends.cpu.conv_direct.work_share import Task
 from tenon.backends.cpu.conv_nhwc.vector_epilogue import Lanes, is_of_vectors
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import I32, register
@@ -44,7 +44,7 @@ from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.simplify_expressions import substitute
 from tenon.loops.window_access import Slide, Windows, count
 from tenon.records import dataclass
-from tenon.target import Target
+from tenon.target import Target, round_up
 
 WORKING = 3             # registers that hold neither sums nor weights
 MAX_TILE_PLACES = 28    # places of a tile
@@ -96,9 +96,9 @@ class ChannelPlan:
     @property
     def waiting(self) -> int:
         """Bytes of a row of sums that wait for an epilogue in loops."""
-        channels = up(count((self.channel,)), self.width)
+        channels = round_up(count((self.channel,)), self.width)
         size_of = element_bytes(register(self.statement.sum.dtype))
-        return 0 if is_of_vectors(self.statement) else up(self.row.places * channels * size_of, 64)
+        return 0 if is_of_vectors(self.statement) else round_up(self.row.places * channels * size_of, 64)
 
     @property
     def scratch(self) -> int:
@@ -260,7 +260,7 @@ class _Channels:
     @property
     def pitch(self) -> int:
         """Sums that wait at a place of a row."""
-        return up(self.channels, self.plan.width)
+        return round_up(self.channels, self.plan.width)
 
     def put_by(self, place: ir.Value, places: int, sums: State) -> None:
         """Let the sums of a tile wait for an epilogue in loops."""

@@ -35,7 +35,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     zero,
 )
 from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
-from tenon.backends.cpu.conv_direct.work_share import LATENCY, SPARE, Task, block_of, up
+from tenon.backends.cpu.conv_direct.work_share import LATENCY, SPARE, Task, block_of
 from tenon.backends.cpu.epilogue_patterns import joined, only_stored
 from tenon.backends.cpu.scalar_codegen import I32, register
 from tenon.loops.affine import affine
@@ -45,7 +45,7 @@ from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.simplify_expressions import substitute
 from tenon.loops.window_access import Axis, Slide, Windows, count
 from tenon.records import dataclass, replace
-from tenon.target import Target
+from tenon.target import Target, round_up
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class FewFiltersPlan:
         slide = self.slides[axis]
         count = self.block if axis == 0 else slide.places
         if axis == len(self.slides) - 1:
-            return up(count, self.tile.vectors * self.lanes)
-        return up(count, self.tile.rows) if axis == len(self.slides) - 2 else count
+            return round_up(count, self.tile.vectors * self.lanes)
+        return round_up(count, self.tile.rows) if axis == len(self.slides) - 2 else count
 
     @property
     def cover(self) -> Cover:
@@ -111,7 +111,7 @@ def plan_of(statement: Contraction, found: Sliding, machine: Target) -> FewFilte
     tile = best_tile(windows, count(found.filters), lanes, machine.registers)
     plan = FewFiltersPlan(statement, windows, found.other, found.filters, tile, lanes, windows.slides[0].places)
     step = tile.vectors * lanes if len(windows.slides) == 1 else tile.rows if len(windows.slides) == 2 else 1
-    return replace(plan, block=min(up(block_of(plan.cover), step), plan.block))
+    return replace(plan, block=min(round_up(block_of(plan.cover), step), plan.block))
 
 
 def best_tile(windows: Windows, filters: int, lanes: int, registers: int) -> OutputTile:
@@ -136,7 +136,7 @@ def _parts(plan: FewFiltersPlan) -> tuple[int, int]:
     """Bytes of the copies of all channels, and of results that wait for the epilogue."""
     size_of = element_bytes(register(plan.statement.sum.dtype))
     waiting = 0 if _store_of(plan) else plan.tile.filters * (plan.results + plan.lanes)
-    return up(plan.cover.elements * count(plan.windows.channels) * size_of, 64), up(waiting * size_of, 64)
+    return round_up(plan.cover.elements * count(plan.windows.channels) * size_of, 64), round_up(waiting * size_of, 64)
 
 
 def _store_of(plan: FewFiltersPlan) -> object:

@@ -35,14 +35,14 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.transpose_registers import widened
 from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
-from tenon.backends.cpu.conv_direct.work_share import SPARE, Task, block_of, up
+from tenon.backends.cpu.conv_direct.work_share import SPARE, Task, block_of
 from tenon.backends.cpu.scalar_codegen import I32, register
 from tenon.loops.expressions import Load
 from tenon.loops.loop_ir import Contraction
 from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.window_access import Axis, Windows, count
 from tenon.records import dataclass, replace
-from tenon.target import Target
+from tenon.target import Target, round_up
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class SumPlan:
     def cover(self) -> Cover:
         """Of a block, whose rows are whole vectors."""
         *places, last = (s.places for s in self.windows.slides)
-        sizes = [*places, up(last, self.lanes)]
-        sizes[0] = up(self.block, self.lanes) if len(sizes) == 1 else self.block
+        sizes = [*places, round_up(last, self.lanes)]
+        sizes[0] = round_up(self.block, self.lanes) if len(sizes) == 1 else self.block
         return Cover(self.windows, tuple(sizes), self.lanes)
 
     @property
@@ -75,7 +75,8 @@ class SumPlan:
     def parts(self) -> tuple[int, int]:
         """Bytes of the copies of all channels, and of the sums, a vector each."""
         each = element_bytes(register(self.statement.sum.dtype))
-        return up(self.cover.elements * count(self.windows.channels) * each, 64), up(self.sums * self.lanes * each, 64)
+        copies = self.cover.elements * count(self.windows.channels)
+        return round_up(copies * each, 64), round_up(self.sums * self.lanes * each, 64)
 
     @property
     def scratch(self) -> int:
@@ -96,7 +97,7 @@ def sum_plan_of(statement: Contraction, found: Sliding, machine: Target) -> SumP
     plan = SumPlan(statement, found.windows, found.other, found.filters, together, chunk, lanes,
                    found.windows.slides[0].places)
     step = lanes if len(found.windows.slides) == 1 else 1
-    return replace(plan, block=min(up(block_of(plan.cover), step), plan.block))
+    return replace(plan, block=min(round_up(block_of(plan.cover), step), plan.block))
 
 
 class _SlidingSums:

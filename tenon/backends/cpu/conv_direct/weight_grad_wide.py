@@ -35,7 +35,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.transpose_registers import addresses, from_lines, to_lines
 from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
-from tenon.backends.cpu.conv_direct.work_share import LATENCY, Task, finish_taps, up
+from tenon.backends.cpu.conv_direct.work_share import LATENCY, Task, finish_taps
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import POINTER, register
 from tenon.llvm import shared_functions
@@ -45,7 +45,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.window_access import Axis, Windows, count
 from tenon.records import dataclass, replace
-from tenon.target import Target
+from tenon.target import Target, round_up
 
 PLACES = 768            # of a block, about: their lines of a panel stay in the second cache
 WORKING = 5             # registers that hold no sums
@@ -88,7 +88,7 @@ class FilterPlan:
     @property
     def last_width(self) -> int:
         """Filters of the last panel, up to half a vector."""
-        return up(count(self.filters) - (self.panels - 1) * self.width, self.lanes // 2)
+        return round_up(count(self.filters) - (self.panels - 1) * self.width, self.lanes // 2)
 
     @property
     def all_taps(self) -> int:
@@ -114,10 +114,10 @@ class FilterPlan:
         each = element_bytes(register(self.statement.sum.dtype))
         places = self.images * self.block * prod(s.places for s in self.windows.slides[1:])
         blocks = min(self.channel_blocks, self.lanes) if self.is_one_block else self.channel_blocks
-        rows = up(blocks * self.together * self.all_taps, self.lanes) + self.lanes
+        rows = round_up(blocks * self.together * self.all_taps, self.lanes) + self.lanes
         sizes = (self.panels * (places + self.lanes) * self.width, self.images * self.together * self.cover.elements,
                  rows * self.panels * self.width, self.lanes * RUN)
-        panels, copies, sums, turned = (up(size * each, 64) for size in sizes)
+        panels, copies, sums, turned = (round_up(size * each, 64) for size in sizes)
         return panels, copies, sums, turned
 
     @property

@@ -102,15 +102,6 @@ def finish_taps(values: Values, statement: Contraction, windows: Windows, line: 
         values.block(statement.epilogue)
 
 
-def up(size: int, multiple: int) -> int:
-    """The least multiple that is no smaller.
-
-    >>> up(17, 16)
-    32
-    """
-    return -(-size // multiple) * multiple
-
-
 def block_of(cover: Cover) -> int:
     """Places of the first slide whose windows of all channels cover about as much as a cache holds."""
     places = cover.slides[0].places

@@ -18,7 +18,7 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.ir_helpers import ONE, ZERO, address, ceil_div, const, loop, maximum, minimum
 from tenon.backends.cpu.contraction.small_gemm import tile_start
 from tenon.backends.cpu.conv_direct.padded_copy import bind_indices
-from tenon.backends.cpu.conv_direct.work_share import Task, up
+from tenon.backends.cpu.conv_direct.work_share import Task
 from tenon.backends.cpu.conv_nhwc.conv_microkernel import ConvTiles, know_run
 from tenon.backends.cpu.conv_nhwc.conv_schedule import ConvSchedule as DirectPlan
 from tenon.backends.cpu.conv_nhwc.conv_schedule import ConvTile, direct_plan_of
@@ -30,7 +30,7 @@ from tenon.llvm.work_partition import SHARE
 from tenon.loops.expressions import Buffer
 from tenon.loops.loop_ir import Contraction
 from tenon.loops.refusal import Refusal
-from tenon.target import LINE_BYTES, Target
+from tenon.target import LINE_BYTES, Target, round_up
 
 Plan = DirectPlan | WinogradPlan
 Range = tuple[ir.Value, ir.Value]
@@ -53,7 +53,7 @@ def _parts(plan: DirectPlan) -> tuple[int, int]:
     """Bytes of the copy, and of the sums of a tile."""
     copy = plan.border.elements(plan.block // plan.tiles_beside * plan.sizes[0]) if plan.border else 0
     sums = plan.tile.rows * plan.tile.places * plan.tile.vectors * plan.lanes
-    return up(copy * plan.size, LINE_BYTES), up(sums * plan.size, LINE_BYTES)
+    return round_up(copy * plan.size, LINE_BYTES), round_up(sums * plan.size, LINE_BYTES)
 
 
 def _function(module: ir.Module, name: str, pointers: int, more: list[ir.Type]) -> ir.Function:

@@ -6,7 +6,6 @@ from tenon.backends.cpu.contraction.ir_helpers import element_bytes
 from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, FREE_LOADS
 from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import STEP, Panels
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import SQUARE
-from tenon.backends.cpu.conv_direct.work_share import up
 from tenon.backends.cpu.conv_nhwc.conv_schedule import STORED, TILE_START
 from tenon.backends.cpu.conv_nhwc.vector_epilogue import is_of_vectors
 from tenon.backends.cpu.scalar_codegen import register
@@ -15,7 +14,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.refusal import Refusal
 from tenon.loops.window_access import Slide, Windows, count, windows_of
 from tenon.records import dataclass, replace
-from tenon.target import LINE_BYTES, Target
+from tenon.target import LINE_BYTES, Target, round_up
 
 TAPS, SIDE = SQUARE[0].taps, SQUARE[0].side      # of a window, and of what a tile covers
 FREQUENCIES = SIDE * SIDE
@@ -69,7 +68,7 @@ class WinogradPlan:
     @property
     def line(self) -> int:
         """Elements from one tile to the next: never a power of two."""
-        return up(self.channels, self.panels.lanes) + self.panels.lanes
+        return round_up(self.channels, self.panels.lanes) + self.panels.lanes
 
     @property
     def size(self) -> int:
@@ -95,7 +94,7 @@ class WinogradPlan:
     def parts(self) -> tuple[int, ...]:
         """Bytes of transformed elements, of sums, and of a line of zeros."""
         elements = FREQUENCIES * self.rows * self.line, FREQUENCIES * self.rows * self.panels.width, self.line
-        return tuple(up(n * self.size, LINE_BYTES) for n in elements)
+        return tuple(round_up(n * self.size, LINE_BYTES) for n in elements)
 
     @property
     def scratch(self) -> int:
@@ -128,7 +127,7 @@ def winograd_plan_of(x: Contraction, machine: Target) -> WinogradPlan | Refusal:
     if min(filters, channels) < lanes:
         return Refusal("channels or filters fill no vector")
     width = panels_of(machine, lanes, MIN_BLOCK_TILES, filters, channels).width
-    held = FREQUENCIES * (up(channels, lanes) + width) * machine.vector_bytes // lanes
+    held = FREQUENCIES * (round_up(channels, lanes) + width) * machine.vector_bytes // lanes
     blocks = -(-tiles // max(machine.l2_bytes // CACHED // held, MIN_BLOCK_TILES))
     block = -(-tiles // blocks)
     plan = WinogradPlan(machine, x, windows, block, panels_of(machine, lanes, block, filters, channels))

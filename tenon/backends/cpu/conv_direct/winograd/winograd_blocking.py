@@ -16,12 +16,11 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.machine_model import best_tile
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import Line, Tilings
-from tenon.backends.cpu.conv_direct.work_share import up
 from tenon.loops.select_conv_schedule import frequencies, tiles_of_block
 from tenon.loops.window_access import Slide, Windows, count
 from tenon.loops.winograd_tiling import TOGETHER
 from tenon.records import dataclass
-from tenon.target import Target
+from tenon.target import Target, round_up
 
 STEP = TOGETHER                 # places from tile to tile
 
@@ -77,8 +76,8 @@ class WinogradTiles:
     def pitch(self) -> int:
         """Columns of a copy: what a row of tiles covers, and the whole vectors that rows are copied in."""
         last = self.slides[1]
-        return max(self.tilings[1].covered(self.across), self.before(last) + up(last.high - last.low, self.lanes),
-                   up(last.places, self.lanes))
+        return max(self.tilings[1].covered(self.across), self.before(last) + round_up(last.high - last.low, self.lanes),
+                   round_up(last.places, self.lanes))
 
     @staticmethod
     def before(slide: Slide) -> int:
@@ -104,7 +103,7 @@ def tiles_of(windows: Windows, lanes: int) -> WinogradTiles:
     images = max(most // whole.block, 1)
     rows = whole.down if whole.block * 2 <= most * 3 else max(most // whole.across, gap)
     images = -(-outside // -(-outside // images))
-    return WinogradTiles(windows, lanes, images, up(-(-whole.down // -(-whole.down // rows)), gap))
+    return WinogradTiles(windows, lanes, images, round_up(-(-whole.down // -(-whole.down // rows)), gap))
 
 
 @dataclass(frozen=True)

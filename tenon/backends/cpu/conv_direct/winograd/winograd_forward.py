@@ -47,7 +47,7 @@ from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import (
     tiles_of,
 )
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import Tilings, both_ways, of_taps, to_sums
-from tenon.backends.cpu.conv_direct.work_share import Task, up
+from tenon.backends.cpu.conv_direct.work_share import Task
 from tenon.backends.cpu.scalar_codegen import POINTER, register
 from tenon.llvm import shared_functions
 from tenon.locks import cached_property
@@ -58,7 +58,7 @@ from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.simplify_expressions import substitute
 from tenon.loops.window_access import Axis, Windows, count
 from tenon.records import dataclass
-from tenon.target import Target
+from tenon.target import Target, round_up
 from tenon.types import DType
 
 
@@ -79,7 +79,7 @@ class WinogradForwardPlan:
     @property
     def channels(self) -> int:
         """Elements of a line of channels."""
-        return up(self.tiles.channels, self.tiles.lanes)
+        return round_up(self.tiles.channels, self.tiles.lanes)
 
     @property
     def count(self) -> int:
@@ -116,7 +116,7 @@ class WinogradForwardPlan:
         elements = (tiles.copied, frequencies * tiles.apart(self.channels) + over,
                     self.kept * frequencies * self.frequency, frequencies * tiles.apart(panels.width) + over,
                     rows * tiles.lanes, rows * tiles.lanes)
-        return tuple(up(n * element_bytes(register(self.statement.sum.dtype)), 64) for n in elements)
+        return tuple(round_up(n * element_bytes(register(self.statement.sum.dtype)), 64) for n in elements)
 
     @property
     def scratch(self) -> int:

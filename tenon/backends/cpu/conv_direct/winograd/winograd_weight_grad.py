@@ -37,7 +37,7 @@ from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import (
     tiles_of,
 )
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import Tilings, both_ways, to_taps
-from tenon.backends.cpu.conv_direct.work_share import Task, finish_taps, up
+from tenon.backends.cpu.conv_direct.work_share import Task, finish_taps
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import register
 from tenon.llvm import shared_functions
@@ -46,7 +46,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.loops.select_conv_schedule import Sliding
 from tenon.loops.window_access import Axis, Windows, count
 from tenon.records import dataclass
-from tenon.target import Target
+from tenon.target import Target, round_up
 
 GROUP = 128             # filters of a group, about: their lines of a block are in the second cache
 WORKING = 6             # registers that hold no sums
@@ -117,7 +117,7 @@ class WinogradFilterPlan:
         gradients, turned = self.tiles.frequencies * self.gradients.frequency, self.taps * lanes * lanes
         elements = (self.tiles.copied, self.vectors * self.elements.vector, gradients, vectors * self.sums.vector,
                     turned, turned)
-        return tuple(up(n * element_bytes(register(self.statement.sum.dtype)), 64) for n in elements)
+        return tuple(round_up(n * element_bytes(register(self.statement.sum.dtype)), 64) for n in elements)
 
     @property
     def scratch(self) -> int:
