@@ -69,6 +69,11 @@ class StagedProgram:
             at_once(then(results, None) or ())
         return results
 
+    @property
+    def times_asked(self) -> int:
+        """How often a run asks Python for something: for each stage."""
+        return len(self.stages)
+
     def _do(self, node: Node, values: dict[Value, Array], sizes: dict[str, int]) -> None:
         """An operator that says a size."""
         inputs = [np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal) else None if x is None else values[x]
