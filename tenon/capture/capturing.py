@@ -21,7 +21,7 @@ from tenon.capture.counted_loops import CountedLoops, is_how_many, last_place
 from tenon.capture.fast_call_table import without
 from tenon.capture.graph_breaks import MOST_UNLIKE, GraphBreaks
 from tenon.capture.growing_containers import growing_arguments, history_reads, reads_of_growing, what_grows
-from tenon.capture.guard_places import NUMBERS, GuardPlace, root_of, stored_at
+from tenon.capture.guard_places import CHANGING, NUMBERS, GuardPlace, root_of, stored_at
 from tenon.capture.lazy_tensors import FunctionParts
 from tenon.capture.parameter_sources import Held
 from tenon.capture.pytree import Structure
@@ -388,11 +388,11 @@ def note_changes(record: CaptureRecord, leaves: Sequence[Any]) -> None:
 
 
 def numbers_moved(record: CaptureRecord, leaves: Sequence[Any]) -> Iterator[Any]:
-    """The numbers of this call that the last capture reads anew, or the type of what stands there now."""
+    """The numbers and texts of this call that the last capture reads anew, or the type of what stands there now."""
     further = record.captures[-1].further if record.captures else None
     for place, _ in further.numbers if further is not None else ():
         value = value_in(place, leaves)
-        yield value if type(value) in NUMBERS else type(value)
+        yield value if type(value) in CHANGING else type(value)
 
 
 def numbers_stored(captured: Captured, leaves: Sequence[Any]) -> Iterator[GuardPlace]:
