@@ -1,8 +1,8 @@
 """A call that Python makes sooner than a program that asks Python step by step -> that call.
 
-Linear algebra, Fourier transforms and complex numbers are NumPy's in a program too, and a call of NumPy from there costs
-more than one from Python.  A function of a few such operators on little data is called as it is.  What else it does in
-Python is not seen in the graph: where it turns out to be much, its program is run after all.
+Linear algebra, Fourier transforms and complex numbers are NumPy's in a program too, and a call of NumPy from there
+costs more than one from Python.  A function of a few such operators on little data is called as it is.  What else it
+does in Python is not seen in the graph: where it turns out to be much, its program is run after all.
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ class EagerCall:
 
     def _note(self, seconds: float) -> None:
         self.left, self.shortest = max(self.left - 1, 0), min(self.shortest, seconds)
-        if not self.left and self.shortest > self.captured.by_python:
+        if not self.left and self.shortest > (self.captured.by_python or 0):
             self.captured.by_python = 0.0
             self.captured.calls = 1         # a way by the program is wanted soon
