@@ -11,6 +11,7 @@ the full call knows what to say.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,7 @@ from tenon.eager.call_table import CALL, MOST_CALLS, cached_calls, describe
 from tenon.eager.errstate import quiet
 from tenon.eager.grad_mode import recording
 from tenon.eager.record_call import Remembered, remember
-from tenon.eager.tape import linked
+from tenon.eager.tape import NUMBERS, TapeNode, linked, put_apart, recorded_since
 from tenon.errors import OF_NUMPY, TenonError
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import Full, Op, using
@@ -85,7 +86,7 @@ def remembered_call(target: Any, full: Full, args: tuple[Any, ...], keywords: Ma
             return full(args, keywords)
     known = cached_calls.get(call := tuple(key))
     if type(known) is not Remembered:
-        result = full(args, keywords)
+        result = recorded_apart(target, full, args, keywords, tensors)
         cached_calls.note(call, TIMES[type(target) is Op],
                           lambda: remember(target, full, args, keywords, tensors, result))
         return result
@@ -107,6 +108,29 @@ def remembered_call(target: Any, full: Full, args: tuple[Any, ...], keywords: Ma
     row = out if known.several else (out,)
     listed = _plain(known, row, tensors) if rule is None else _recorded(known, rule, row, tensors, arrays)
     return listed[0] if known.kind is None else known.kind(listed)
+
+
+def recorded_apart(target: Any, full: Full, args: tuple[Any, ...], keywords: Mapping[str, Any],
+                   tensors: list[Tensor]) -> Any:
+    """A call in full, as one that is remembered: what its operators give to an input is summed before anything else.
+
+    Sums of three numbers depend on their order.
+    """
+    wanted = Counter(x.slot for x in tensors if x.own.requires_grad)
+    if not wanted or not recording() or (type(target) is Op and target.vjp is not None):
+        return full(args, keywords)
+    first = next(NUMBERS)
+    result = full(args, keywords)
+    uses: dict[Any, list[tuple[TapeNode, int]]] = {slot: [] for slot, times in wanted.items() if times == 1}
+    for node in recorded_since(first, result if type(result) in (tuple, list) else (result,)):
+        for k, x in enumerate(node.inputs):
+            if isinstance(x, Tensor) and (found := uses.get(x.slot)) is not None:
+                found.append((node, k))
+    for places in uses.values():
+        if len(places) > 1:
+            node, k = places[0]
+            put_apart(node.inputs[k], first, places)
+    return result
 
 
 def _plain(known: Remembered, row: tuple[Any, ...], tensors: list[Tensor]) -> list[Tensor]:

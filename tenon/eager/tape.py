@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter, methodcaller
 from typing import Any, TypeVar
 
@@ -207,6 +207,26 @@ def fork(x: Tensor) -> Tensor:
     capture = recorder.get()
     payload = x.payload if capture is None else capture.forked(x.payload)
     return linked(payload, TapeFork(x, payload), 0)
+
+
+def recorded_since(number: int, results: Iterable[Any]) -> list[TapeNode]:
+    """The calls recorded after that of this number on which results depend."""
+    found: set[TapeNode] = set()
+    pending = [x.own.node for x in results if isinstance(x, Tensor)]
+    while pending:
+        node = pending.pop()
+        if node is not None and node.number > number and node not in found:
+            found.add(node)
+            pending += [x.own.node for x in node.inputs if isinstance(x, Tensor)]
+    return list(found)
+
+
+def put_apart(x: Tensor, number: int, places: Sequence[tuple[TapeNode, int]]) -> None:
+    """Let these inputs of calls, all of which are `x`, have a place of their own on the tape, as of this number."""
+    apart = TapeFork(x, x.own.payload)
+    apart.active, apart.number = False, number
+    for node, k in places:
+        node.inputs = (*node.inputs[:k], saved(linked(x.own.payload, apart, 0)), *node.inputs[k + 1:])
 
 
 def carries(x: Tensor) -> bool:
