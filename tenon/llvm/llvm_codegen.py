@@ -15,7 +15,7 @@ from llvmlite.binding import ffi
 from tenon.errors import TenonError
 from tenon.llvm.optimization_level import cut
 
-FEW_LOOPS = 4           # of a module, for which less of LLVM does as well
+MAX_LIGHT_LOOPS = 4     # of a module, for which less of LLVM does as well
 LOADED_BOOLEAN = "icmp ne i8"
 ASSEMBLY, OBJECT = 0, 1
 
@@ -65,7 +65,7 @@ def effort(ir_text: str, masks: bool = True) -> tuple[int, bool]:
     few loops with -O1 too.
     """
     unrolls = "llvm.loop.unroll.full" in ir_text
-    return 1 if not unrolls and ir_text.count(" = phi ") <= FEW_LOOPS else 2, unrolls and (
+    return 1 if not unrolls and ir_text.count(" = phi ") <= MAX_LIGHT_LOOPS else 2, unrolls and (
         masks or LOADED_BOOLEAN not in ir_text)
 
 

@@ -22,7 +22,7 @@ from tenon.records import dataclass
 
 HEAD = "; plain: "
 DRIVERS = "; drivers: "  # in the line behind it: those of the plain functions that do little themselves
-WORTHWHILE = 200        # instructions, for which a module is cut in two
+MIN_SPLIT_INSTRUCTIONS = 200    # instructions, for which a module is cut in two
 MOST_NOTED = 16         # turns of a loop that only notes addresses for what is called then
 # instructions of a function, for which all passes take seconds: loops are taken out of it
 LARGE_FUNCTION_INSTRUCTIONS = 3000
@@ -35,7 +35,7 @@ def text_of(module: ir.Module, table: LineTable | None = None) -> str:
         if _is_large(function):
             outline(function, gains_whole)
     plain = [f for f in module.functions if f.blocks and "alwaysinline" not in f.attributes and is_plain(f)]
-    if sum(len(block.instructions) for f in plain for block in f.blocks) < WORTHWHILE:
+    if sum(len(block.instructions) for f in plain for block in f.blocks) < MIN_SPLIT_INSTRUCTIONS:
         join(module.functions)
         return _printed(module, table)
     drivers, joined = [f for f in plain if is_driver(f)], join(plain)

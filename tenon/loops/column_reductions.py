@@ -25,10 +25,10 @@ from tenon.loops.store_target import StoreTarget, grain_of
 from tenon.loops.traversal import parts, replace, walk
 from tenon.types import TensorType
 
-TILE = 256
-LINES = 4           # that are added at once
+TILE_RESULTS = 256
+LINE_UNROLL = 4         # that are added at once
 MIN_ROW_RESULTS = 16  # results of a row of whole columns
-MIN_PARALLEL_RESULTS = 16 * TILE  # results that keep the threads busy
+MIN_PARALLEL_RESULTS = 16 * TILE_RESULTS    # results that keep the threads busy
 MOST_ROWS = 1024    # of a tile that is gone through several times, in the second cache
 SIMPLE = 24         # sub-expressions of a line that is worth repeating
 
@@ -114,7 +114,7 @@ class _ColumnTile:
 
     def __init__(self, column: Index) -> None:
         extent = column.extent
-        width = min(TILE, extent) if isinstance(extent, int) else TILE
+        width = min(TILE_RESULTS, extent) if isinstance(extent, int) else TILE_RESULTS
         self.index = Index("tile", -(-extent // width) if isinstance(extent, int) else (extent + (width - 1)) // width)
         self.width, self.lane = width, Index("lane", width)
         left = size(extent) - self.index * size(width)
@@ -179,10 +179,11 @@ def _close(scopes: Sequence[LoopScope], indices: Sequence[Index], extents: Seque
 def _groups(x: Reduce) -> list[tuple[Index, Expr, list[Expr]]]:
     """(a loop along the last axis, its turns, the positions of a turn): several lines at once, then those left over."""
     k, extent = x.indices[-1], x.extents[-1]
-    bound = k.extent // LINES if isinstance(k.extent, int) else k.extent
+    bound = k.extent // LINE_UNROLL if isinstance(k.extent, int) else k.extent
     if len(walk(x.body)) > SIMPLE or (isinstance(bound, int) and bound == 0):
         return [(k, extent, [k])]
-    turn, rest = Index(k.name, bound), Index(k.name + "_left", LINES)
-    turns, left = (simplify(Binary(op, extent, size(LINES))) for op in ("//", "%"))
-    groups: list[tuple[Index, Expr, list[Expr]]] = [(turn, turns, [turn * size(LINES) + size(n) for n in range(LINES)])]
-    return groups if left is size(0) else [*groups, (rest, left, [turns * size(LINES) + rest])]
+    turn, rest = Index(k.name, bound), Index(k.name + "_left", LINE_UNROLL)
+    turns, left = (simplify(Binary(op, extent, size(LINE_UNROLL))) for op in ("//", "%"))
+    unrolled = [turn * size(LINE_UNROLL) + size(n) for n in range(LINE_UNROLL)]
+    groups: list[tuple[Index, Expr, list[Expr]]] = [(turn, turns, unrolled)]
+    return groups if left is size(0) else [*groups, (rest, left, [turns * size(LINE_UNROLL) + rest])]

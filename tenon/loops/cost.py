@@ -26,7 +26,7 @@ MULTIPLY_ADD = 0.1      # of a product of matrices
 DIVISION = 0.4
 FUNCTION = 1.0
 ONE_BY_ONE = 16         # times as long as in vectors
-UNROLLED = 8            # turns of a loop that is no loop in the machine's code
+MAX_UNROLL = 8          # turns of a loop that is no loop in the machine's code
 SIMPLE_CALLS = ("neg", "not", "abs", "isnan", "product")
 
 
@@ -61,7 +61,7 @@ def _turns(body: Block, outer: int, inner: Index | None) -> Iterator[tuple[Stmt,
         yield statement, outer, inner
         if isinstance(statement, Loop):
             index = statement.index
-            yield from _turns(statement.body, outer * count(index), index if count(index) > UNROLLED else inner)
+            yield from _turns(statement.body, outer * count(index), index if count(index) > MAX_UNROLL else inner)
         if isinstance(statement, Contraction):
             yield from _turns(statement.epilogue, outer * count(*statement.rows, *statement.columns), None)
 

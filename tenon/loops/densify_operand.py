@@ -24,9 +24,9 @@ from tenon.records import replace as with_fields
 from tenon.target import Target
 from tenon.types import TensorType, bfloat16, float32
 
-SEVERAL = 192           # columns of one block
+BLOCK_COLUMNS = 192     # columns of one block
 MAX_COPY_ELEMENTS = 1 << 22  # elements of a copy
-LONG_RUN = 32           # elements of a row that are put together while it is packed, in vectors
+MIN_LONG_RUN = 32       # elements of a row that are put together while it is packed, in vectors
 
 
 def with_dense_rows(target: StoreTarget, context: LoopContext) -> list[StoreTarget]:
@@ -37,7 +37,7 @@ def with_dense_rows(target: StoreTarget, context: LoopContext) -> list[StoreTarg
     rows = (*found.batch, *found.rows)
     depth = found.sum.indices
     columns, elements = (product(i.extent for i in axis) for axis in (found.columns, (*rows, *depth)))
-    few = isinstance(columns, int) and columns <= SEVERAL
+    few = isinstance(columns, int) and columns <= BLOCK_COLUMNS
     if few or not isinstance(elements, int) or elements > MAX_COPY_ELEMENTS or _lies_well(found) or \
             _slides(found, context.target):
         return [target]
@@ -75,7 +75,7 @@ def _lies_well(found: MatchedProduct) -> bool:
     terms = affine(x.offset).terms
     if found.rows and is_same(terms.get(found.rows[-1], 0), 1):
         return True
-    if isinstance(depth[-1].extent, int) and depth[-1].extent >= LONG_RUN and is_same(terms.get(depth[-1], 0), 1):
+    if isinstance(depth[-1].extent, int) and depth[-1].extent >= MIN_LONG_RUN and is_same(terms.get(depth[-1], 0), 1):
         return True
     flat = all(is_same(terms.get(a, 0), terms.get(b, 0) * b.extent) for a, b in pairwise(depth))
     return flat and is_same(terms.get(depth[-1], 0), 1)

@@ -19,7 +19,7 @@ from tenon.dims import product
 from tenon.loops.collapse_loops import with_flat_loops, with_flat_reductions
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Local, Reduce, Select, constant, size
-from tenon.loops.fuse_row_reductions import CHUNKS
+from tenon.loops.fuse_row_reductions import ROW_CHUNKS
 from tenon.loops.loop_context import LoopContext, Temporary
 from tenon.loops.loop_ir import Chunk
 from tenon.loops.match_contraction import MatchedProduct
@@ -33,7 +33,7 @@ from tenon.records import replace as changed
 from tenon.target import Target
 from tenon.types import TensorType, bool_, float32, float64
 
-FEWEST = 16         # columns
+MIN_COLUMNS = 16        # columns
 MIN_CHUNK_ROWS = 32  # rows of a chunk, at least one tile of any processor
 
 
@@ -52,7 +52,7 @@ def _may_add_up(found: MatchedProduct, target: StoreTarget, machine: Target) -> 
     rows, columns = (product(index.extent for index in axis) for axis in (found.rows, found.columns))
     if found.batch or not isinstance(rows, int) or not isinstance(columns, int):
         return False
-    if rows < 2 * MIN_CHUNK_ROWS or columns < FEWEST or found.sum.dtype not in (float32, float64) or \
+    if rows < 2 * MIN_CHUNK_ROWS or columns < MIN_COLUMNS or found.sum.dtype not in (float32, float64) or \
             is_deep(found, machine):
         return False
     plain = all(isinstance(x, Load) and x.mask is None for x in (found.left, found.right))
@@ -83,7 +83,7 @@ class _Adding:
         self.stored: dict[Expr, Expr] = {Load(t.buffer, t.offset, None): rounded(t.value) for t in stored}
         rows = product(index.extent for index in self.rows)
         assert isinstance(rows, int)
-        self.chunk = Chunk(Index("chunk", min(rows // MIN_CHUNK_ROWS, CHUNKS)), Local("first", bool_))
+        self.chunk = Chunk(Index("chunk", min(rows // MIN_CHUNK_ROWS, ROW_CHUNKS)), Local("first", bool_))
         self.parts: list[StoreTarget] = []
         self.buffers: dict[Expr, Buffer] = {}       # of what is added up
 

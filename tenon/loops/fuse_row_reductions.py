@@ -31,7 +31,7 @@ from tenon.records import dataclass
 from tenon.records import replace as changed
 from tenon.types import TensorType
 
-CHUNKS = 64         # of rows, where there are enough
+ROW_CHUNKS = 64         # of rows, where there are enough
 MIN_CHUNK_ROWS = 16  # rows of a chunk
 Space = tuple[Dim, ...]
 
@@ -130,7 +130,7 @@ def _together(along: Along, temporary: Temporary) -> list[StoreTarget]:
     flat = with_flat_loops([*along.rows, *partial])
     rows, partial = flat[:len(along.rows)], flat[len(along.rows):]
     first = rows[0].indices[0]
-    length = max(MIN_CHUNK_ROWS, -(-first.extent // CHUNKS)) if isinstance(first.extent, int) else CHUNKS
+    length = max(MIN_CHUNK_ROWS, -(-first.extent // ROW_CHUNKS)) if isinstance(first.extent, int) else ROW_CHUNKS
     chunk, within = Index("chunk", (first.extent + (length - 1)) // length), Index(first.name, length)
     turns: Expr = size(length)
     if not isinstance(first.extent, int) or first.extent % length:

@@ -25,8 +25,8 @@ from tenon.types import int64
 
 MIN_INTERVAL_TURNS = 16  # turns of a loop for an interval: whole vectors
 MAX_INTERVALS = 9   # intervals of all loops together: what is padded on four sides
-EDGE = 4            # an innermost loop may have shorter intervals where they are this part of it at most
-FEWEST = 4096       # elements that are worth a loop more
+EDGE_DIVISOR = 4        # an innermost loop may have shorter intervals where they are this part of it at most
+MIN_LOOP_ELEMENTS = 4096    # elements that are worth a loop more
 FIRST_AFTER = {"<": 0, "<=": 1, ">": 1, ">=": 0}      # with `i op c`, the first i from c on where the answer is another
 
 
@@ -72,11 +72,11 @@ def _cut(target: StoreTarget, most: int) -> tuple[Index, list[int]] | None:
 def _worthwhile(target: StoreTarget, index: Index, ends: Sequence[int]) -> bool:
     """Whether intervals of several lengths are better than one loop that chooses."""
     assert isinstance(index.extent, int)
-    if count(*target.indices) < FEWEST:
+    if count(*target.indices) < MIN_LOOP_ELEMENTS:
         return False
     if index is not target.indices[-1]:
         return True
-    return sum(b - a for a, b in pairwise(ends) if b - a < MIN_INTERVAL_TURNS) * EDGE <= index.extent
+    return sum(b - a for a, b in pairwise(ends) if b - a < MIN_INTERVAL_TURNS) * EDGE_DIVISOR <= index.extent
 
 
 def _ends(x: Expr, index: Index) -> Iterator[int]:

@@ -25,7 +25,7 @@ from tenon.loops.loop_pipeline import ELEMENT_PASSES, FIRST_PASSES, NEST_PASSES,
 from tenon.loops.lower_attention import attention_nest, attention_node
 from tenon.loops.lower_fill import Filling, fill_node, is_filled_by
 from tenon.loops.match_contraction import misplaced
-from tenon.loops.store_target import CALL, StoreTarget
+from tenon.loops.store_target import CALL_ELEMENTS, StoreTarget
 from tenon.loops.traversal import parts
 from tenon.loops.validate_loops import compare_with_graph, reproducible
 from tenon.target import GENERIC, Target
@@ -35,7 +35,7 @@ MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay sh
 Indices = tuple[Index, ...]
 CHEAP_REPEAT = 256          # computing something again at most this often costs less than storing it,
 MAX_PLAIN_ELEMENTS = 16384  # where so few elements are read in all;
-FEW_TIMES = 32              # else at most this often
+MAX_PLAIN_REPEATS = 32  # else at most this often
 
 
 def lower(graph: Graph, name: str, trace: list[LoopPassStep] | None = None, target: Target = GENERIC) -> Kernel:
@@ -217,6 +217,6 @@ def _is_cheap(x: Expr, again: Sequence[Dim], around: Indices) -> bool:
     if not isinstance(times, int) or times > CHEAP_REPEAT:
         return False
     if isinstance(x, Call):
-        return times <= CALL
+        return times <= CALL_ELEMENTS
     few = isinstance(turns, int) and turns <= MAX_PLAIN_ELEMENTS
-    return few or times * (CALL if parts(x, Call) else 1) <= FEW_TIMES
+    return few or times * (CALL_ELEMENTS if parts(x, Call) else 1) <= MAX_PLAIN_REPEATS

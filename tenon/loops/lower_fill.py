@@ -21,17 +21,17 @@ from tenon.loops.loop_pipeline import schedule
 from tenon.loops.rfactor import accumulated
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.sorting import Ordering
-from tenon.loops.store_target import GRAIN, StoreTarget
+from tenon.loops.store_target import GRAIN_ELEMENTS, StoreTarget
 from tenon.loops.traversal import walk
 from tenon.ops.shape import reshape_op
 from tenon.types import DType, Shape, TensorType, float32, float64, int64
 
-TILE = 256          # neighbours that are computed together
+TILE_LANES = 256        # neighbours that are computed together
 TOTALS = 1 << 13    # bytes of running totals that are: of shorter pieces of rows, each in another page, memory is slow
 MAX_AXIS_SIZE = 1 << 31  # the first step of a search in an axis whose size is a symbol
-BESIDE = 16         # columns that are ordered together, of a line of memory or two,
-COPIED = 1 << 19    # where these are so many bytes at most
-PLACES = 512        # that are looked at as vectors, before anything is written there
+COLUMN_LANES = 16       # columns that are ordered together: a cache line or two
+MAX_COPIED_BYTES = 1 << 19  # columns of more bytes are not copied together
+SEARCHED_PLACES = 512   # places that are searched as vectors, before anything is written there
 TOGETHER, QUICK = 8, 4      # rows that take turns, so that no step waits for the last one, and of quick steps
 Step = Callable[[Sequence[Expr], Sequence[Expr], Expr], Sequence[Expr]]
 
@@ -122,7 +122,7 @@ class Filling(Scalars):
         """Rows of neighbours, row after row."""
         x = xs[0]
         outer, inner = x.shape[:axis], x.shape[axis + 1:]
-        width = TOTALS // sum(accumulated(s.dtype).itemsize for s in start) // TILE * TILE
+        width = TOTALS // sum(accumulated(s.dtype).itemsize for s in start) // TILE_LANES * TILE_LANES
         tiles, lanes, lane = _tiles(product(inner), width)
         both, k = Index("tile", product(outer) * tiles.extent), Index("k", x.shape[axis])
         states = self._states(start, lane.extent)
@@ -157,7 +157,7 @@ class Filling(Scalars):
         """The places of the `first` elements along an axis, in order; equal ones as they come, NaN as the largest."""
         inner, count = product(x.shape[axis + 1:]), x.shape[axis]
         if isinstance(inner, int) and isinstance(count, int) and isinstance(first, int) and inner >= TOGETHER \
-                and BESIDE * count * x.dtype.itemsize <= COPIED:
+                and COLUMN_LANES * count * x.dtype.itemsize <= MAX_COPIED_BYTES:
             self._order_beside(x, axis, descending, first)
             return
         (out,) = self.outputs
@@ -177,17 +177,17 @@ class Filling(Scalars):
         (out,) = self.outputs
         outer, inner, count = x.shape[:axis], x.shape[axis + 1:], x.shape[axis]
         columns = product(inner)
-        tiles = Index("tiles", (columns + (BESIDE - 1)) // BESIDE)
-        both, lane, k, j = Index("tile", product(outer) * tiles.extent), Index("lane", BESIDE), Index("k", count), \
-            Index("n", first)
+        tiles = Index("tiles", (columns + (COLUMN_LANES - 1)) // COLUMN_LANES)
+        both, lane = Index("tile", product(outer) * tiles.extent), Index("lane", COLUMN_LANES)
+        k, j = Index("k", count), Index("n", first)
         tile = both % size(tiles.extent)
-        lanes = Binary("min", size(BESIDE), size(columns) - tile * size(BESIDE))
-        others = _index(outer, both // size(tiles.extent)) + _index(inner, simplify(tile * size(BESIDE) + lane))
+        lanes = Binary("min", size(COLUMN_LANES), size(columns) - tile * size(COLUMN_LANES))
+        others = _index(outer, both // size(tiles.extent)) + _index(inner, simplify(tile * size(COLUMN_LANES) + lane))
 
         def at(place: Expr) -> tuple[Expr, ...]:
             return (*others[:axis], place, *others[axis:])
-        rows = Buffer("rows", TensorType(x.dtype, (BESIDE, count)), "local")
-        places = Buffer("ordered", TensorType(int64, (BESIDE, first)), "local")
+        rows = Buffer("rows", TensorType(x.dtype, (COLUMN_LANES, count)), "local")
+        places = Buffer("ordered", TensorType(int64, (COLUMN_LANES, first)), "local")
         ordering = Ordering(x.dtype, count, first)
         copied = Store(rows, lane * count + k, x(at(k)))
         body = ordering.statements(lambda place: Load(rows, lane * count + place, None), descending)
@@ -196,7 +196,7 @@ class Filling(Scalars):
         self._parallel(both, (Loop(k, size(count), (Loop(lane, lanes, (copied,), "vector"),)),
                               Loop(lane, lanes, (*body, kept)),
                               Loop(j, size(first), (Loop(lane, lanes, (stored,), "vector"),))),
-                       BESIDE * _work(ordering.work), [rows, places, *ordering.buffers])
+                       COLUMN_LANES * _work(ordering.work), [rows, places, *ordering.buffers])
 
     def deal(self, chances: InputRead) -> None:
         """Number k to place chances[k] * (k + 1) of the last axis, what was there to place k, one after the other."""
@@ -223,7 +223,7 @@ class Filling(Scalars):
             at, width, work = (*_index(shape[:-1], outer), lane), size(shape[-1]), _work(shape[-1])
         else:
             outer, lanes, lane = _tiles(product(shape))
-            at, width, work = _index(shape, outer * size(TILE) + lane), lanes(outer), TILE
+            at, width, work = _index(shape, outer * size(TILE_LANES) + lane), lanes(outer), TILE_LANES
         row = at[:-1] if x.ndim > 1 else ()
         value, element, found = Local("value", values.dtype), Local("element", x.dtype), Local("found", int64)
         body: list[Stmt] = [Let(value, values(at)), Let(found, size(0))]
@@ -272,7 +272,7 @@ class Filling(Scalars):
         tiles, lanes, lane = _tiles(product(inner))
         both = Index("tile", product(outer) * tiles.extent)
         first, last = _index(outer, both // size(tiles.extent)), _index(
-            inner, both % size(tiles.extent) * size(TILE) + lane)
+            inner, both % size(tiles.extent) * size(TILE_LANES) + lane)
         if product(inner) == 1 and at.ndim == 1:
             self._write_at_places(both, at.shape[0], lambda k: self.index(at((k,)), x.shape[axis]),
                                   lambda k, place: self._written((*first, place, *last), updates((*first, k, *last)),
@@ -285,7 +285,7 @@ class Filling(Scalars):
                        Loop(lane, lanes(both % size(tiles.extent)), (write,), "vector"))
         for number in reversed(numbers):
             body = (Loop(number, size(number.extent), body),)
-        self._parallel(both, body, TILE * _work(product(at.shape)))
+        self._parallel(both, body, TILE_LANES * _work(product(at.shape)))
 
     def write_elements(self, x: InputRead, at: InputRead, updates: InputRead, axis: int, reduce: str) -> None:
         """x, and then updates[a, i, b] written to [a, at[a, i, b], b] for every i in order."""
@@ -309,10 +309,10 @@ class Filling(Scalars):
         tiles, lanes, lane = _tiles(columns)                    # each lane writes to a column of its own
         both = Index("tile", product(outer) * tiles.extent)
         tile = both % size(tiles.extent)
-        around = _index(outer, both // size(tiles.extent)), _index(inner, simplify(tile * size(TILE) + lane))
+        around = _index(outer, both // size(tiles.extent)), _index(inner, simplify(tile * size(TILE_LANES) + lane))
         body = Let(place, found(*around, k)), written(*around, k, place)
         self._parallel(both, (Loop(k, size(k.extent), (Loop(lane, lanes(tile), body, "vector"),)),),
-                       TILE * _work(at.shape[axis]))
+                       TILE_LANES * _work(at.shape[axis]))
 
     def _write_at_places(self, index: Index, count: Dim, found: Callable[[Expr], Expr],
                          written: Callable[[Expr, Expr], Store]) -> None:
@@ -322,9 +322,9 @@ class Filling(Scalars):
         """
         if isinstance(count, int) and count == 0:
             return
-        tiles, lanes, lane = _tiles(count, PLACES)
+        tiles, lanes, lane = _tiles(count, SEARCHED_PLACES)
         places, place = Buffer("places", TensorType(int64, (lane.extent,)), "local"), Local("place", int64)
-        k = simplify(tiles * size(PLACES) + lane)
+        k = simplify(tiles * size(SEARCHED_PLACES) + lane)
         body = (Loop(lane, lanes(tiles), (Store(places, lane, found(k)),), "vector"),
                 Loop(lane, lanes(tiles), (Let(place, Load(places, lane, None)), written(k, place))))
         self._parallel(index, (Loop(tiles, size(tiles.extent), body),), _work(count), (places,))
@@ -343,11 +343,11 @@ class Filling(Scalars):
         return Store(out, where, value)
 
     def _parallel(self, index: Index, body: Block, work: int, states: Sequence[Buffer] = ()) -> None:
-        grain = size(max(1, GRAIN // max(1, work)))
+        grain = size(max(1, GRAIN_ELEMENTS // max(1, work)))
         self.nests.append(Nest((Loop(index, size(index.extent), tuple(body), "parallel", grain),), tuple(states)))
 
 
-def _tiles(extent: Dim, most: int = TILE) -> tuple[Index, Callable[[Expr], Expr], Index]:
+def _tiles(extent: Dim, most: int = TILE_LANES) -> tuple[Index, Callable[[Expr], Expr], Index]:
     """(tiles of neighbours, how many there are in one, their index in it)."""
     width = min(most, extent) if isinstance(extent, int) else most
     tiles = Index("tiles", (extent + (most - 1)) // most)

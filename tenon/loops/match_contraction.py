@@ -23,8 +23,8 @@ from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32
 
 ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)
 MIN_MULTIPLICATIONS = 4096  # multiplications that are worth more than a plain loop
-DEEP = 4                # times as many products as rows or columns make the way in which results are stored unimportant
-DEEPEST = 16            # times as deep as lines are long are sums of 16 bits that go along lines, at most
+DEEP_PRODUCT_RATIO = 4  # times as many products as rows or columns make the way in which results are stored unimportant
+MAX_NARROW_DEPTH_RATIO = 16     # times as deep as lines are long are sums of 16 bits that go along lines, at most
 # elements of a run, for which a product of its own is worth while
 MIN_RUN_ELEMENTS, MIN_RUN_ELEMENTS_OF_16_BITS = 40, 1000
 MIN_EXTENT = 3          # rows, columns or depth below which a plain loop does as well
@@ -99,7 +99,7 @@ def _with_windows_left(x: MatchedProduct) -> MatchedProduct:
     """
     sizes = [product(index.extent for index in axis) for axis in (x.rows, x.columns, x.sum.indices)]
     known = [n for n in sizes if isinstance(n, int)]
-    if not x.columns or len(known) < 3 or known[2] < DEEP * min(known[:2]):
+    if not x.columns or len(known) < 3 or known[2] < DEEP_PRODUCT_RATIO * min(known[:2]):
         return x
     if not isinstance(x.right, Load) or x.right.mask is None or not isinstance(x.left, Load) or x.left.mask is not None:
         return x
@@ -145,7 +145,7 @@ def _is_read_in_lines(x: MatchedProduct) -> bool:
 def _has_long_lines(x: MatchedProduct) -> bool:
     """Whether lines are no shorter than a part of the depth: deeper sums of 16 bits are cut into chunks instead."""
     columns, depth = (product(index.extent for index in axis) for axis in (x.columns, x.sum.indices))
-    return isinstance(columns, int) and isinstance(depth, int) and columns * DEEPEST >= depth
+    return isinstance(columns, int) and isinstance(depth, int) and columns * MAX_NARROW_DEPTH_RATIO >= depth
 
 
 def _is_of_long_rows(x: MatchedProduct) -> bool:

@@ -23,7 +23,7 @@ from tenon.loops.traversal import replace
 from tenon.loops.window_access import Slide, Windows, windows_of
 from tenon.types import TensorType
 
-PLANE = 2               # axes that Winograd's windows slide along
+WINOGRAD_AXES = 2       # axes that Winograd's windows slide along
 MAX_PADDED_ELEMENTS = 1 << 24  # elements of a copy
 
 
@@ -35,7 +35,8 @@ def with_zeros_around(target: StoreTarget, context: LoopContext) -> list[StoreTa
     depth = found.sum.indices
     for factor, places in (found.left, found.rows), (found.right, found.columns):
         for windows in windows_of(factor, places, depth), windows_of(factor, depth, places):
-            if windows is not None and windows.along_last(PLANE) is windows and len(windows.slides) > PLANE:
+            if windows is not None and windows.along_last(WINOGRAD_AXES) is windows and \
+                    len(windows.slides) > WINOGRAD_AXES:
                 changed = _with_copy(target, found, windows, context)
                 if changed is not None:
                     return changed
@@ -68,7 +69,7 @@ class _PaddingCopy:
 
     def __init__(self, windows: Windows) -> None:
         self.windows, self.axes = windows, (*windows.outside, *windows.channels)
-        self.outer, self.inner = windows.slides[:-PLANE], windows.slides[-PLANE:]
+        self.outer, self.inner = windows.slides[:-WINOGRAD_AXES], windows.slides[-WINOGRAD_AXES:]
         sizes = [s.covered(s.places) for s in self.outer] + [s.high - s.low for s in self.inner]
         self.along = tuple(Index(f"t{place}", n) for place, n in enumerate(sizes))
         self.indices = (*self.axes, *self.along)

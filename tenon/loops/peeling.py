@@ -39,8 +39,8 @@ from tenon.types import int64
 
 MIN_PEELED_WORK = 1 << 16  # turns of what is innermost that are worth the time that copies take to compile
 COMPARISONS = "<", "<=", ">", ">="
-FEWEST = 9          # turns: fewer are written out by LLVM, each with its answers
-EDGE = 4            # the loop is so many times as long as what is cut off
+MIN_PEELED_TURNS = 9    # turns: fewer are written out by LLVM, each with its answers
+EDGE_DIVISOR = 4        # the loop is so many times as long as what is cut off
 MOST_TURNS = 4      # of a loop that is written out
 MOST_STATEMENTS = 24    # which are copied
 
@@ -94,7 +94,7 @@ def _parts(statement: Stmt) -> Block:
 
 def _is_line(x: Stmt) -> TypeGuard[Loop]:
     """Whether it is a long loop that stores."""
-    return isinstance(x, Loop) and (_turns(x) or FEWEST) >= FEWEST \
+    return isinstance(x, Loop) and (_turns(x) or MIN_PEELED_TURNS) >= MIN_PEELED_TURNS \
         and any(isinstance(s, Store) for s in statements(x.body))
 
 
@@ -203,7 +203,7 @@ def _divisor(loop: Loop, inside: Sequence[Binary]) -> int:
              and affine(x.left).terms.get(loop.index) == 1]
     n = max(found, default=1)
     adds = any(isinstance(x, Update) for x in loop.body)
-    return n if 1 < n <= MOST_TURNS and _turns(loop) >= FEWEST and not adds else 1
+    return n if 1 < n <= MOST_TURNS and _turns(loop) >= MIN_PEELED_TURNS and not adds else 1
 
 
 def _is_written_out(loop: Loop, inside: Sequence[Binary]) -> bool:
@@ -216,12 +216,12 @@ def _middle(loop: Loop, inside: Sequence[Binary], n: int) -> tuple[int, int]:
     """The turns, a multiple of n, between which answers do not change; all of them where that leaves out too many."""
     turns = _turns(loop)
     whole = 0, turns - turns % n
-    if turns < FEWEST or loop.kind == "vector":
+    if turns < MIN_PEELED_TURNS or loop.kind == "vector":
         return whole
     changes = {end for x in inside for end in _changes(x, loop.index, turns)}
     start, stop = max(pairwise(sorted({0, turns, *changes})), key=lambda ends: ends[1] - ends[0])
     stop -= (stop - start) % n
-    return (start, stop) if (turns - (stop - start)) * EDGE <= turns else whole
+    return (start, stop) if (turns - (stop - start)) * EDGE_DIVISOR <= turns else whole
 
 
 def _is_plain(x: Stmt) -> bool:
@@ -242,7 +242,7 @@ def _changes(x: Expr, index: Index, extent: int) -> Iterator[int]:
             strict = op in ("<", ">")
             ends = sorted(-((least - strict) // by) if by > 0 else (least - strict) // -by + 1 for least in (low, high))
             ends = [end * n - shift for end in ends]
-            if (ends[1] - ends[0]) * EDGE <= extent:
+            if (ends[1] - ends[0]) * EDGE_DIVISOR <= extent:
                 yield from (end for end in ends if 0 < end < extent)
 
 

@@ -18,9 +18,9 @@ from tenon.target import Target
 from tenon.types import bfloat16
 
 MOST_TAPS = 64          # are written out one by one
-FEW_FILTERS = 16        # of a group, for which putting columns together does not pay
-SEVERAL = 8             # groups that keep threads busy
-MANY_FILTERS = 16       # that fill a vector
+MAX_UNPACKED_FILTERS = 16   # of a group, for which putting columns together does not pay
+MIN_PARALLEL_GROUPS = 8     # groups that keep threads busy
+MIN_VECTOR_FILTERS = 16     # that fill a vector
 MOST_SUMS = 1 << 24     # that wait in memory
 MOST_FREQUENCIES = 2048 # of a block of tiles
 LEAST_TILES = 32        # of a block
@@ -77,7 +77,7 @@ def considered(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, 
         if not isinstance(other, Load) or other.mask is not None or not _are_known(batch, filters):
             yield from refused((*FORWARD, *WEIGHT_GRAD), NO_ARRAY)
             continue
-        few = count(filters) <= FEW_FILTERS
+        few = count(filters) <= MAX_UNPACKED_FILTERS
         windows = windows_of(one, places, depth)
         if windows is None:
             yield from refused(FORWARD, NO_WINDOWS)
@@ -93,14 +93,14 @@ def considered(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, 
             yield from refused(WEIGHT_GRAD, NO_WINDOWS)
             continue
         sums = count(windows.channels) * count(windows.taps) * count(filters)
-        flat, many = windows.along_last(2), count(filters) >= MANY_FILTERS
+        flat, many = windows.along_last(2), count(filters) >= MIN_VECTOR_FILTERS
         tiled = many and _has_tiles(flat) and saves_multiplications(flat, filters, whole_channels=True)
         yield "winograd_weight_grad", Sliding(flat, other, filters, "winograd_weight_grad") if tiled else Refusal(
             "tiles of 2 x 2 windows save no time" if many else "filters fill no vector")
         wide = many and sums <= MOST_SUMS and _are_long(windows)
         yield "weight_grad_wide", Sliding(windows, other, filters, "weight_grad_wide") if wide else Refusal(
             "lines are shorter than taps, or sums too many" if many else "filters fill no vector")
-        several = count(batch) >= SEVERAL and few
+        several = count(batch) >= MIN_PARALLEL_GROUPS and few
         yield "weight_grad_depthwise", Sliding(windows, other, filters, "weight_grad_depthwise") if several else \
             Refusal("groups are few, or have many filters")
 
@@ -176,7 +176,7 @@ def saves_multiplications(windows: Windows, filters: Axis, whole_channels: bool 
     others multiply: half of the time that takes is hidden.
     """
     images, channels, outputs = count(windows.outside), count(windows.channels), count(filters)
-    if min(channels, outputs) < MANY_FILTERS:
+    if min(channels, outputs) < MIN_VECTOR_FILTERS:
         return False
     plain = prod(s.taps * s.places for s in windows.slides) * images * channels * outputs / 2
     channels, outputs = _whole(channels) if whole_channels else channels, _whole(outputs)
@@ -199,4 +199,4 @@ def frequencies(windows: Windows) -> int:
 
 
 def _whole(filters: int) -> int:
-    return -(-filters // MANY_FILTERS) * MANY_FILTERS
+    return -(-filters // MIN_VECTOR_FILTERS) * MIN_VECTOR_FILTERS

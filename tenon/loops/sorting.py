@@ -34,12 +34,12 @@ from tenon.loops.expressions import (
 from tenon.loops.loop_ir import Accumulator, Let, Loop, Stmt, Store, Update
 from tenon.types import DType, TensorType, int32, int64, uint8, uint16, uint32, uint64
 
-DIGIT = 8                       # bits of a pass, whose counts stay in the first cache
+RADIX_BITS = 8          # bits of a pass of radix sort, whose counts stay in L1
 MIN_SELECTED_ROW_ELEMENTS = 2048  # elements of a row of which few are chosen before they are ordered
-RANKED = 64                     # elements of a row that is ordered by counting smaller ones
-GROUPS = 4                      # for each place that is wanted, at least
+MAX_RANKED_ELEMENTS = 64    # longer rows are not ordered by counting smaller elements
+GROUPS_PER_PLACE = 4    # at least so many groups for each place that is wanted
 MIN_GROUP_ELEMENTS = 4          # elements of a group: where there would be fewer, all elements are ordered
-BLOCK = 64                      # elements that are passed over together if none is among the first
+SKIP_BLOCK = 64         # elements that are passed over together if none is among the first
 # places, of so many times as many elements, that are looked for one by one,
 MAX_SEARCHED_PLACES, MIN_SEARCH_RATIO = 32, 2
 NOT_LONG = 1 << 16              # where these are so many at most
@@ -71,15 +71,15 @@ class Ordering:
         few = isinstance(first, int) and isinstance(count, int)
         self.few = few and 0 < known(first) <= MAX_SEARCHED_PLACES and \
             known(first) * MIN_SEARCH_RATIO <= known(count) <= NOT_LONG
-        blocks = -(-count // BLOCK)
-        self.columns = self._buffers("", blocks * BLOCK + first if self.few else count * 2)
+        blocks = -(-count // SKIP_BLOCK)
+        self.columns = self._buffers("", blocks * SKIP_BLOCK + first if self.few else count * 2)
         self.minima = self._buffers("_of_blocks", blocks)
-        self.passes = dtype.bits // DIGIT
-        self.ranked = isinstance(count, int) and count <= RANKED and not self.few
-        groups = -(-GROUPS * first // BLOCK) * BLOCK if isinstance(first, int) else 0
+        self.passes = dtype.bits // RADIX_BITS
+        self.ranked = isinstance(count, int) and count <= MAX_RANKED_ELEMENTS and not self.few
+        groups = -(-GROUPS_PER_PLACE * first // SKIP_BLOCK) * SKIP_BLOCK if isinstance(first, int) else 0
         self.chosen = few and not self.few and known(count) > MIN_SELECTED_ROW_ELEMENTS and \
             0 < groups <= known(count) // MIN_GROUP_ELEMENTS
-        self.counts = Buffer("counts", TensorType(int64, (self.passes << DIGIT,)), "local")
+        self.counts = Buffer("counts", TensorType(int64, (self.passes << RADIX_BITS,)), "local")
         self.first, self.smallest = first, Buffer("smallest", TensorType(UNSIGNED[dtype.bits], (groups,)), "local")
         self.turned = Local("turned", int64)        # how many passes there were; each moves the words to the other half
         self.key = Local("key", UNSIGNED[dtype.bits])
@@ -122,7 +122,11 @@ class Ordering:
 
     def place(self, at: Expr) -> Expr:
         """The place of the element that comes there."""
-        start = size(self.minima[0].elements * BLOCK) if self.few else size(self.count) if self.ranked else self._half
+        start = self._half
+        if self.few:
+            start = size(self.minima[0].elements * SKIP_BLOCK)
+        elif self.ranked:
+            start = size(self.count)
         return self._place_in(Load(self.columns[-1], start + at, None))
 
     def _place_in(self, last: Expr) -> Expr:
@@ -152,8 +156,8 @@ class Ordering:
 
     def _digit(self, number: int) -> Expr:
         """The place of a digit's count."""
-        digit = (self._words[0] >> (self.shift + number * DIGIT)) & ((1 << DIGIT) - 1)
-        return Cast(digit, int64) + size(number << DIGIT)
+        digit = (self._words[0] >> (self.shift + number * RADIX_BITS)) & ((1 << RADIX_BITS) - 1)
+        return Cast(digit, int64) + size(number << RADIX_BITS)
 
     # ------------------------------------------------------------ a short row
 
@@ -188,7 +192,7 @@ class Ordering:
         moved += [Store(self.counts, self._digit(number), at + 1)]
         return [Let(source, self._half), Let(target, size(self.count) - source), *self._read(source),
                 Let(turns, Select(shared, size(0), size(1))),
-                *self._starts(number << DIGIT, 1 << DIGIT, turns),
+                *self._starts(number << RADIX_BITS, 1 << RADIX_BITS, turns),
                 Loop(k, turns * self.found, tuple(moved)), Update(self.turned, "add", turns)]
 
     def _starts(self, first: int, count: int, turns: Expr) -> list[Stmt]:
@@ -227,11 +231,12 @@ class Ordering:
 
     def _below(self, given: Callable[[Expr], list[Stmt]], taken: Expr) -> Stmt:
         """Keep the words that are taken; most blocks have none."""
-        block, k = Index("block", -(-self.count // BLOCK)), Index("k", BLOCK)
+        block, k = Index("block", -(-self.count // SKIP_BLOCK)), Index("k", SKIP_BLOCK)
         some, extent = Local("some", int32), Local("extent", int64)
-        at = block * BLOCK + k
+        at = block * SKIP_BLOCK + k
         return Loop(block, size(block.extent), (
-            Let(extent, Binary("min", size(BLOCK), size(self.count) - block * BLOCK)), Accumulator(some, "add"),
+            Let(extent, Binary("min", size(SKIP_BLOCK), size(self.count) - block * SKIP_BLOCK)),
+            Accumulator(some, "add"),
             Loop(k, extent, (*given(at), Update(some, "add", Cast(taken, int32))), "vector"),
             Loop(k, Select(some > 0, extent, size(0)), (
                 *given(at), *self._kept(at, self.found), Update(self.found, "add", Cast(taken, int64))))))
@@ -241,18 +246,18 @@ class Ordering:
     def _one_by_one(self) -> list[Stmt]:
         """The smallest word of each block; of these the smallest, which is taken away, as often as asked."""
         blocks, here = self.minima[0].elements, Local("here", int64)
-        block, i, rest = Index("block", blocks), Index("i", self.first), Index("rest", blocks * BLOCK - self.count)
+        block, i, rest = Index("block", blocks), Index("i", self.first), Index("rest", blocks * SKIP_BLOCK - self.count)
         found, least = self._words[-1], [identity("min", b.type.dtype) for b in self.columns]
 
         def of_block(block: Expr) -> list[Stmt]:
-            return [*self._least(self.columns, block * BLOCK, BLOCK),
+            return [*self._least(self.columns, block * SKIP_BLOCK, SKIP_BLOCK),
                     *(Store(b, block, word) for b, word in zip(self.minima, self._words, strict=True))]
         taken = [Store(b, here, nothing) for b, nothing in zip(self.columns, least, strict=True)]
         after = [Store(b, rest + self.count, nothing) for b, nothing in zip(self.columns, least, strict=True)]
         return [Loop(rest, size(rest.extent), tuple(after)), Loop(block, size(blocks), tuple(of_block(block))),
                 Loop(i, size(self.first), (
-                    *self._least(self.minima, size(0), blocks), Store(self.columns[-1], i + blocks * BLOCK, found),
-                    Let(here, self._place_in(found)), *taken, *of_block(here // BLOCK)))]
+                    *self._least(self.minima, size(0), blocks), Store(self.columns[-1], i + blocks * SKIP_BLOCK, found),
+                    Let(here, self._place_in(found)), *taken, *of_block(here // SKIP_BLOCK)))]
 
     def _least(self, columns: Sequence[Buffer], start: Expr, count: Dim) -> list[Stmt]:
         """The smallest of so many words, which has the first place of those that have its key."""

@@ -25,10 +25,10 @@ from tenon.loops.window_access import count
 from tenon.target import Target
 from tenon.types import TensorType
 
-PARTS = 16, 12, 10, 8       # how many there may be, the best first
+PART_COUNTS = 16, 12, 10, 8     # how many there may be, the best first
 MIN_K_PER_PART = 256        # products of a sum that are worth a part
-LANES = 32                  # of which a part's depth is best a multiple
-DEEP = 64                   # times the depth of a sum is larger than the longer side of the results
+DEPTH_LANES = 32        # of which a part's depth is best a multiple
+DEEP_RATIO = 64         # times the depth of a sum is larger than the longer side of the results
 BY_FILTERS = "weight_grad_wide", "winograd_weight_grad"    # ways of windows in which threads repeat work for each other
 MIN_PARALLEL_PRODUCTS = 1 << 20  # products that are worth a second thread
 
@@ -72,15 +72,15 @@ def _parts(found: MatchedProduct, target: Target) -> Iterator[tuple[Index, int]]
         return
     _, rows, columns, depth = known
     slides = _slides(found, target)
-    sides, indices, multiples = (rows, columns), found.sum.indices, [LANES, 1, 0]
+    sides, indices, multiples = (rows, columns), found.sum.indices, [DEPTH_LANES, 1, 0]
     if slides is not None:      # images are shared, and not cut
         sides, indices, multiples = (count(slides.filters), count(slides.windows.channels)), slides.windows.outside, [1]
-    if depth < DEEP * max(sides) or rows * columns * depth < MIN_PARALLEL_PRODUCTS or \
+    if depth < DEEP_RATIO * max(sides) or rows * columns * depth < MIN_PARALLEL_PRODUCTS or \
             (slides and slides.way not in BY_FILTERS):
         return
     for multiple in multiples:
         for index in indices:
-            for parts in PARTS:
+            for parts in PART_COUNTS:
                 if depth // parts >= MIN_K_PER_PART and isinstance(index.extent, int) and index.extent >= parts and \
                         (not multiple or index.extent % (parts * multiple) == 0):
                     yield index, parts
@@ -94,7 +94,7 @@ def _slides(found: MatchedProduct, target: Target) -> Sliding | None:
 def _length(extent: int, parts: int) -> int:
     """How deep each part is; what is left over is another product."""
     length = extent // parts
-    return length if extent % parts == 0 else length // LANES * LANES or length
+    return length if extent % parts == 0 else length // DEPTH_LANES * DEPTH_LANES or length
 
 
 def _with(total: Reduce, along: Index, within: Index) -> tuple[Index, ...]:

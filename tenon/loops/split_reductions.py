@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tenon.dims import Dim, product
-from tenon.loops.column_reductions import TILE, is_across
+from tenon.loops.column_reductions import TILE_RESULTS, is_across
 from tenon.loops.expressions import OPERATION, Binary, Cast, Expr, Index, Reduce, size
 from tenon.loops.loop_context import LoopContext, Temporary
 from tenon.loops.rfactor import Factoring, may_be_factored, reduced, rfactor
@@ -26,8 +26,8 @@ from tenon.loops.two_stage_reductions import lines_first
 from tenon.loops.widen_narrow_reductions import folded
 from tenon.records import replace
 
-CHUNK = 16384           # elements of a chunk
-FEWEST = 8              # chunks; less work than this is over sooner than threads have met
+CHUNK_ELEMENTS = 16384  # elements of a chunk
+MIN_CHUNKS = 8          # chunks; less work than this is over sooner than threads have met
 MIN_PARALLEL_RESULTS = 16  # results that keep the threads busy by themselves, when they are reduced one by one
 Policy = Callable[[Reduce, Sequence[Index]], Factoring | None]
 
@@ -67,14 +67,14 @@ def in_chunks(x: Reduce, indices: Sequence[Index]) -> Factoring | None:
     """Chunks of the first loop, where there are few results; None if x is better left as it is."""
     results = tuple(index for index in indices if index in x.free)
     count = product(index.extent for index in results)
-    side_by_side = TILE if results and is_across(x, results[-1]) else 1
+    side_by_side = TILE_RESULTS if results and is_across(x, results[-1]) else 1
     if not isinstance(count, int) or count >= MIN_PARALLEL_RESULTS * side_by_side:
         return None
     first, *rest = x.indices
     inner = product(index.extent for index in rest) * count
-    length = max(1, CHUNK // max(1, inner)) if isinstance(inner, int) else 16
+    length = max(1, CHUNK_ELEMENTS // max(1, inner)) if isinstance(inner, int) else 16
     chunks: Dim = (first.extent + (length - 1)) // length
-    if isinstance(chunks, int) and chunks < FEWEST:
+    if isinstance(chunks, int) and chunks < MIN_CHUNKS:
         return None
     assert is_partition(first.extent, [Strips(0, chunks, length)])
     chunk, within = Index("chunk", chunks), Index(first.name, length)

@@ -13,8 +13,8 @@ from tenon.loops.match_contraction import MatchedProduct, as_product
 from tenon.loops.traversal import parts
 from tenon.records import dataclass
 
-GRAIN = 8192        # elements that are not worth a second thread
-CALL = 8            # a call of a function, in elements
+GRAIN_ELEMENTS = 8192   # elements that are not worth a second thread
+CALL_ELEMENTS = 8       # a call of a function, in elements
 WHOLE = 64          # elements of which a thread's part is a multiple: so it is vectors
 
 
@@ -59,7 +59,7 @@ class StoreTarget:
         total: Dim = 1
         for x in parts(self.value, Reduce):
             total = total + product(index.extent for index in x.indices)
-        return total + CALL * len(parts(self.value, Call))
+        return total + CALL_ELEMENTS * len(parts(self.value, Call))
 
 
 def levels(targets: Sequence[StoreTarget]) -> dict[StoreTarget, int]:
@@ -88,8 +88,8 @@ def grain_of(targets: Sequence[StoreTarget], inner: Sequence[Index]) -> Expr:
     for w in symbolic[:1]:
         work = work * w
     if isinstance(work, int):
-        grain = GRAIN // max(1, work)
+        grain = GRAIN_ELEMENTS // max(1, work)
         return size(max(1, grain if grain < WHOLE else grain // WHOLE * WHOLE))
-    return Binary("max", size(1), Binary("//", size(GRAIN), Binary("max", size(1), size(work))))
+    return Binary("max", size(1), Binary("//", size(GRAIN_ELEMENTS), Binary("max", size(1), size(work))))
 
 

@@ -26,15 +26,15 @@ from tenon.loops.traversal import replace, walk
 from tenon.target import LINE_BYTES
 from tenon.types import TensorType
 
-SIDE = 32           # of a square
+TILE_SIDE = 32          # of a square
 MIN_TILED_TURNS = 8  # turns of a loop that is worth cutting
-FEWEST = 4096       # elements that are
+MIN_TILED_ELEMENTS = 4096   # elements that are
 
 
 def turned_nest(targets: Sequence[StoreTarget]) -> Nest | None:
     """The nest, if all targets have the same loops and some of what they read runs along another loop."""
     loops = targets[0].indices
-    if len(loops) < 2 or any(t.indices != loops or t.combine for t in targets) or count(*loops) < FEWEST:
+    if len(loops) < 2 or any(t.indices != loops or t.combine for t in targets) or count(*loops) < MIN_TILED_ELEMENTS:
         return None
     parts = walk(*(t.value for t in targets))
     if any(isinstance(x, Reduce) for x in parts):
@@ -59,23 +59,23 @@ def _line(x: Load, loops: Sequence[Index]) -> Index | None:
 def _in_squares(targets: Sequence[StoreTarget], line: Index, turned: Sequence[Load]) -> Nest:
     *others, column = (i for i in targets[0].indices if i is not line)
     taken = names_in(*targets[0].indices)
-    tiles = [fresh(i.name + "_tile", (i.extent + (SIDE - 1)) // SIDE, taken) for i in (line, column)]
-    inside = [fresh(i.name + "_in", SIDE, taken) for i in (line, column)]
+    tiles = [fresh(i.name + "_tile", (i.extent + (TILE_SIDE - 1)) // TILE_SIDE, taken) for i in (line, column)]
+    inside = [fresh(i.name + "_in", TILE_SIDE, taken) for i in (line, column)]
     turns = [_turns(i, tile) for i, tile in zip((line, column), tiles, strict=True)]
-    at: dict[Index, Expr] = {i: simplify(tile * size(SIDE) + within)
+    at: dict[Index, Expr] = {i: simplify(tile * size(TILE_SIDE) + within)
                              for i, tile, within in zip((line, column), tiles, inside, strict=True)}
     around = [*others, *tiles]
     scopes = [LoopScope()]
     for index in around:
         scopes.append(LoopScope(scopes[-1], index))
     square = scopes[-1]
-    place, turned_place = (simplify(i * size(SIDE) + k) for i, k in (inside[::-1], inside))
-    buffers = [Buffer(f"square{n}", TensorType(x.dtype, (SIDE, SIDE)), "local") for n, x in enumerate(turned)]
-    row_at = {**at, line: tiles[0] * size(SIDE) + inside[1]}     # of results, where a turn copies one of columns
-    fetches = [y for t in targets for y in _fetches(t.buffer, t.offset, row_at, column, tiles[1] * size(SIDE))]
+    place, turned_place = (simplify(i * size(TILE_SIDE) + k) for i, k in (inside[::-1], inside))
+    buffers = [Buffer(f"square{n}", TensorType(x.dtype, (TILE_SIDE, TILE_SIDE)), "local") for n, x in enumerate(turned)]
+    row_at = {**at, line: tiles[0] * size(TILE_SIDE) + inside[1]}     # of results, where a turn copies one of columns
+    fetches = [y for t in targets for y in _fetches(t.buffer, t.offset, row_at, column, tiles[1] * size(TILE_SIDE))]
     for buffer, x in zip(buffers, turned, strict=True):
         copy = Store(buffer, place, Load(x.buffer, substitute(x.offset, at), None))
-        fetches += _fetches(x.buffer, x.offset, at, line, tiles[0] * size(SIDE) + SIDE)
+        fetches += _fetches(x.buffer, x.offset, at, line, tiles[0] * size(TILE_SIDE) + TILE_SIDE)
         fetched = fetches if _are_apart(x, column) else ()
         square.body.append(Loop(inside[1], turns[1], (*fetched, Loop(inside[0], turns[0], (copy,), "vector"))))
         square.body.append(TransposeTile(buffer, _most(column), _most(line)))
@@ -100,23 +100,23 @@ def _fetches(buffer: Buffer, offset: Expr, at: Mapping[Index, Expr], along: Inde
     """The lines of memory in which a run of a square's elements lies, from `first` on along an index."""
     if all(isinstance(atom, Index) for atom in affine(offset).terms):
         step = max(LINE_BYTES // buffer.type.dtype.itemsize, 1)
-        for place in dict.fromkeys([*range(0, SIDE, step), SIDE - 1]):
+        for place in dict.fromkeys([*range(0, TILE_SIDE, step), TILE_SIDE - 1]):
             yield Prefetch(buffer, simplify(substitute(offset, {**at, along: first + size(place)})))
 
 
 def _are_apart(x: Load, column: Index) -> bool:
     """Whether the lines that a square reads are no neighbours, which would be foreseen as one run of memory."""
     apart = affine(x.offset).terms.get(column, 0)
-    return not isinstance(apart, int) or abs(apart) > SIDE
+    return not isinstance(apart, int) or abs(apart) > TILE_SIDE
 
 
 def _most(index: Index) -> int:
     """How many turns of a loop are in a square at most, or a power of two above."""
-    return min(SIDE, 1 << (index.extent - 1).bit_length()) if isinstance(index.extent, int) else SIDE
+    return min(TILE_SIDE, 1 << (index.extent - 1).bit_length()) if isinstance(index.extent, int) else TILE_SIDE
 
 
 def _turns(index: Index, tile: Index) -> Expr:
     """How many turns of a loop are in a square."""
-    if isinstance(index.extent, int) and index.extent % SIDE == 0:
-        return size(SIDE)
-    return Binary("min", size(SIDE), simplify(size(index.extent) - tile * size(SIDE)))
+    if isinstance(index.extent, int) and index.extent % TILE_SIDE == 0:
+        return size(TILE_SIDE)
+    return Binary("min", size(TILE_SIDE), simplify(size(index.extent) - tile * size(TILE_SIDE)))

@@ -14,12 +14,12 @@ from tenon.ops.attention import attention, attention_gradient
 from tenon.types import Shape
 
 WIDEST = 512            # elements of a query, key or value that a block's memory is made for
-SINGLE_QUERIES = 4      # each of which goes through keys and values by itself, where they lie
-FEW_QUERIES = 8         # whose scores are products of vectors with matrices, which are better read where they lie
-FEW_NUMBERS = 4096      # of keys, which are soon gone through in plain operators, in the kernel of a small loop
-FEW_PAIRS = 1 << 14     # of which scores are soon stored; half of them are not needed where it is causal
-FEW_HEADS = 4           # which one thread each would attend with, or differentiate
-MANY_PAIRS = 1 << 20    # whose scores are too many to be stored
+SINGLE_QUERIES = 4      # up to so many, each goes through keys and values by itself
+MAX_VECTOR_QUERIES = 8  # up to so many, scores are products of vectors with matrices, read in place
+MAX_PLAIN_KEY_ELEMENTS = 4096   # with fewer elements of keys, plain operators are as fast, in the kernel of a loop
+MAX_PLAIN_PAIRS = 1 << 14   # up to so many pairs, storing scores is cheap; a quarter where it is causal
+MAX_PLAIN_HEADS = 4     # with fewer heads, whole attention has too few threads
+MIN_WHOLE_PAIRS = 1 << 20   # from so many pairs on, scores are too many to be stored
 
 
 def is_attention(node: Node) -> bool:
@@ -48,16 +48,16 @@ def _pays(node: Node, q: Value, k: Value) -> bool:
     rows, pairs = q.shape[-2], q.shape[-2] * k.shape[-2]
     heads = product(batch_of(node))
     if isinstance(rows, int) and rows <= SINGLE_QUERIES:
-        few = isinstance(heads, int) and heads * rows < FEW_HEADS
-        small = isinstance(k.size, int) and k.size < FEW_NUMBERS
+        few = isinstance(heads, int) and heads * rows < MAX_PLAIN_HEADS
+        small = isinstance(k.size, int) and k.size < MAX_PLAIN_KEY_ELEMENTS
         return node.op is attention and not few and not small
-    if isinstance(rows, int) and rows <= FEW_QUERIES:
+    if isinstance(rows, int) and rows <= MAX_VECTOR_QUERIES:
         return False
-    if not isinstance(pairs, int) or pairs >= MANY_PAIRS:
+    if not isinstance(pairs, int) or pairs >= MIN_WHOLE_PAIRS:
         return True
-    if node.op is attention_gradient and isinstance(heads, int) and heads < FEW_HEADS:
+    if node.op is attention_gradient and isinstance(heads, int) and heads < MAX_PLAIN_HEADS:
         return False
-    return pairs >= (FEW_PAIRS // 4 if node.attrs["is_causal"] else FEW_PAIRS)
+    return pairs >= (MAX_PLAIN_PAIRS // 4 if node.attrs["is_causal"] else MAX_PLAIN_PAIRS)
 
 
 def attended(node: Node) -> Sequence[Value]:

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.loops.affine import affine, is_same
-from tenon.loops.column_reductions import MIN_ROW_RESULTS, TILE
+from tenon.loops.column_reductions import MIN_ROW_RESULTS, TILE_RESULTS
 from tenon.loops.expressions import Index, Load, Reduce, size
 from tenon.loops.rfactor import Factoring
 from tenon.loops.strip_mining import Strips, is_partition
 from tenon.loops.traversal import parts
 
-FEWEST = 8      # lines of the folded columns: of fewer the last ones, which do not fill one, are too many
+MIN_FOLDED_LINES = 8    # lines of the folded columns: of fewer the last ones, which do not fill one, are too many
 
 
 def folded(x: Reduce, indices: Sequence[Index]) -> Factoring | None:
@@ -27,8 +27,8 @@ def folded(x: Reduce, indices: Sequence[Index]) -> Factoring | None:
         return None
     (line,), columns = x.indices, results[-1].extent
     assert isinstance(columns, int)
-    together = TILE // (MIN_ROW_RESULTS * columns) * MIN_ROW_RESULTS
-    if not isinstance(line.extent, int) or line.extent < FEWEST * together:
+    together = TILE_RESULTS // (MIN_ROW_RESULTS * columns) * MIN_ROW_RESULTS
+    if not isinstance(line.extent, int) or line.extent < MIN_FOLDED_LINES * together:
         return None
     turns, left = divmod(line.extent, together)
     assert is_partition(line.extent, [Strips(0, turns, together), Strips(turns * together, left, 1)])

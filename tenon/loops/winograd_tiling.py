@@ -12,7 +12,7 @@ from __future__ import annotations
 from tenon.records import dataclass
 
 MAX_PIECE_TAPS = 3      # taps of a piece
-TOGETHER = 2            # windows of a tile
+TILE_WINDOWS = 2        # windows of a tile
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class Tiling:
     @property
     def frequencies(self) -> int:
         """Multiplications of a tile."""
-        return sum(len(piece) + TOGETHER - 1 for piece in self.pieces)
+        return sum(len(piece) + TILE_WINDOWS - 1 for piece in self.pieces)
 
     @property
     def side(self) -> int:
         """Elements that a tile covers."""
-        return self.taps + self.step * (TOGETHER - 1)
+        return self.taps + self.step * (TILE_WINDOWS - 1)
 
     def tiles(self, places: int) -> int:
         """How many tiles have so many places, or a few more."""
-        return -(-places // (TOGETHER * self.gap)) * self.gap
+        return -(-places // (TILE_WINDOWS * self.gap)) * self.gap
 
     def covered(self, tiles: int) -> int:
         """Elements that so many tiles cover, with those between."""
-        return self.step * (TOGETHER * tiles - 1) + self.gap * (self.taps - 1) + 1
+        return self.step * (TILE_WINDOWS * tiles - 1) + self.gap * (self.taps - 1) + 1

@@ -32,7 +32,7 @@ from tenon.ops.splitting import narrow
 from tenon.records import dataclass
 
 MOST_PHASES = 8     # that are computed one by one
-MANY_TAPS = 16      # of a channel that stands alone: with fewer, memory takes longer than multiplications
+MIN_TAPS_ALONE = 16     # of a channel that stands alone: with fewer, memory takes longer than multiplications
 MOST_SHARED = 16    # windows that give to one element, and are added up
 AS_LONG = 64        # phases take beside their multiplications as long as these
 
@@ -64,7 +64,7 @@ def _way(node: Node) -> Callable[..., Any] | None:
     whole = dense and all(k % cut.step == 0 for cut, k in zip(cuts, kernel, strict=True))
     shared, number = prod(cut.taps for cut in cuts), prod(cut.step for cut in cuts)
     if channels == 1 and outputs == node.attrs["groups"]:
-        return None if not dense or prod(kernel) < MANY_TAPS else _spread if whole else _interleaved
+        return None if not dense or prod(kernel) < MIN_TAPS_ALONE else _spread if whole else _interleaved
     if whole and shared == 1:
         return _spread
     if dense and shared <= MOST_SHARED and _has_few_windows(node):

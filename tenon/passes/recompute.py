@@ -27,7 +27,7 @@ from tenon.passes.rematerialize import cost_of, kernel_of, with_copy, without_un
 from tenon.records import dataclass
 from tenon.target import GENERIC, Target
 
-CALL = 1000         # elements that cost as much as one more kernel
+KERNEL_CALL_ELEMENTS = 1000     # elements that cost as much as one more kernel
 MIN_KEPT_BYTES = 1 << 25  # bytes between kernels, below which nothing is computed again unasked
 MAX_RECOMPUTED_TIME_SHARE = 0.015  # the part of a graph's time that computing again may take unasked
 MAX_STEPS_WITHOUT_GAIN = 32     # values, each computed again unasked, after which the peak should be lower
@@ -109,7 +109,7 @@ def best_choice(timeline: Timeline, costs: Costs, cheap: bool = False) -> Recomp
         if is_repeatable(node):
             found = source(timeline, node, x, until)
             gain = timeline.lives[x].size - held_longer(timeline, found.inputs())
-            merit = gain / (CALL + sum(map(costs.work_of, found.nodes)))
+            merit = gain / (KERNEL_CALL_ELEMENTS + sum(map(costs.work_of, found.nodes)))
             if gain > 0 and (best is None or merit > best.merit) and not (
                     cheap and not all(map(costs.is_elementwise, found.nodes))):
                 best = RecomputeChoice(merit, x, until, found)

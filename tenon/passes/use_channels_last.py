@@ -28,7 +28,7 @@ from tenon.passes.fusion.fusion_groups import bytes_of
 from tenon.passes.partition_constants import constant_values
 
 FEWEST_FILTERS = 8      # that are worth a vector
-GAIN = 0.25             # the part of a convolution's work that it gains, measured on single ones of 1 x 1 to 7 x 7 taps
+CHANNELS_LAST_GAIN = 0.25   # part of a convolution's work that is saved, as measured with 1 x 1 to 7 x 7 taps
 
 
 def use_channels_last(graph: Graph) -> Graph:
@@ -101,7 +101,7 @@ def _gain(node: Node) -> float:
         return 0.0
     weight: Any = node.inputs[1]
     work: float = MULTIPLY_ADD * bytes_of(node.output) * prod(weight.shape[1:])
-    return GAIN * work + (1 + STORE) * bytes_of(weight)
+    return CHANNELS_LAST_GAIN * work + (1 + STORE) * bytes_of(weight)
 
 
 def _borders(region: Sequence[Node], graph: Graph, constants: set[Value]) -> list[Value]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from tenon.program.kernel import count
 from tenon.program.steps import Leaf, Step, Storage, homes, leaves, touched
 
-WORTH = 1 << 20         # bytes: to fill as much takes some ten times as long as to meet
+MIN_FREED_BYTES = 1 << 20   # bytes: to fill as much takes some ten times as long as to meet
 
 
 class Room:
@@ -26,7 +26,7 @@ class Room:
 
     def is_worth_meeting(self, memory: Collection[Storage]) -> bool:
         """Whether a step with this memory begins to use as much as others have left, and that is much."""
-        return self.left >= WORTH and self._bytes(x for x in memory if x not in self.begun) >= WORTH
+        return self.left >= MIN_FREED_BYTES and self._bytes(x for x in memory if x not in self.begun) >= MIN_FREED_BYTES
 
     def leave(self, step: Leaf, memory: Collection[Storage]) -> None:
         """The step, with this memory, is done."""

@@ -13,14 +13,14 @@ from itertools import accumulate
 from math import inf
 
 from tenon.records import dataclass, field
-from tenon.runtime.parallel_profitability import CUTTING, MEETING
+from tenon.runtime.parallel_profitability import BARRIER_COST, SPLIT_OVERHEAD
 
 MAX_REGION_STEPS = 48       # steps of a region
 LONGEST_CHAIN = 12          # steps without a second chain, after which none is looked for
 # Of the time that cutting takes, as far as work is known.  Nearly equal steps are cut: parts of a kernel balance cores
 # that are not equally fast, chains do not.  With 1.0, on a 2-core machine with AVX-512: four branches of products take
 # 0.94 of the time, four of convolutions 1.25.
-WORTH = 0.95
+MAX_TIME_RATIO = 0.95
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ThreadJob:
         """About how long all threads are busy with it, or wait."""
         if not self.can_be_cut:
             return self.work
-        return (self.work * CUTTING + self.repeated * (threads - 1)) / threads + MEETING
+        return (self.work * SPLIT_OVERHEAD + self.repeated * (threads - 1)) / threads + BARRIER_COST
 
 
 def side_by_side(jobs: Sequence[ThreadJob | None], threads: int) -> list[dict[int, int]]:
@@ -50,7 +50,8 @@ def side_by_side(jobs: Sequence[ThreadJob | None], threads: int) -> list[dict[in
     """
     regions, step = [], 0
     times = [0.0 if job is None else job.time(threads) for job in jobs]
-    gains = [-inf if job is None else WORTH * time - job.work / threads for job, time in zip(jobs, times, strict=True)]
+    gains = [-inf if job is None else MAX_TIME_RATIO * time - job.work / threads
+             for job, time in zip(jobs, times, strict=True)]
     needed = _needed(jobs)
     while step < len(jobs):
         second = min(needed[step + 1:step + LONGEST_CHAIN], default=step) < step
@@ -65,7 +66,7 @@ def _may_gain(gains: Sequence[float], first: int) -> bool:
 
     `gains` says by how much each step would.
     """
-    return max(accumulate(gains[first:first + MAX_REGION_STEPS])) > 2 * MEETING
+    return max(accumulate(gains[first:first + MAX_REGION_STEPS])) > 2 * BARRIER_COST
 
 
 def _needed(jobs: Sequence[ThreadJob | None]) -> list[int]:
@@ -101,9 +102,11 @@ def _region(jobs: Sequence[ThreadJob | None], times: Sequence[float], first: int
             break
         cut += times[step]
         total, longest = total + job.work, max(longest, chain.work)
-        if len(chains.listed) > 1 and WORTH * cut - (max(longest, total / threads) + 2 * MEETING) > best:    # may be
+        bound = max(longest, total / threads) + 2 * BARRIER_COST
+        if len(chains.listed) > 1 and MAX_TIME_RATIO * cut - bound > best:
             shares = _shares(chains.listed, threads)
-            gain = WORTH * cut - (max(sum(chain.work for chain in share) for share in shares) + 2 * MEETING)
+            slowest = max(sum(chain.work for chain in share) for share in shares)
+            gain = MAX_TIME_RATIO * cut - (slowest + 2 * BARRIER_COST)
             if gain > best:
                 best = gain
                 found = {step: k for k, share in enumerate(shares) for chain in share for step in chain.steps}

@@ -25,7 +25,7 @@ from tenon.records import dataclass, field
 from tenon.types import TensorType, as_dtype
 
 Group = tuple[int, ...]
-SMALL = 1 << 15     # bytes that every rank sums or copies for itself: to meet once more takes longer
+MAX_DIRECT_BYTES = 1 << 15  # bytes that every rank sums or copies for itself: to meet once more takes longer
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class LocalCommunicator(RankGroups):
     def all_reduce(self, x: Array, over: Over, op: str = "sum", out: Array | None = None) -> Array:
         """The reduction of everybody's array; each rank makes a part of a large one for all."""
         said = f"all_reduce(op={op!r})"
-        if x.nbytes <= SMALL or len(self.group(over)) == 1:
+        if x.nbytes <= MAX_DIRECT_BYTES or len(self.group(over)) == 1:
             found = np.empty_like(x) if out is None else out
             return self._together(said, x, over, lambda arrays, _: combine(list(arrays.values()), op, found))
         flat = np.ascontiguousarray(x).reshape(-1)
@@ -226,7 +226,7 @@ class LocalCommunicator(RankGroups):
         """
         shape = x.shape if shape is None else shape
         said = f"{what} of {TensorType(as_dtype(x.dtype), shape)}"
-        small = math.prod(shape) * x.itemsize <= SMALL      # the same on all ranks that call the same
+        small = math.prod(shape) * x.itemsize <= MAX_DIRECT_BYTES      # the same on all ranks that call the same
         brought = self._meet(said, over, (said, np.array(x) if small else x))
         if others := {k: other for k, (other, _) in brought.items() if other != said}:
             rank, other = next(iter(others.items()))

@@ -13,9 +13,9 @@ from tenon.program.kernel import UNKNOWN_TRIP_COUNT, count
 from tenon.program.steps import BranchStep, KernelStep, LoopStep, Step, touched
 
 PARALLEL_WORK = 30_000      # elements below which one thread is done sooner than others are woken
-MEETING = 4_000             # elements that a thread computes while others are waited for: a microsecond
-CLAIM = 20_000              # elements that are worth a claim of their own: five microseconds
-CUTTING = 1.05              # the work of all threads at a kernel that is cut, to that of one thread alone
+BARRIER_COST = 4_000    # elements that a thread computes while others are waited for: a microsecond
+CLAIM_COST = 20_000     # elements that are worth a claim of their own: five microseconds
+SPLIT_OVERHEAD = 1.05   # the work of all threads at a kernel that is cut, to that of one thread alone
 
 Sizes = Mapping[str, int]
 
@@ -44,7 +44,7 @@ def is_parallel(step: Step, sizes: Sizes) -> bool:
 
 def least_claim(step: KernelStep, sizes: Sizes, threads: int) -> int:
     """How many of a kernel's parts a thread should take at once; all of its own where there is little to do."""
-    parts = -(-CLAIM * PARTS_PER_THREAD * threads // max(1, work_of(step, sizes)))
+    parts = -(-CLAIM_COST * PARTS_PER_THREAD * threads // max(1, work_of(step, sizes)))
     return PARTS_PER_THREAD if parts > PARTS_PER_THREAD // 2 or step.unit.is_one_call(sizes) else parts
 
 
@@ -55,7 +55,7 @@ def saved(steps: Sequence[Step], sizes: Sizes, threads: int) -> float:
     for step in steps:
         gain = _saved_in(step, sizes, threads)
         if gain > 0:
-            total += gain - MEETING * (1 if shared else 2)      # after it, and before unless they have just met
+            total += gain - BARRIER_COST * (1 if shared else 2)      # after it, and before unless they have just met
         shared = gain > 0
     return total
 
@@ -63,8 +63,8 @@ def saved(steps: Sequence[Step], sizes: Sizes, threads: int) -> float:
 def _saved_in(step: Step, sizes: Sizes, threads: int) -> float:
     match step:
         case BranchStep():          # they meet where they have looked at what decides, and where branches join
-            return max(0.0, max(saved(part, sizes, threads) for part in step.branches) - 2 * MEETING)
+            return max(0.0, max(saved(part, sizes, threads) for part in step.branches) - 2 * BARRIER_COST)
         case LoopStep():            # in a turn too, and once more where pointers have been moved
-            turn = sum(saved(part, sizes, threads) for part in step.parts) - 3 * MEETING
+            turn = sum(saved(part, sizes, threads) for part in step.parts) - 3 * BARRIER_COST
             return max(0.0, turns_of(step, sizes) * turn)
-    return work_of(step, sizes) * (1 - CUTTING / threads) if is_parallel(step, sizes) else 0.0
+    return work_of(step, sizes) * (1 - SPLIT_OVERHEAD / threads) if is_parallel(step, sizes) else 0.0

@@ -11,7 +11,7 @@ from benchmarks.example_specs import F32, F64, matmul
 from benchmarks.run_spec import Native
 from tenon.backends.cpu.contraction import emit_contraction
 from tenon.backends.cpu.contraction.gemm_spec import GemmSpec
-from tenon.backends.cpu.contraction.gemv_axpy import BLOCK
+from tenon.backends.cpu.contraction.gemv_axpy import BLOCK_ROWS
 from tenon.backends.cpu.contraction.unpacked_gemm import MAX_UNPACKED_ROWS, stays_unpacked
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
@@ -58,12 +58,12 @@ def test_few_rows_and_few_columns(element: ir.Type, turned: bool, factors_turned
 
 
 def test_which_products_read_lines() -> None:
-    assert unpacked(matmul(F32, known=(BLOCK, 1024, 1024)))
+    assert unpacked(matmul(F32, known=(BLOCK_ROWS, 1024, 1024)))
     assert unpacked(matmul(F32, "km", known=(1024, MAX_UNPACKED_ROWS, 1024)))
     assert not unpacked(matmul(F32, "km", known=(1024, MAX_UNPACKED_ROWS + 1, 1024)))  # and not stored by vectors
-    assert not unpacked(matmul(F32, known=(BLOCK + 1, 1024, 1024)))
-    assert not unpacked(matmul(F32, known=(BLOCK, 64, 1024)))                      # lines are short
-    assert not unpacked(matmul(F32, known=(BLOCK, 1024, 1024)), once=True)         # panels are read faster still
+    assert not unpacked(matmul(F32, known=(BLOCK_ROWS + 1, 1024, 1024)))
+    assert not unpacked(matmul(F32, known=(BLOCK_ROWS, 64, 1024)))                      # lines are short
+    assert not unpacked(matmul(F32, known=(BLOCK_ROWS, 1024, 1024)), once=True)         # panels are read faster still
 
 
 @pytest.mark.parametrize("rows", [1, 3, 9])

@@ -11,7 +11,7 @@ import pytest
 import tenon as tn
 from backends.kernel_text import ir_of
 from tenon.backends.cpu.lower_kernel import kernel_of
-from tenon.backends.cpu.write_prefetch import FEWEST
+from tenon.backends.cpu.write_prefetch import MIN_STREAMS
 from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph
 from tenon.llvm.host_target import host
@@ -35,8 +35,8 @@ def fetches(graph: Graph) -> int:
 
 def test_what_many_streams_write_is_fetched() -> None:
     assert fetches(body(6, 40, 256)) == 6
-    assert fetches(body(FEWEST, 40, 256, "f64")) == FEWEST
-    assert fetches(body(FEWEST - 1, 40, 256)) == 0          # processors do that
+    assert fetches(body(MIN_STREAMS, 40, 256, "f64")) == MIN_STREAMS
+    assert fetches(body(MIN_STREAMS - 1, 40, 256)) == 0          # processors do that
     assert fetches(body(6, 4, 16)) == 0                     # all of it is in the first cache
     assert fetches(body(6, 40, 250)) == 0                   # rows are not whole lines
 

@@ -8,9 +8,9 @@ import pytest
 import tenon as tn
 from benchmarks.example_specs import F32
 from tenon.backends.cpu.contraction import scratch_size
-from tenon.backends.cpu.contraction.block_epilogue import SHARE, apart, uses_block_epilogue, with_waiting
+from tenon.backends.cpu.contraction.block_epilogue import L2_PER_WAITING_SUMS, apart, uses_block_epilogue, with_waiting
 from tenon.backends.cpu.contraction.gemm_spec import choose_tile
-from tenon.backends.cpu.contraction.microkernel_types import STEPS
+from tenon.backends.cpu.contraction.microkernel_types import K_UNROLL
 from tenon.backends.cpu.contraction_codegen import template_of
 from tenon.backends.cpu.lower_kernel import kernel_of
 from tenon.backends.cpu.product_schedules import contraction_scratch
@@ -131,7 +131,7 @@ def test_sums_that_wait_take_a_part_of_the_second_cache(columns):
     assert uses_block_epilogue(spec)
     tile = with_waiting(spec, choose_tile(F32, host(), known=spec.known))
     assert tile.columns % tile.width == 0 and tile.block_rows % tile.rows == 0
-    assert tile.columns * tile.block_rows * 4 <= host().l2_bytes // SHARE
+    assert tile.columns * tile.block_rows * 4 <= host().l2_bytes // L2_PER_WAITING_SUMS
     assert apart(tile) > tile.columns
 
 
@@ -143,5 +143,5 @@ def test_no_sums_wait_where_a_tile_is_long_enough_to_fetch_what_the_epilogue_rea
     for name in ("x86-64-v4", "x86-64-v3"):
         spec = spec_of(784, 64, target(name))
         lines = (len(spec.near) + len(spec.written)) * choose_tile(F32, target(name), spec.known).rows
-        assert uses_block_epilogue(spec_of(784, (lines - 1) * STEPS, target(name)))
-        assert uses_block_epilogue(spec_of(784, lines * STEPS, target(name))) == (name == "x86-64-v3")
+        assert uses_block_epilogue(spec_of(784, (lines - 1) * K_UNROLL, target(name)))
+        assert uses_block_epilogue(spec_of(784, lines * K_UNROLL, target(name))) == (name == "x86-64-v3")

@@ -34,7 +34,7 @@ def any_target(choose):
 
 def test_what_is_interchanged_is_what_it_was(monkeypatch):
     """Random sums, in tiles of four columns: what the predicate allows is the same, and nothing else is touched."""
-    monkeypatch.setattr(column_reductions, "TILE", 4)
+    monkeypatch.setattr(column_reductions, "TILE_RESULTS", 4)
     choose, seen = random.Random(0), {True: 0, False: 0}
     data = np.random.default_rng(0).integers(-3, 4, 400)
     for _ in range(200):

@@ -6,7 +6,7 @@ import pytest
 import tenon as tn
 from loops.compiled import check
 from loops.test_filling import graph_of
-from tenon.loops.sorting import RANKED
+from tenon.loops.sorting import MAX_RANKED_ELEMENTS
 from tenon.types import as_dtype
 
 random = np.random.default_rng(0)
@@ -28,7 +28,7 @@ def numbers(dtype, *shape):
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_places_in_order_of_every_type(dtype, descending):
-    for count in (9, RANKED + 5):
+    for count in (9, MAX_RANKED_ELEMENTS + 5):
         graph = graph_of(f"x: {dtype}[2, {count}]", f"argsort(x, axis=1, descending={descending}, stable=True)",
                          f"i64[2, {count}]")
         check(graph, numbers(dtype, 2, count))

@@ -62,9 +62,9 @@ def any_sum(choose):
 
 def test_what_is_factored_is_what_it_was(monkeypatch):
     """On random sums, cut at every chance: each that the predicate allows, and no other, is made in parts."""
-    monkeypatch.setattr(split_reductions, "CHUNK", 7)
-    monkeypatch.setattr(split_reductions, "FEWEST", 2)
-    monkeypatch.setattr(widen_narrow_reductions, "FEWEST", 0)
+    monkeypatch.setattr(split_reductions, "CHUNK_ELEMENTS", 7)
+    monkeypatch.setattr(split_reductions, "MIN_CHUNKS", 2)
+    monkeypatch.setattr(widen_narrow_reductions, "MIN_FOLDED_LINES", 0)
     choose, cut = random.Random(1), 0
     for _ in range(300):
         x, i, total = any_sum(choose)

@@ -153,7 +153,7 @@ def test_a_checkpoint_every_so_often_bounds_what_is_kept(turns: int) -> None:
 
 def test_threads_agree(monkeypatch: pytest.MonkeyPatch, three_threads: None) -> None:
     monkeypatch.setattr(parallel_profitability, "PARALLEL_WORK", 100)
-    monkeypatch.setattr(parallel_profitability, "MEETING", 1)
+    monkeypatch.setattr(parallel_profitability, "BARRIER_COST", 1)
     w, x = values(0, 40_000), values(1, 40_000)
     for function in (trained, with_branches, of_second_order):
         jitted = tn.jit(function, fullgraph=True)

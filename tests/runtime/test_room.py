@@ -44,6 +44,6 @@ def test_a_large_value_takes_the_place_of_one_that_is_done_with(size: int, squar
 @given(graphs())
 def test_a_barrier_may_stand_anywhere(graph: Graph) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(barrier_placement, "WORTH", 0)
+        patch.setattr(barrier_placement, "MIN_FREED_BYTES", 0)
         arrays = arrays_for(graph)
         assert_close(compile(graph, backend="cpu").run(arrays), interpret(graph, arrays))

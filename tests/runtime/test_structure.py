@@ -42,8 +42,8 @@ def check(made: Program, *arrays: np.ndarray) -> list[np.ndarray]:
 def many_threads(monkeypatch: pytest.MonkeyPatch, three_threads: None) -> None:
     """Three threads, for every kernel that may be shared at all."""
     monkeypatch.setattr(parallel_profitability, "PARALLEL_WORK", 1)
-    monkeypatch.setattr(parallel_profitability, "MEETING", 0)
-    monkeypatch.setattr(inter_op_parallelism, "MEETING", 0)
+    monkeypatch.setattr(parallel_profitability, "BARRIER_COST", 0)
+    monkeypatch.setattr(inter_op_parallelism, "BARRIER_COST", 0)
 
 
 # ---------------------------------------------------------------- random programs

@@ -27,7 +27,7 @@ from tenon.backends.cpu.vectorization import (
     refills_rows,
     scatters,
 )
-from tenon.backends.cpu.write_prefetch import AHEAD, elements_of_a_line, streams
+from tenon.backends.cpu.write_prefetch import PREFETCH_DISTANCE_LINES, elements_of_a_line, streams
 from tenon.llvm import shared_functions
 from tenon.llvm.optimization_level import NO_VECTORS
 from tenon.llvm.work_partition import WorkShare
@@ -50,7 +50,7 @@ from tenon.target import Target
 from tenon.types import bool_, int64
 
 LOCAL_ALIGNMENT = 64        # bytes
-UNROLLED = "llvm.loop.unroll.full"
+FULL_UNROLL = "llvm.loop.unroll.full"
 WITHOUT_COPIES = "llvm.loop.unroll.disable"
 MASKED = "llvm.loop.vectorize.predicate.enable=1"
 LOOKED_AT = 1024    # elements, of which it is seen together whether all are small
@@ -158,7 +158,7 @@ class Loops(Values):
                 self.turns(statement, start, stop)
             self.around.pop()
             return
-        ahead = scalar.binary(self.b, "min", ir.Constant(I64, AHEAD * line), extent, int64)
+        ahead = scalar.binary(self.b, "min", ir.Constant(I64, PREFETCH_DISTANCE_LINES * line), extent, int64)
         with loop(self.b, start, stop, ir.Constant(I64, line)) as (first, _):
             self.fetch(written, statement, self.b.add(first, ahead))
             self.turns(statement, ZERO, ir.Constant(I64, line), first)
@@ -193,7 +193,7 @@ class Loops(Values):
                                                       and has_branches(statement)):
             self.written_out(statement, range(start.constant, stop.constant), first)
         elif is_unrolled(statement, self.target):
-            self.some_turns(statement, start, stop, first, UNROLLED)
+            self.some_turns(statement, start, stop, first, FULL_UNROLL)
         elif look := nearness(statement, near := Local("near", bool_)):
             self.near_or_far(statement, look, near, start, stop, first)
         else:
@@ -203,7 +203,7 @@ class Loops(Values):
         """The body for each index = first + turn, without a loop."""
         before = dict(self.known)
         if len(turns) > 1:
-            loop_flags(self.b.module, UNROLLED)         # `effort` asks whether a module has copies of a body
+            loop_flags(self.b.module, FULL_UNROLL)         # `effort` asks whether a module has copies of a body
         for place in turns:
             at = ir.Constant(I64, place)
             self.known[statement.index] = at if first is ZERO else self.b.add(first, at, flags=("nsw", "nuw"))

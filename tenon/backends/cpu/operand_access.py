@@ -33,10 +33,10 @@ from tenon.target import Target
 from tenon.types import bfloat16, float16, float32
 
 Axis = tuple[Index, ...]
-FEWEST = 3              # rows, columns and steps along depth that pairs are worth while for,
+MIN_PAIR_EXTENT = 3     # rows, columns and steps along depth that pairs are worth while for,
 FEW_BY_LINES = 4        # rows that are read faster line by line, for which vectors widen numbers,
 FEWEST_NARROW = 8       # and rows where numbers of 8 bits are packed as pairs
-SEVERAL = 16            # neighbours that a vector may hold
+MAX_NEIGHBOURS = 16     # neighbours that a vector may hold
 # along which axis, step, elements between neighbours across, all of the axis, range in memory
 Direction = Literal["outer", "depth"]
 Layout = tuple[Direction, int, int | None, bool, tuple[Expr, Expr] | None]
@@ -71,7 +71,7 @@ class OperandAccess:
         x, (rows, columns, depth) = self.statement, self.known()
         if x.sum.dtype is not bfloat16 or not self.target.pairs or depth is None:
             return None
-        if min(FEWEST if n is None else n for n in (rows, columns, depth)) < FEWEST:
+        if min(MIN_PAIR_EXTENT if n is None else n for n in (rows, columns, depth)) < MIN_PAIR_EXTENT:
             return None
         left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns, pieces=True)
         if left is None or right is None or (right.narrow is not None and rows is not None and rows < FEWEST_NARROW):
@@ -225,7 +225,7 @@ class OperandAccess:
             return None
         axes: dict[Direction, Axis] = {"outer": outer, "depth": self.statement.depth}
         steps = {name: terms.get(axis[-1], 0) for name, axis in axes.items() if axis}
-        found = [(min(_longest(axes[name][-1]), SEVERAL) / step, _longest(axes[name][-1]), name)
+        found = [(min(_longest(axes[name][-1]), MAX_NEIGHBOURS) / step, _longest(axes[name][-1]), name)
                  for name, step in steps.items() if isinstance(step, int) and step > 0]
         if not found:
             return None
@@ -247,7 +247,8 @@ class OperandAccess:
         """Whether lines of both factors are so short that they stand side by side along the depth, which is long."""
         rows, columns, depth = self.known()
         alone = len(outer) == len(self.statement.depth) == 1
-        return alone and None not in (rows, columns, depth) and max(rows or 0, columns or 0) <= SEVERAL < (depth or 0)
+        known = alone and None not in (rows, columns, depth)
+        return known and max(rows or 0, columns or 0) <= MAX_NEIGHBOURS < (depth or 0)
 
 
 def _longest(index: Index) -> int:

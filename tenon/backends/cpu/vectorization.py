@@ -31,8 +31,8 @@ PARTIAL_RESULTS = 4     # vectors of a reduction: of one alone, each addition wo
 IN_FLIGHT = (4, 2)      # vectors that go along side by side
 SHORT_ROW = 256         # elements, too few for several vectors of partial results
 MIN_VECTORS_FOR_A_LEFT_OVER = 16  # of so many vectors one may be left over, to be computed by itself
-STEPS = 1, 2, 3, 4      # elements from one turn to the next, up to which shuffles take less time than gathering does
-UNROLLED = 8            # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
+SHUFFLED_STRIDES = 1, 2, 3, 4   # strides in elements for which shuffles take less time than a gather
+MAX_UNROLLED_TURNS = 8  # a longer loop is vectorised before it is unrolled
 LEAST_LANES = 4         # of a vector that is shuffled together
 MOST_COPIES = 36        # of the innermost statements, where such loops are nested: 2 x 2 phases of 3 x 3 taps
 
@@ -56,7 +56,7 @@ def _copies(statement: Stmt, target: Target) -> int:
     turns = MOST_COPIES + 1
     if isinstance(statement.extent, Const) and statement.kind != "parallel":    # of which a thread's part is not known
         turns = int(statement.extent.value)
-    if turns > UNROLLED or (turns >= LEAST_LANES and _is_short_row(statement, turns, target)):
+    if turns > MAX_UNROLLED_TURNS or (turns >= LEAST_LANES and _is_short_row(statement, turns, target)):
         return MOST_COPIES + 1
     return turns * max((_copies(x, target) for x in statement.body), default=1)
 
@@ -97,7 +97,7 @@ def masked_lanes(loop: Loop, turns: int | None, target: Target) -> int | None:
     if body is None or not target.masks_lanes or any(_branches(x, loop) for x in expressions_in(body)):
         return None
     touched = _touched(loop, body)
-    steps = STEPS if turns is not None else (1,)
+    steps = SHUFFLED_STRIDES if turns is not None else (1,)
     if any(step not in (steps if isinstance(x, Store) else (0, *steps)) for x, step in touched):
         return None
     if turns is None and any(isinstance(x, Loop) for x in loop.body):

@@ -16,8 +16,8 @@ from tenon.loops.loop_ir import Let, Loop, Store, roots
 from tenon.loops.traversal import walk
 from tenon.target import LINE_BYTES, Target
 
-AHEAD = 8               # lines
-FEWEST = 4              # streams, since processors follow fewer by themselves
+PREFETCH_DISTANCE_LINES = 8     # lines
+MIN_STREAMS = 4         # streams, since processors follow fewer by themselves
 NARROWEST = 4           # bytes of an element
 
 
@@ -41,4 +41,4 @@ def streams(loop: Loop, pointers: Mapping[Buffer, ir.Value], target: Target) -> 
              and all(isinstance(atom, Index) for atom in affine(x.offset).terms)]
     sizes = [buffer.elements * buffer.type.dtype.itemsize for buffer in dict.fromkeys(buffer for buffer, _ in found)]
     total = sum(size for size in sizes if isinstance(size, int))
-    return found if len(found) >= FEWEST and total > target.l1_bytes else []
+    return found if len(found) >= MIN_STREAMS and total > target.l1_bytes else []

@@ -27,8 +27,8 @@ from tenon.ops.shape import permute, reshape_op
 from tenon.ops.slice_pad_concat import pad_op
 from tenon.types import bfloat16
 
-CHUNK = 32              # elements along depth that are multiplied at a time
-FEWEST = 8              # rows and columns of such a product
+CHUNK_ELEMENTS = 32     # elements along depth that are multiplied at a time
+MIN_EXTENT = 8          # rows and columns of such a product
 LEAST_DEPTH = 64        # channels that a tap is worth a sum of its own for
 LEAST_LEFT_OUT = 1 / 16 # of the products, which is worth that sums wait between taps
 TURNING = 32            # products of an element of a kernel in the time that it takes to turn it once more
@@ -50,7 +50,8 @@ def has_pairs(node: Node) -> bool:
             depth, last_axis, others = y[0] * prod(y[2:]), y[0], (prod((x[0], *node.output.shape[2:])), y[1])
         case _:
             depth, last_axis, others = y[0] * prod(y[2:]), y[-1], (y[1], prod(node.output.shape[1:]))
-    return depth % CHUNK == 0 and last_axis % 2 == 0 and min(others) >= FEWEST and (steps or node.op is conv)
+    return depth % CHUNK_ELEMENTS == 0 and last_axis % 2 == 0 and min(others) >= MIN_EXTENT and (
+        steps or node.op is conv)
 
 
 def in_pairs(node: Node, x: Any, y: Any, vectors: bool = False) -> Any:
@@ -137,7 +138,7 @@ def is_product(node: Node) -> bool:
     (_, *sizes), w = (z.shape for z in node.inputs if isinstance(z, Value))
     known = all(isinstance(n, int) and n > 0 for n in (*sizes, *w))
     plain = all(n == 1 for n in node.attrs["stride"]) and not any(n for pads in node.attrs["padding"] for n in pads)
-    return known and plain and all(n == 1 for n in w[2:]) and min(w[:2]) >= FEWEST
+    return known and plain and all(n == 1 for n in w[2:]) and min(w[:2]) >= MIN_EXTENT
 
 
 def as_product(node: Node, x: Any, w: Any) -> Any:

@@ -18,7 +18,7 @@ from tenon.ops.barrier import stored
 from tenon.ops.channels_last import conv_weight_grad_last, first, last
 from tenon.ops.convolution import conv, conv_weight_grad
 from tenon.ops.splitting import narrow
-from tenon.passes.bf16.bf16_channel_pairs import FEWEST, Pads, around, has_pairs
+from tenon.passes.bf16.bf16_channel_pairs import MIN_EXTENT, Pads, around, has_pairs
 from tenon.types import bfloat16
 
 
@@ -32,7 +32,7 @@ def has_taps(node: Node) -> bool:
     beside = w[-1] > 1 and node.attrs["dilation"][-1] == 1 and node.attrs["stride"][-1] in (1, 2)
     if not known or not beside or not _pads_less(node, w[-1]):
         return False
-    return min(w[0], node.output.shape[-1]) >= FEWEST and (w[-1] % 2 == 0 or not has_pairs(node))
+    return min(w[0], node.output.shape[-1]) >= MIN_EXTENT and (w[-1] % 2 == 0 or not has_pairs(node))
 
 
 def by_taps(node: Node, x: Any, w: Any) -> Any:
@@ -52,7 +52,7 @@ def has_lines(node: Node) -> bool:
     known = all(isinstance(n, int) and n > 0 for z in node.inputs if isinstance(z, Value) for n in z.shape)
     run = channels * (kernel[-1] if node.attrs["dilation"][-1] == 1 else 1)
     turns = prod(kernel) > 1 or not has_pairs(node)
-    return known and turns and min(filters, run) >= FEWEST and _pads_less(node, kernel[-1])
+    return known and turns and min(filters, run) >= MIN_EXTENT and _pads_less(node, kernel[-1])
 
 
 def by_lines(node: Node, x: Any, g: Any) -> Any:

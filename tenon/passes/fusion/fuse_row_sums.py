@@ -14,7 +14,7 @@ from tenon.passes.fusion.fusion_groups import FusionGroup, bytes_of
 from tenon.passes.fusion.fusion_partition import Groups
 
 MIN_SUMMED_BYTES = 1 << 21  # bytes of what is added up: less of it is still in a cache
-COLUMNS = 64        # at least
+MIN_COLUMNS = 64        # at least
 
 
 def join_row_sums(groups: Groups) -> None:
@@ -33,7 +33,7 @@ def _added_up(node: Node) -> Value | None:
     x = node.inputs[0]
     if not isinstance(x, Value) or x.ndim < 2 or node.attrs["axis"] != tuple(range(x.ndim - 1)):
         return None
-    return x if known(x.shape[-1]) >= COLUMNS and bytes_of(x) >= MIN_SUMMED_BYTES else None
+    return x if known(x.shape[-1]) >= MIN_COLUMNS and bytes_of(x) >= MIN_SUMMED_BYTES else None
 
 
 def _joins(before: FusionGroup, after: FusionGroup, x: Value, groups: Groups) -> bool:

@@ -39,8 +39,8 @@ from tenon.passes.fusion.fusion_profitability import MOST_INPUTS, Worth
 from tenon.target import GENERIC, LINE_BYTES, Target
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
-SIMILAR = 4                 # bits by which sizes differ that are taken for different
-PANEL = 16                  # filters that meet an element of an image at once
+SIZE_BITS = 4           # bits by which sizes differ that are taken for different
+PANEL_FILTERS = 16      # filters that meet an element of an image at once
 MIN_IMAGE_READS = 8         # times that an element of an image is read, for which a copy pays
 MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
 RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the same memory another type
@@ -154,7 +154,7 @@ class Groups:
         found = [(source, node) for node in self.graph.nodes if self.is_core(node) for source in self.producers(node)]
 
         def moved(link: tuple[Node, Node]) -> int:
-            return -(bytes_of(link[0].output).bit_length() // SIMILAR)
+            return -(bytes_of(link[0].output).bit_length() // SIZE_BITS)
         return [list(alike) for _, alike in groupby(sorted(found, key=moved), key=moved)]
 
     def producers(self, node: Node) -> list[Node]:
@@ -387,7 +387,7 @@ def _reads_often(user: Node) -> bool:
     *_, filters = user.output.shape
     weight: Any = user.inputs[1]
     taps: float = prod(weight.shape[2:]) / prod(user.attrs["stride"])
-    return taps * -(-known(filters) // PANEL) >= MIN_IMAGE_READS
+    return taps * -(-known(filters) // PANEL_FILTERS) >= MIN_IMAGE_READS
 
 
 def _memory_of(x: Value) -> Value:

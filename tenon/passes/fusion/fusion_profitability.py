@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from tenon.passes.fusion.fusion_partition import Groups
 
 MOST_INPUTS = 24
-WORTHWHILE = 0.95           # the part of what two kernels cost that one may cost
+MAX_COST_RATIO = 0.95   # the part of what two kernels cost that one may cost
 OF_A_PRODUCT = 0.02         # the part of what the kernel of a product and sums costs that these save, at least
-MUCH_LESS = 4               # times what is saved at most that would still be too little
+NEGLIGIBLE_SAVING_RATIO = 4     # times what is saved at most that would still be too little
 ONE_NEST = 2.0              # the same where its loops come out as one nest: what is estimated wrongly is not moved
 
 
@@ -46,7 +46,7 @@ class Worth:
             if "reduce" in merged.kinds:
                 return trial.adds_up and self.handed(before, after) >= OF_A_PRODUCT * trial.cost
             return trial.one_nest and trial.products > 0
-        worth = ONE_NEST if trial.one_nest else WORTHWHILE
+        worth = ONE_NEST if trial.one_nest else MAX_COST_RATIO
         return (trial.cost < worth * (self.stored(before) + self.stored(after))     # which often says enough
                 or trial.cost < worth * (self.cost(before) + self.cost(after)))
 
@@ -160,7 +160,7 @@ class Worth:
 
 def _is_much(saved: float, cost: float) -> bool:
     """Whether saving as much, or a little more, would pay."""
-    return MUCH_LESS * saved >= (1 - WORTHWHILE) * cost
+    return NEGLIGIBLE_SAVING_RATIO * saved >= (1 - MAX_COST_RATIO) * cost
 
 
 def _begin_differently(x: Value, y: Value) -> bool:

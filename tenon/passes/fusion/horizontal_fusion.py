@@ -8,7 +8,7 @@ from itertools import combinations
 from tenon.graph.ir import Value
 from tenon.passes.fusion.fusion_groups import FusionGroup, bytes_of, now
 from tenon.passes.fusion.fusion_partition import Groups
-from tenon.passes.fusion.fusion_profitability import WORTHWHILE
+from tenon.passes.fusion.fusion_profitability import MAX_COST_RATIO
 
 
 def merge_siblings(groups: Groups) -> None:
@@ -18,7 +18,7 @@ def merge_siblings(groups: Groups) -> None:
     for x in values:
         made = {groups.group_of(node) for node in groups.behind(x) if node is x.node and groups.is_stored(x)}
         beside = [group for group in made | groups.readers(x) if group.kinds <= {"map", "reduce"}]
-        beside = [group for group in beside if bytes_of(x) >= (1 - WORTHWHILE) * moved.by(group)]
+        beside = [group for group in beside if bytes_of(x) >= (1 - MAX_COST_RATIO) * moved.by(group)]
         for one, other in combinations(sorted(beside, key=groups.order.place.__getitem__), 2):
             if moved.may_save(now(one), now(other)):
                 groups.try_merge_siblings(now(one), now(other))
@@ -42,7 +42,7 @@ class _Moved:
             return False
         self.tried.add((one, other))
         shared = sum(bytes_of(x) for x in self._of(one)[0] & self._of(other)[0])
-        return shared >= (1 - WORTHWHILE) * (self.by(one) + self.by(other))
+        return shared >= (1 - MAX_COST_RATIO) * (self.by(one) + self.by(other))
 
     def _of(self, group: FusionGroup) -> tuple[set[Value], int]:
         """(the values that the kernel reads and writes, the bytes that it moves)."""

@@ -48,7 +48,7 @@ from tenon.loops.traversal import walk
 from tenon.records import dataclass
 from tenon.types import bool_
 
-SEVERAL = 256           # rows and columns, at most, for which a tile is chosen
+MAX_TILED_EXTENT = 256  # rows and columns, at most, for which a tile is chosen
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Blocks:
         self.element = register(statement.dtype)
         self.lanes = self.target.vector_bytes // element_bytes(self.element)
         self.vector = ir.VectorType(self.element, self.lanes)
-        rows, columns = (self.least(index.extent, SEVERAL) for index in (statement.row, statement.column))
+        rows, columns = (self.least(index.extent, MAX_TILED_EXTENT) for index in (statement.row, statement.column))
         self.rows, self.vectors = best_tile(self.target, self.lanes, rows, columns)
         # elements between rows of queries and keys, and of values: whole tiles
         self.depth, self.width = (self.whole(int(index.extent), self.lanes * self.vectors_for(int(index.extent)))

@@ -41,7 +41,7 @@ from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Index, Load
 from tenon.loops.traversal import walk
 
-TOGETHER = 4            # vectors of a value that are added up at a time
+VECTORS_AT_A_TIME = 4   # vectors of a value that are added up at a time
 NOTHING = {4: 120.0, 8: 800.0}      # of which exp(-x) is 0, by bytes of a number
 Rows = Callable[[ir.Value], ir.Value]
 
@@ -123,8 +123,8 @@ class Single(Forward):
         shift = b.select(b.fcmp_ordered("==", largest, lowest), ir.Constant(self.element, 0.0), largest)
         count, extent = b.sub(end, first), int(self.x.width.extent)
         b.store(self.exponentials(b, scores, count, count, shift), total)
-        for start in range(0, extent, TOGETHER * self.lanes):
-            places = range(start, min(extent, start + TOGETHER * self.lanes), self.lanes)
+        for start in range(0, extent, VECTORS_AT_A_TIME * self.lanes):
+            places = range(start, min(extent, start + VECTORS_AT_A_TIME * self.lanes), self.lanes)
             none = [ir.Constant(self.vector, None)] * len(places)
             with loop(b, first, end, const(self.lanes), none, short=True) as (j, found):
                 several = minimum(b, const(self.lanes), b.sub(end, j))

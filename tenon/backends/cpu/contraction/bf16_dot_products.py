@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 I8, I16 = ir.IntType(8), ir.IntType(16)
 SUMS, LEFT, RIGHT = (0, 1, 2, 3), (4, 5), (6, 7)        # numbers of registers
-AHEAD = 16                                              # pairs of lines after the one that is packed are fetched
-ZIPPED = [k // 2 + PAIR_LANES * (k % 2) for k in range(2 * PAIR_LANES)]     # one number of each line after the other
+PREFETCHED_PAIRS = 16   # pairs of lines after the one that is packed are fetched
+INTERLEAVED = [k // 2 + PAIR_LANES * (k % 2) for k in range(2 * PAIR_LANES)]  # one number of each line after the other
 ROW_BYTES = 64                                          # of each of the 16 rows of a register
 
 
@@ -209,7 +209,7 @@ def _pieces(pack: Pack, vector: Vector, index: Index, k: ir.Value) -> ir.Value:
             where = address(b, x.pointer(b, pack.args, pack.g, outer, index), b.sub(const(offset), start), kind)
             value = masked_load(b, where, mask, value)
         halves.append(value)
-    return _paired(pack, halves, ZIPPED)
+    return _paired(pack, halves, INTERLEAVED)
 
 
 def zipped_rows(pack: Pack) -> None:
@@ -248,7 +248,7 @@ def _fetch_lines(pack: Pack, line: ir.Value) -> None:
     """Ask for the two lines of a pair to come, as if all were equally far apart."""
     zipped, kind = pack.operand.zipped, ir.FloatType() if pack.operand.rounded else I16
     assert zipped is not None
-    for far in (2 * AHEAD, 2 * AHEAD + 1):
+    for far in (2 * PREFETCHED_PAIRS, 2 * PREFETCHED_PAIRS + 1):
         prefetch(pack.b, address(pack.b, line, const(far * zipped), kind))
 
 
@@ -289,7 +289,7 @@ def _zipped(pack: Pack, line: ir.Value, lane: int, k: ir.Value) -> ir.Value:
         some = b.icmp_signed(">", left, const(number)) if is_ragged(pack.spec) else None
         count = pack.count if some is None else b.select(some, pack.count, ZERO)
         halves.append(_first(b, address(b, line, const(lane + offset), kind), kind, PAIR_LANES, count, lane))
-    return _paired(pack, halves, ZIPPED)
+    return _paired(pack, halves, INTERLEAVED)
 
 
 def _first_lanes(b: ir.IRBuilder, x: ir.Value, count: int) -> ir.Value:

@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.ir_helpers import I64, ONE, element_bytes, product, zero
 from tenon.backends.cpu.contraction.machine_model import tiles_by_time
-from tenon.backends.cpu.contraction.microkernel_types import MOST_NEAR, STEPS
+from tenon.backends.cpu.contraction.microkernel_types import K_UNROLL, MOST_NEAR
 from tenon.backends.cpu.contraction.x86_inner_loop import InnerIteration, has_x86_inner_loop
 from tenon.records import dataclass, replace
 from tenon.target import Target
@@ -121,22 +121,22 @@ class Tile:
 
 
 PAIR_LANES = 16         # rows and columns, and pairs along depth, that a matrix register has
-CROWDED = 4096          # rows a multiple of so many bytes apart compete for the same lines of the first cache
-FEW_PANELS = 2          # of right that read a row of left too seldom for a copy to pay where its lines compete,
-FEW_BESIDE = 8          # and where those of a tile have places beside each other nevertheless
-FAR_APART = 4096        # elements between rows, the last of which are copied as they lie
-LEFT_SHARE = 2          # a block of left takes the second cache divided by this,
-PANEL_SHARE = 14        # a panel of right, at most, that divided by this, since it comes and goes,
-WHOLE_SHARE = 4         # or by this, if it has all of the depth, so that sums go to memory once;
-FLAT = 8                # and a block of left at most so many columns a row,
-FLAT_PART = 4           # or so many, if it has a part of the depth: right is read again for every block
-SUMS_CACHES = 2         # second caches that sums may take which wait for an epilogue: left is packed once for them
-SHALLOW_SHARE = 2       # a panel of products that go along rows takes the first cache divided by this, at most,
-ALONG_SHARE = 4         # and a block of right the second cache divided by this
-STREAMS = 2             # of memory that an epilogue reads, from which on sums wait;
-MANY_STREAMS = 3        # and from which on they do so in shallow products too,
-LARGE_RESULT_L2_RATIO = 2  # or where the result is larger than so many second caches
-SLACK = 8               # a block may be larger by its size divided by this, if there is one less of them
+CONFLICT_STRIDE_BYTES = 4096        # rows a multiple of this apart compete for the same lines of L1
+MAX_CONFLICTING_PANELS = 2          # of right: more of them read a row of left often enough for a copy to pay
+MAX_SEPARATE_PANELS = 8             # the same, where the rows of a tile have places of their own in L1
+MAX_LEFT_STRIDE_ELEMENTS = 4096     # rows of left that are farther apart are copied
+L2_PER_LEFT_BLOCK = 2               # L2 holds so many blocks of left
+L2_PER_RIGHT_PANEL = 14             # L2 holds so many panels of right, which come and go
+L2_PER_FULL_K_PANEL = 4             # the same of panels with all of K: sums go to memory once
+FULL_K_BLOCK_ASPECT = 8             # columns a row of a block of left, at most, that has all of K
+PART_K_BLOCK_ASPECT = 4             # the same with a part of K: right is read again for every block
+MAX_DEFERRED_SUMS_L2 = 2            # sums that wait for an epilogue take so many times L2: left is packed once for them
+L1_PER_SMALL_K_PANEL = 2            # L1 holds so many panels of a product with small K
+L2_PER_ROW_LOOP_BLOCK = 4           # L2 holds so many blocks of right, where rows are the inner loop
+MIN_DEFERRED_STREAMS = 2            # an epilogue that reads so many streams of memory is deferred
+MIN_SMALL_K_STREAMS = 3             # the same for a product with small K
+LARGE_RESULT_L2_RATIO = 2           # or where the result is larger than so many times L2
+BLOCK_SLACK_DIVISOR = 8             # a block may grow by its size divided by this, if there is one block less then
 
 
 def choose_tile(element: ir.Type, machine: Target,
@@ -156,19 +156,19 @@ def choose_tiles(element: ir.Type, most: int, machine: Target,
 
 def _blocks(rows: int, vectors: int, lanes: int, cache: int, known_rows: int | None, known_depth: int | None) -> Tile:
     """Blocks for a tile, and for a second cache of so many elements; few rows leave room for more depth."""
-    width, left = vectors * lanes, cache // LEFT_SHARE
-    square, deepest = math.isqrt(left), cache // PANEL_SHARE // width
+    width, left = vectors * lanes, cache // L2_PER_LEFT_BLOCK
+    square, deepest = math.isqrt(left), cache // L2_PER_RIGHT_PANEL // width
     depth = min(left // min(max(known_rows or square, rows), square), deepest)
     if known_depth:
-        whole, part = (max(deepest, min(cache // WHOLE_SHARE // width, math.isqrt(flat * left)))
-                       for flat in (FLAT, FLAT_PART))
+        whole, part = (max(deepest, min(cache // L2_PER_FULL_K_PANEL // width, math.isqrt(flat * left)))
+                       for flat in (FULL_K_BLOCK_ASPECT, PART_K_BLOCK_ASPECT))
         depth = _even(known_depth, whole if known_depth <= whole else part)
     depth = max(-(-depth // lanes) if known_depth else depth // lanes, 1) * lanes
     block_rows = max(left // depth, rows)
     if known_rows is not None:
-        block_rows = _even(known_rows, block_rows + block_rows // SLACK)
+        block_rows = _even(known_rows, block_rows + block_rows // BLOCK_SLACK_DIVISOR)
     block_rows = max(-(-block_rows // rows) if known_rows else block_rows // rows, 1) * rows
-    columns = cache * SUMS_CACHES // block_rows
+    columns = cache * MAX_DEFERRED_SUMS_L2 // block_rows
     return Tile(rows, vectors, lanes, depth, block_rows, max(columns // width * width, width))
 
 
@@ -193,7 +193,7 @@ def uses_block_epilogue(spec: GemmSpec) -> bool:
 
 def can_defer_epilogue(spec: GemmSpec) -> bool:
     """Whether the epilogue reads several streams, and more than a tile fetches in passing."""
-    if spec.finish is None or in_registers(spec) or len(spec.near) < STREAMS:
+    if spec.finish is None or in_registers(spec) or len(spec.near) < MIN_DEFERRED_STREAMS:
         return False
     tile, lines = blocks_tile(spec), len(spec.near) + len(spec.written)
     return lines > MOST_NEAR or lines * tile.rows > turns_of(spec, tile)
@@ -203,8 +203,8 @@ def turns_of(spec: GemmSpec, tile: Tile) -> int:
     """How many turns of the innermost loop there are in the machine's own words, each of which may fetch a line, before
     sums are finished; 0 where nobody knows."""
     size, depth = element_bytes(spec.element), spec.known[2]
-    turn = InnerIteration(spec.element, tile.rows, tile.vectors, size, STEPS, size, tile.width * size, spec.pairs)
-    return _even(depth, tile.depth) // STEPS if depth and has_x86_inner_loop(turn, tile.lanes, spec.target) else 0
+    turn = InnerIteration(spec.element, tile.rows, tile.vectors, size, K_UNROLL, size, tile.width * size, spec.pairs)
+    return _even(depth, tile.depth) // K_UNROLL if depth and has_x86_inner_loop(turn, tile.lanes, spec.target) else 0
 
 
 def has_small_k(spec: GemmSpec) -> bool:
@@ -214,13 +214,13 @@ def has_small_k(spec: GemmSpec) -> bool:
     Sums wait for an epilogue of many streams instead (1024 x 32 x 1024 with two of them: 0.8 of the time).
     """
     rows, columns, depth = spec.known
-    if rows is None or columns is None or depth is None or depth <= 0 or len(spec.near) >= MANY_STREAMS:
+    if rows is None or columns is None or depth is None or depth <= 0 or len(spec.near) >= MIN_SMALL_K_STREAMS:
         return False
     size = element_bytes(spec.element)
     caches = rows * columns * size / spec.target.l2_bytes
     if caches <= 1 or (caches > LARGE_RESULT_L2_RATIO and can_defer_epilogue(spec)):
         return False
-    return depth * blocks_tile(spec).width * size <= spec.target.l1_bytes // SHALLOW_SHARE
+    return depth * blocks_tile(spec).width * size <= spec.target.l1_bytes // L1_PER_SMALL_K_PANEL
 
 
 def loops_rows_inside(spec: GemmSpec, tile: Tile) -> bool:
@@ -232,7 +232,7 @@ def loops_rows_inside(spec: GemmSpec, tile: Tile) -> bool:
 def columns_along(spec: GemmSpec, tile: Tile) -> int:
     """Of a product that goes along rows: columns of a block, all panels of which are packed before they are met."""
     columns, depth = (size or 1 for size in spec.known[1:])
-    most = spec.target.l2_bytes // (ALONG_SHARE * depth * element_bytes(spec.element))
+    most = spec.target.l2_bytes // (L2_PER_ROW_LOOP_BLOCK * depth * element_bytes(spec.element))
     return min(columns, most // tile.width * tile.width) if most >= tile.width else tile.width
 
 
@@ -300,11 +300,12 @@ def left_layout(spec: GemmSpec, tile: Tile) -> tuple[bool, int, int, int]:
         return False, 1, tile.rows * tile.lanes, tile.rows
     if not reads_in_place(x, len(spec.depth)):
         return False, tile.depth + tile.lanes, tile.lanes, 1
-    aligned = x.apart is None or x.apart * element_bytes(spec.element) % CROWDED == 0
+    aligned = x.apart is None or x.apart * element_bytes(spec.element) % CONFLICT_STRIDE_BYTES == 0
     crowded = aligned and (x.apart is None or not spec.target.hashes_l2_sets)
-    beside = tile.rows + tile.vectors <= spec.target.l1_bytes // CROWDED
-    few = spec.known[1] is not None and spec.known[1] <= (FEW_BESIDE if beside else FEW_PANELS) * tile.width
-    reads = x.apart is not None and tile.lanes <= x.apart <= FAR_APART and not is_ragged(spec)
+    beside = tile.rows + tile.vectors <= spec.target.l1_bytes // CONFLICT_STRIDE_BYTES
+    panels = MAX_SEPARATE_PANELS if beside else MAX_CONFLICTING_PANELS
+    few = spec.known[1] is not None and spec.known[1] <= panels * tile.width
+    reads = x.apart is not None and tile.lanes <= x.apart <= MAX_LEFT_STRIDE_ELEMENTS and not is_ragged(spec)
     if x.apart is not None and reads and (few or not crowded):
         return True, x.apart, tile.lanes, 1
     if not in_registers(spec):

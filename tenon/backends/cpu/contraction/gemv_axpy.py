@@ -44,14 +44,14 @@ from tenon.llvm import shared_functions
 from tenon.types import DType, bfloat16, float16
 
 STRIP_VECTORS = 256     # of sums of the rows that are added up together, which stay in the first cache
-LINES = 16              # are added to them at once, where there are more rows than
-READING = 4             # rows, beside which reading is what takes the time: then as many as are followed
+LINES_AT_ONCE = 16      # lines that are added at once, where there are more than LINES_WHEN_READING rows
+LINES_WHEN_READING = 4  # with so few rows, reading takes the time: then as many lines as the prefetcher follows
 MIN_WIDE_VECTOR_BYTES = 32  # bytes, beyond which vectors come with 32 registers:
 ROWS, SUMS = (4, 8), (8, 16)        # so many rows at a time, and so many vectors of sums in registers
 STRIP_BYTES = 4096      # bytes of a strip, whose lines most processors fetch by themselves
-FETCHED = 2             # vectors of a line that are fetched, and read, at a time
-BLOCK = 16              # rows whose sums are in memory at a time
-NARROW: dict[ir.Type, DType] = {ir.IntType(16): bfloat16, ir.HalfType(): float16}     # by their types in memory
+FETCHED_VECTORS = 2     # vectors of a line that are fetched, and read, at a time
+BLOCK_ROWS = 16         # rows whose sums are in memory at a time
+NARROW_TYPES: dict[ir.Type, DType] = {ir.IntType(16): bfloat16, ir.HalfType(): float16}     # by their types in memory
 Side = Literal["left", "right"]
 
 
@@ -74,8 +74,8 @@ class AxpyLines:
         self.vector = ir.VectorType(spec.element, tile.lanes)
         wide = tile.lanes * element_bytes(spec.element) > MIN_WIDE_VECTOR_BYTES
         count = spec.known[0 if side == "right" else 1]
-        self.block = min(count or 1, BLOCK)
-        self.lines = min(LINES, spec.target.streams) if self.block <= READING else LINES
+        self.block = min(count or 1, BLOCK_ROWS)
+        self.lines = min(LINES_AT_ONCE, spec.target.streams) if self.block <= LINES_WHEN_READING else LINES_AT_ONCE
         self.heights = list(dict.fromkeys((*(size for size, _ in shares(self.block, ROWS[wide])), 1)))
         self.registers = SUMS[wide]
         self.strip = STRIP_VECTORS // self.heights[0] * tile.lanes
@@ -121,7 +121,7 @@ class AxpyLines:
 
     def vectors(self, height: int) -> int:
         """Of the sums of so many rows that are in registers."""
-        most = FETCHED if self.fetches else self.registers
+        most = FETCHED_VECTORS if self.fetches else self.registers
         return max(count for count in (1, 2, 4) if count * height <= self.registers and count <= most)
 
     def is_near(self) -> bool:
@@ -221,7 +221,7 @@ class _Strip:
         b, lanes, found = self.b, self.lanes, []
         start, following = (b.load(address(b, self.starts, b.add(line, const(behind)), POINTER), typ=POINTER)
                             for behind in (0, self.fetched))
-        dtype = NARROW.get(self.memory)
+        dtype = NARROW_TYPES.get(self.memory)
         kind = ir.IntType(16) if dtype else self.memory
         none = zero(ir.VectorType(kind, lanes))
         for v, mask in enumerate(masks):

@@ -31,9 +31,9 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.machine_model import shares
 
-SEVERAL = 8             # rows at a time, fewer where a few vectors meet them:
+ROWS_AT_ONCE = 8        # rows at a time, fewer where a few vectors meet them:
 TOGETHER, SUMS = 4, 2   # so many at most, whose sums are one of so many parts of all registers
-SHARE = 4               # of the second cache; a matrix of fewer bytes is expected to be there
+L2_PER_CACHED_MATRIX = 4    # a matrix that L2 holds so many of is expected to be there
 Bounds = tuple[ir.Value, ir.Value]
 
 
@@ -48,7 +48,7 @@ def emit_dots(b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, g: Index,
     """All sums of these rows and columns; several rows (`by_rows`) or columns at a time."""
     many, few = (rows, columns) if by_rows else (columns, rows)
     heights = list(dict.fromkeys((*(size for size, _ in shares(spec.known[1 if by_rows else 0] or 1, TOGETHER)), 1)))
-    several = min(SEVERAL, spec.target.registers // SUMS // heights[0])
+    several = min(ROWS_AT_ONCE, spec.target.registers // SUMS // heights[0])
     whole = b.sub(many[1], b.urem(b.sub(many[1], many[0]), const(several)))
     for count, bounds in ((several, (many[0], whole)), (1, (whole, many[1]))):
         with loop(b, *bounds, const(count)) as (first, _):
@@ -137,7 +137,7 @@ class _Dots:
         rows, columns, depth = self.spec.known
         size = rows if self.by_rows else columns
         return size is not None and depth is not None and \
-            size * depth * element_bytes(self.kind(self.by_rows)) * SHARE <= self.spec.target.l2_bytes
+            size * depth * element_bytes(self.kind(self.by_rows)) * L2_PER_CACHED_MATRIX <= self.spec.target.l2_bytes
 
     def sum_of(self, total: ir.Value) -> ir.Value:
         """The sum of a vector's lanes, halves first."""

@@ -30,7 +30,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 from tenon.backends.cpu.contraction.microkernel_prefetch import PrefetchPlan, line_of
 from tenon.backends.cpu.contraction.microkernel_types import (
     BYTE,
-    STEPS,
+    K_UNROLL,
     Ahead,
     EpilogueAddress,
     LeftOperand,
@@ -103,7 +103,7 @@ class _Sums:
     def products(self) -> State:
         """The sums, a stretch of depth at a time, so that the inner loop has little else to do."""
         b, shape = self.b, self.shape
-        none, steps = zero(ir.VectorType(shape.element, shape.lanes)), 1 if self.memory else min(STEPS, shape.lanes)
+        none, steps = zero(ir.VectorType(shape.element, shape.lanes)), 1 if self.memory else min(K_UNROLL, shape.lanes)
         whole, count = b.and_(self.depth, const(-steps)), shape.rows * shape.vectors
         turn = InnerIteration(shape.element, shape.rows, shape.vectors, shape.size, steps, shape.step * shape.size,
                     shape.line * shape.size, shape.pairs, not shape.plain)

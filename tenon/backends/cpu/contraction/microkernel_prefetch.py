@@ -23,7 +23,7 @@ from tenon.backends.cpu.contraction.microkernel_types import (
     BYTE,
     LINES_BYTES,
     MOST_NEAR,
-    NEVER,
+    NO_PREFETCH_TURN,
     Ahead,
     EpilogueAddress,
     LeftOperand,
@@ -124,7 +124,7 @@ class PrefetchPlan:
         b, x = self.b, self.ahead
         wait = b.sub(maximum(b, b.sub(every_turn, b.add(self.lines_near(), const(TURNS_BEFORE))), ZERO), done)
         near = address(b, listed, maximum(b, b.neg(wait), ZERO), POINTER)
-        wait = b.select(self.at_once(every_turn), const(NEVER), maximum(b, wait, ZERO))
+        wait = b.select(self.at_once(every_turn), const(NO_PREFETCH_TURN), maximum(b, wait, ZERO))
         return Fetches(near, wait, ahead, self.apart(several), x.every)
 
     def apart(self, several: ir.Value) -> ir.Value:

@@ -6,10 +6,10 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.ir_helpers import I1, ZERO, const, element_bytes
 from tenon.target import LINE_BYTES
 
-STEPS = 4               # of depth are one turn of the innermost loop
+K_UNROLL = 4            # of depth are one turn of the innermost loop
 BYTE = ir.IntType(8)
 LINES_BYTES = 16        # of an entry of a table of Lines
-NEVER = 1 << 62         # turns
+NO_PREFETCH_TURN = 1 << 62  # turns
 MOST_NEAR = 6           # of them are fetched a line at a turn of the innermost loop
 
 
@@ -84,7 +84,7 @@ def no_near(where: ir.Value) -> EpilogueAddress:
 
 def no_fetches(where: ir.Value) -> Ahead:
     """Nothing is fetched."""
-    return Ahead(where, ZERO, ZERO, ZERO, ir.Constant(I1, 0), const(NEVER))
+    return Ahead(where, ZERO, ZERO, ZERO, ir.Constant(I1, 0), const(NO_PREFETCH_TURN))
 
 
 def pace(shape: Shape, count: int, wide: bool) -> int:
@@ -96,7 +96,7 @@ def pace(shape: Shape, count: int, wide: bool) -> int:
     >>> pace(Shape(ir.FloatType(), 8, 3, 16, 1, 48), 5, False)
     2
     """
-    return (shape.lanes * (1 if wide else shape.vectors)) // (STEPS * count)
+    return (shape.lanes * (1 if wide else shape.vectors)) // (K_UNROLL * count)
 
 
 def put_lines(b: ir.IRBuilder, table: ir.Value, number: int, lines: Lines) -> None:

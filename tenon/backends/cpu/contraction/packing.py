@@ -51,7 +51,7 @@ from tenon.backends.cpu.contraction.pack_masked_runs import pack_pieces, runs_in
 from tenon.backends.cpu.contraction.pack_transposed import pack_squares, pack_turned
 from tenon.target import LINE_BYTES
 
-FETCHED = 2 * LINE_BYTES      # bytes behind what is read of a line of left
+PREFETCH_DISTANCE_BYTES = 2 * LINE_BYTES    # bytes behind what is read of a line of left
 
 
 def emit_pack(module: ir.Module, name: str, spec: GemmSpec, tile: Tile, side: str) -> ir.Function:
@@ -138,7 +138,7 @@ class Pack:
         source = address(b, self.operand.pointer(b, self.args, self.g, outer, index), b.neg(i), self.spec.element)
         target = self.slot(k, ZERO)
         if self.operand is self.spec.left:      # a few elements of many lines by turns, which no processor foresees
-            prefetch(b, b.gep(source, [const(FETCHED)], source_etype=BYTE))
+            prefetch(b, b.gep(source, [const(PREFETCH_DISTANCE_BYTES)], source_etype=BYTE))
         with b.if_else(whole, likely=True) as (copy, select):
             with copy:
                 store_vector(b, load_vector(b, source, self.spec.element, self.width), target)

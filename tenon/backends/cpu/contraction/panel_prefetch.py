@@ -12,7 +12,7 @@ from tenon.backends.cpu.contraction.gemm_spec import Args, GemmSpec, Tile, loops
 from tenon.backends.cpu.contraction.ir_helpers import I64, ONE, ZERO, const, element_bytes, prefetch, unravel
 from tenon.target import LINE_BYTES, Target
 
-WAYS = 16               # of the second cache: lines that have the same place in it
+L2_WAYS = 16            # of the second cache: lines that have the same place in it
 MAX_PREFETCHED_LINES = 8  # lines of memory that a chunk asks for
 USUAL_TILES = 8         # of rows, where nobody knows how many there are
 
@@ -35,9 +35,9 @@ def crowded(spec: GemmSpec, tile: Tile, machine: Target | None = None) -> bool:
     machine = machine or spec.target
     if machine.hashes_l2_sets:
         return False
-    way = machine.l2_bytes // WAYS
+    way = machine.l2_bytes // L2_WAYS
     apart = (spec.right.apart or 0) * element_bytes(spec.element)
-    return min(spec.known[2] or tile.depth, tile.depth) > way // math.gcd(apart, way) * WAYS // 2
+    return min(spec.known[2] or tile.depth, tile.depth) > way // math.gcd(apart, way) * L2_WAYS // 2
 
 
 def ahead_types(spec: GemmSpec, tile: Tile) -> list[ir.Type]:

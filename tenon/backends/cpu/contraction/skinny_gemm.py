@@ -48,10 +48,10 @@ FEWEST_ROWS, FEWEST, MOST = 4, 2, 8     # and columns; those of a tile, which ar
 ADDING_UP = 4           # vectors that are multiplied while the lanes of a sum are added up,
 COPYING = 1             # and while an element of right is copied;
 LOADING = 2             # to load a vector, which mostly lies in two lines of the cache;
-WORTH = 1.2, 1.0, 0.9   # the time that a vector of columns, two, or more, take for theirs, since few wait for loads
+VECTOR_TIMES = 1.2, 1.0, 0.9    # relative time of a vector of columns, where a tile has one, two or more of them
 
 
-def thin_tile(spec: GemmSpec, machine: Target | None = None, worth: Sequence[float] = WORTH) -> Tile | Refusal:
+def thin_tile(spec: GemmSpec, machine: Target | None = None, worth: Sequence[float] = VECTOR_TIMES) -> Tile | Refusal:
     """The tile of a product that this schedule is for; its `columns` are those of a tile."""
     machine, (rows, columns, depth) = machine or spec.target, spec.known
     if rows is None or columns is None or not depth:
@@ -73,7 +73,7 @@ def thin_tile(spec: GemmSpec, machine: Target | None = None, worth: Sequence[flo
 def beats_windows(spec: GemmSpec) -> bool:
     """Whether it takes less time than one that is computed window by window, whose vectors of columns wait for nothing.
     """
-    return bool(thin_tile(replace(spec, chunks=0), worth=WORTH[-1:]))
+    return bool(thin_tile(replace(spec, chunks=0), worth=VECTOR_TIMES[-1:]))
 
 
 def _best(rows: int, columns: int, most: int, registers: int) -> tuple[int, int]:

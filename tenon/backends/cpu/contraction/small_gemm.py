@@ -51,11 +51,11 @@ from tenon.loops.refusal import Refusal
 from tenon.target import WAY_BYTES, Target
 
 SHARE, PANELS_SHARE = 4, 32     # of the second cache that right may take, read where it is and packed
-FEWEST = 4                  # columns, steps; rows too, unless lines of right are read where they are
+MIN_EXTENT = 4          # columns, steps; rows too, unless lines of right are read where they are
 # Steps of few sums, of which as many columns as there are will do, and of one sum.
 MIN_STEPS_OF_FEW_SUMS, MAX_STEPS_OF_ONE_SUM = 32, 1 << 17
 MIN_PACKED_ROWS = 64        # rows that a panel is worth packing for, times the share of its lines that have no place
-STEPS = 2                   # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
+EVEN_K_UNROLL = 2       # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
 
 
 def direct_tile(spec: GemmSpec, machine: Target | None = None) -> Tile | Refusal:
@@ -69,7 +69,7 @@ def direct_tile(spec: GemmSpec, machine: Target | None = None) -> Tile | Refusal
     size = element_bytes(spec.element)
     lanes = machine.vector_bytes // size
     once = meets_once(spec, machine, lanes)
-    if (columns < FEWEST and not once) or depth < FEWEST or rows < (1 if reads_lines(spec) else FEWEST):
+    if (columns < MIN_EXTENT and not once) or depth < MIN_EXTENT or rows < (1 if reads_lines(spec) else MIN_EXTENT):
         return Refusal("rows, columns or depth are few")
     lines = once or (reads_lines(spec) and rows * without_place(spec, machine) <= MIN_PACKED_ROWS)
     if not once and columns * depth * size * (SHARE if lines else PANELS_SHARE) > machine.l2_bytes:
@@ -174,7 +174,7 @@ class _SmallGemm:
         self.edge = None if spec.stored_at is not None else b.alloca(ir.VectorType(spec.element, tile.lanes))
         self.rows, self.columns, self.depth = (count or 0 for count in spec.known)
         lined_up = not self.packs and (spec.right.apart or 0) % tile.lanes == 0
-        self.aligns = lined_up and self.rows < FEWEST and (spec.stored_at is not None or spec.finish is not None)
+        self.aligns = lined_up and self.rows < MIN_EXTENT and (spec.stored_at is not None or spec.finish is not None)
 
     def emit(self) -> None:
         """The whole function."""
@@ -249,7 +249,7 @@ class _SmallGemm:
         start_left, row_apart, left_apart = self.left(m)
         none = zero(ir.VectorType(element, lanes))
         usual = (height, len(masks)) == (self.tile.rows, self.tile.vectors) and not any(masks)
-        steps = STEPS if usual and self.depth % STEPS == 0 else 1
+        steps = EVEN_K_UNROLL if usual and self.depth % EVEN_K_UNROLL == 0 else 1
         following = Following(b, spec, self.tile, self.args, self.flat, m, n, height, steps) if spec.batch else None
         with loop(b, ZERO, const(self.depth), const(steps), [none] * (height * len(masks)), short=True) as (k, sums):
             if following is not None:

@@ -18,7 +18,7 @@ from tenon.backends.cpu.contraction.gemm_spec import (
     lies_along_depth,
     region_function,
 )
-from tenon.backends.cpu.contraction.gemv_axpy import BLOCK, AxpyLines, Side, reads_lines
+from tenon.backends.cpu.contraction.gemv_axpy import BLOCK_ROWS, AxpyLines, Side, reads_lines
 from tenon.backends.cpu.contraction.gemv_dot import Bounds, are_dots, emit_dots
 from tenon.backends.cpu.contraction.ir_helpers import ONE, ZERO, const, known, loop, product, unravel, zero
 from tenon.backends.cpu.scalar_codegen import FUSED, SPLIT
@@ -26,7 +26,7 @@ from tenon.backends.cpu.scalar_codegen import FUSED, SPLIT
 MAX_UNPACKED_ROWS = 3   # rows (columns) up to which right (left) is read once, from where it is;
 FEW_BY_LINES = 4        # where right has lines, more: even of what could be packed once for many products,
 FEW_DOTS, STEPS = 16, 16    # and where right lies along depth, of so many steps for each row, unless it is packed once,
-LONG_LINES = 128        # and up to BLOCK of what could not, if lines are so long
+MIN_LONG_LINE = 128     # and up to BLOCK of what could not, if lines are so long
 TINY = 6 * 16 * 16      # products, up to which packing does not pay
 
 
@@ -40,7 +40,7 @@ def stays_unpacked(b: ir.IRBuilder, spec: GemmSpec, rows: ir.Value, columns: ir.
     if sizes is not None:
         few = max(MAX_UNPACKED_ROWS, min(FEW_DOTS, sizes[2] // STEPS)) if are_dots(spec) and not once else \
             MAX_UNPACKED_ROWS if not reads_lines(spec, "right") or None in spec.known else \
-            BLOCK if sizes[1] >= LONG_LINES and not once else FEW_BY_LINES
+            BLOCK_ROWS if sizes[1] >= MIN_LONG_LINE and not once else FEW_BY_LINES
         return math.prod(sizes) <= TINY or (few_rows and sizes[0] <= few) or (few_columns
                                                                               and sizes[1] <= MAX_UNPACKED_ROWS)
     plain = b.icmp_signed("<=", b.mul(b.mul(rows, columns), depth), const(TINY))

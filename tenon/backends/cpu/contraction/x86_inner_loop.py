@@ -15,7 +15,7 @@ from typing import NamedTuple
 from llvmlite import ir
 
 from tenon.backends.cpu.contraction.ir_helpers import I64, POINTER
-from tenon.backends.cpu.contraction.microkernel_types import NEVER
+from tenon.backends.cpu.contraction.microkernel_types import NO_PREFETCH_TURN
 from tenon.target import Target
 
 VECTOR_BYTES, REGISTERS = 64, 32
@@ -64,7 +64,7 @@ class Fetches(NamedTuple):
 
 def no_turns(where: ir.Value) -> Fetches:
     """No turn fetches anything."""
-    return Fetches(where, I64(NEVER), where, I64(0), I64(NEVER))
+    return Fetches(where, I64(NO_PREFETCH_TURN), where, I64(0), I64(NO_PREFETCH_TURN))
 
 
 def has_x86_inner_loop(turn: InnerIteration, lanes: int, target: Target) -> bool:

@@ -46,7 +46,7 @@ from tenon.loops.window_access import Slide, Windows, count
 from tenon.records import dataclass
 from tenon.target import Target, round_up
 
-WORKING = 3             # registers that hold neither sums nor weights
+WORKING_REGISTERS = 3   # registers that hold neither sums nor weights
 MAX_TILE_PLACES = 28    # places of a tile
 
 
@@ -126,7 +126,7 @@ def best_tile(row: Slide, vectors: int, registers: int) -> tuple[int, int]:
 
     found = []
     for places, v in combinations(range(1, min(row.places, MAX_TILE_PLACES) + 1), range(1, min(vectors, 4) + 1)):
-        if places * v + min(row.taps, 4) * v + WORKING > registers and places * v > 1:
+        if places * v + min(row.taps, 4) * v + WORKING_REGISTERS > registers and places * v > 1:
             continue
         time = sum(times * cost(size_, v) for size_, times in shares(row.places, places))
         found.append((time * -(-vectors // v), -places * v, (places, v)))

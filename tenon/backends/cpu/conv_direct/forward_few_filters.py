@@ -35,7 +35,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     zero,
 )
 from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
-from tenon.backends.cpu.conv_direct.work_share import LATENCY, SPARE, Task, block_of
+from tenon.backends.cpu.conv_direct.work_share import FMA_LATENCY_CYCLES, SPARE_REGISTERS, Task, block_of
 from tenon.backends.cpu.epilogue_patterns import joined, only_stored
 from tenon.backends.cpu.scalar_codegen import I32, register
 from tenon.loops.affine import affine
@@ -121,11 +121,11 @@ def best_tile(windows: Windows, filters: int, lanes: int, registers: int) -> Out
     rows = slides[-2] if len(slides) > 1 else None
     found = []
     for f, r, v in combinations(range(1, filters + 1), range(1, 9 if rows else 2), range(1, 9)):
-        if f * r * v > registers - SPARE or r > (rows.places if rows else 1) or v > across:
+        if f * r * v > registers - SPARE_REGISTERS or r > (rows.places if rows else 1) or v > across:
             continue
         lines = (rows.covered(r) if rows else 1) * (taps // (rows.taps if rows else 1))
         loads = 1.5 * min(lines, taps * r) * v + taps * f
-        time = max(taps * f * r * v / 2, loads / 2, LATENCY * taps)
+        time = max(taps * f * r * v / 2, loads / 2, FMA_LATENCY_CYCLES * taps)
         turns = -(-filters // f) * (-(-rows.places // r) if rows else 1) * -(-across // v)
         found.append((time * turns, -f * r * v, OutputTile(f, r, v)))
     return min(found, key=lambda x: x[:2])[2]

@@ -32,7 +32,7 @@ from tenon.backends.cpu.scalar_codegen import I1, I32, register
 from tenon.loops.window_access import Axis, Slide, Windows, count
 from tenon.records import dataclass
 
-FAR = 1 << 20           # multiples of a spread that make every coordinate positive
+POSITIVE_SHIFT = 1 << 20    # multiples of a spread that make every coordinate positive
 MOST_VECTORS = 4        # of a phase of a row, which are written out one by one
 
 
@@ -150,8 +150,8 @@ class _PaddedCopy:
         """(u, whether an element is there)."""
         b, u, whole = self.b, self.b.add(t, const(slide.shift)), ir.Constant(I1, 1)
         if slide.spread > 1:
-            positive = b.add(u, const(slide.spread * FAR))
-            u = b.sub(b.udiv(positive, const(slide.spread)), const(FAR))
+            positive = b.add(u, const(slide.spread * POSITIVE_SHIFT))
+            u = b.sub(b.udiv(positive, const(slide.spread)), const(POSITIVE_SHIFT))
             whole = b.icmp_unsigned("==", b.urem(positive, const(slide.spread)), ZERO)
         inside = b.and_(b.icmp_signed(">=", u, const(slide.low)), b.icmp_signed("<", u, const(slide.high)))
         return u, b.and_(whole, inside)

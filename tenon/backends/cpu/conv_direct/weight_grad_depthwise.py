@@ -35,7 +35,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.transpose_registers import widened
 from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
-from tenon.backends.cpu.conv_direct.work_share import SPARE, Task, block_of
+from tenon.backends.cpu.conv_direct.work_share import SPARE_REGISTERS, Task, block_of
 from tenon.backends.cpu.scalar_codegen import I32, register
 from tenon.loops.expressions import Load
 from tenon.loops.loop_ir import Contraction
@@ -91,7 +91,7 @@ class SumPlan:
 def sum_plan_of(statement: Contraction, found: Sliding, machine: Target) -> SumPlan:
     """How to compute the statement whose windows slide like this."""
     lanes = machine.vector_bytes // element_bytes(register(statement.sum.dtype))
-    taps, most = prod(s.taps for s in found.windows.slides), machine.registers - SPARE
+    taps, most = prod(s.taps for s in found.windows.slides), machine.registers - SPARE_REGISTERS
     chunk = -(-taps // -(-taps // most))
     together = min(max(most // chunk, 1), count(found.filters))
     plan = SumPlan(statement, found.windows, found.other, found.filters, together, chunk, lanes,

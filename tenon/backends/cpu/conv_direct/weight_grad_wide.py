@@ -35,7 +35,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.transpose_registers import addresses, from_lines, to_lines
 from tenon.backends.cpu.conv_direct.padded_copy import Cover, bind_indices
-from tenon.backends.cpu.conv_direct.work_share import LATENCY, Task, finish_taps
+from tenon.backends.cpu.conv_direct.work_share import FMA_LATENCY_CYCLES, Task, finish_taps
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import POINTER, register
 from tenon.llvm import shared_functions
@@ -47,9 +47,9 @@ from tenon.loops.window_access import Axis, Windows, count
 from tenon.records import dataclass, replace
 from tenon.target import Target, round_up
 
-PLACES = 768            # of a block, about: their lines of a panel stay in the second cache
-WORKING = 5             # registers that hold no sums
-RUN = 256               # sums of a filter that are turned at once, a multiple of all lanes
+BLOCK_PLACES = 768      # of a block, about: their lines of a panel stay in the second cache
+WORKING_REGISTERS = 5   # registers that hold no sums
+TRANSPOSED_RUN = 256    # sums of a filter that are turned at once, a multiple of all lanes
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class FilterPlan:
         blocks = min(self.channel_blocks, self.lanes) if self.is_one_block else self.channel_blocks
         rows = round_up(blocks * self.together * self.all_taps, self.lanes) + self.lanes
         sizes = (self.panels * (places + self.lanes) * self.width, self.images * self.together * self.cover.elements,
-                 rows * self.panels * self.width, self.lanes * RUN)
+                 rows * self.panels * self.width, self.lanes * TRANSPOSED_RUN)
         panels, copies, sums, turned = (round_up(size * each, 64) for size in sizes)
         return panels, copies, sums, turned
 
@@ -135,10 +135,10 @@ def filter_plan_of(statement: Contraction, found: Sliding, machine: Target) -> F
     windows = found.windows
     lanes = machine.vector_bytes // element_bytes(register(statement.sum.dtype))
     tile = _tile(count(windows.channels), prod(s.taps for s in windows.slides), count(found.filters), lanes,
-                 machine.registers - WORKING)
+                 machine.registers - WORKING_REGISTERS)
     first, rest = windows.slides[0].places, prod(s.places for s in windows.slides[1:])
-    images = min(max(PLACES // (first * rest), 1), count(windows.outside))
-    block = first if images > 1 or first * rest <= 2 * PLACES else max(PLACES // rest, 1)
+    images = min(max(BLOCK_PLACES // (first * rest), 1), count(windows.outside))
+    block = first if images > 1 or first * rest <= 2 * BLOCK_PLACES else max(BLOCK_PLACES // rest, 1)
     plan = FilterPlan(statement, windows, found.other, found.filters, lanes, *tile, images, block)
     return replace(plan, block=-(-first // -(-first // block)))
 
@@ -151,7 +151,7 @@ def _tile(channels: int, taps: int, filters: int, lanes: int, registers: int) ->
         rows = together * chunk
         if rows * vectors + vectors > registers or (together > 1 and chunk < taps) or together > channels:
             continue
-        step = max(rows * vectors / 2, LATENCY, (rows + vectors) / 2)
+        step = max(rows * vectors / 2, FMA_LATENCY_CYCLES, (rows + vectors) / 2)
         turns = -(-channels // together) * -(-taps // chunk) * -(-filters // (vectors * lanes))
         found.append((step * turns, -rows * vectors, (together, chunk, vectors)))
     return min(found)[2]
@@ -337,8 +337,8 @@ class _SlidingFilters:
         filters = [b.mul(x, const(plan.width)) for x in self.own_panels]
         last = minimum(b, filters[1], const(count(plan.filters)))
         with loop(b, filters[0], last, lanes, short=True) as (f, _), \
-                loop(b, rows[0], end, const(RUN), short=True) as (r, _):
-            run, some = minimum(b, const(RUN), b.sub(end, r)), minimum(b, lanes, b.sub(last, f))
+                loop(b, rows[0], end, const(TRANSPOSED_RUN), short=True) as (r, _):
+            run, some = minimum(b, const(TRANSPOSED_RUN), b.sub(end, r)), minimum(b, lanes, b.sub(last, f))
             with loop(b, ZERO, lanes, short=True) as (k, _):
                 b.store(self.line(k), address(b, self.slots, k, POINTER))
             shared_functions.call(b, to_lines, (self.element, plan.lanes), [
@@ -350,7 +350,7 @@ class _SlidingFilters:
 
     def line(self, number: ir.Value) -> ir.Value:
         """Where a run of sums of one filter waits."""
-        return address(self.b, self.turned_sums, self.b.mul(number, const(RUN)), self.element)
+        return address(self.b, self.turned_sums, self.b.mul(number, const(TRANSPOSED_RUN)), self.element)
 
     def hand_over(self, values: Values, given: Sequence[ir.Value]) -> None:
         """The epilogue for some sums of a filter."""

@@ -26,9 +26,9 @@ from tenon.loops.expressions import Expr
 from tenon.loops.loop_ir import Contraction
 from tenon.loops.window_access import Axis, Windows, count
 
-COVERED = 1 << 17       # bytes that a block's windows cover, about
-SPARE = 8               # registers that hold no sums
-LATENCY = 4             # cycles until a sum can be added to
+BLOCK_INPUT_BYTES = 1 << 17     # bytes that a block's windows cover, about
+SPARE_REGISTERS = 8     # registers that hold no sums
+FMA_LATENCY_CYCLES = 4  # cycles until a sum can be added to
 
 
 class Task:
@@ -106,4 +106,4 @@ def block_of(cover: Cover) -> int:
     """Places of the first slide whose windows of all channels cover about as much as a cache holds."""
     places = cover.slides[0].places
     covered = cover.elements * count(cover.windows.channels) * element_bytes(register(cover.windows.load.dtype))
-    return places if covered <= COVERED else max(places * COVERED // covered, 1)
+    return places if covered <= BLOCK_INPUT_BYTES else max(places * BLOCK_INPUT_BYTES // covered, 1)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import product as combinations
 from math import prod
 
-from tenon.backends.cpu.contraction.gemm_spec import CROWDED
+from tenon.backends.cpu.contraction.gemm_spec import CONFLICT_STRIDE_BYTES
 from tenon.backends.cpu.contraction.ir_helpers import element_bytes
 from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, FREE_LOADS, shares
 from tenon.backends.cpu.conv_nhwc.halo_copy import Border, border_of
@@ -29,18 +29,18 @@ from tenon.records import dataclass
 from tenon.target import LINE_BYTES, Target
 
 TILE_START = 24         # cycles until a tile's first sums are on their way, and until its last ones are stored
-STORED = 1.5            # and to store a vector of sums
+STORE_CYCLES = 1.5      # and to store a vector of sums
 L2_WEIGHT_CYCLES = 0.04  # of a cycle a vector of weights, which comes from the second cache, holds up the others
 MAX_TILE_PLACES = 28    # places of a tile
 FEWEST_FILTERS = 4      # that are worth a vector
 FEWEST_ROWS = 16        # of a plain product
 LONG_ROW, WAY = 2048, 1024      # elements of such rows; those after which lines compete
 LARGE_RESULTS = 4       # times which is more than the second cache
-DATA = 8                # the part of the second cache that a block's data may take
+L2_PER_BLOCK_DATA = 8   # L2 holds the data of so many blocks
 COPIED, LARGE = 4, 2    # the same where lines are copied for two blocks; where weights do not fit beside
-COPY = 4                # times its data that the weights take where all threads copy what windows at the edge cover
+COPY_WEIGHT_RATIO = 4   # weights take so many times the data where all threads copy what windows at the edge cover
 FEWEST_TASKS = 16       # that threads share out, where a convolution has as many places
-TASK = 200_000          # multiply-adds of a task that is worth its copy
+MIN_TASK_MULTIPLY_ADDS = 200_000    # multiply-adds of a task that is worth its copy
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class ConvSchedule:
     def shares_panels(self) -> bool:
         """Whether threads share out panels rather than blocks: each reads a part of the weights, and all data."""
         data = prod(run.extent for run in (*self.outside, *self.axes)) * self.depth[-1].extent * self.size
-        return self.packed > data * (COPY if self.border else 1)
+        return self.packed > data * (COPY_WEIGHT_RATIO if self.border else 1)
 
     @property
     def tiles_beside(self) -> int:
@@ -237,7 +237,7 @@ def _are_crowded(rows: IndexRun, lines: int, machine: Target) -> bool:
     >>> [_are_crowded(IndexRun((), 64, stride), size, Target(64, 32)) for stride, size in ((1000, 11), (4096, 8))]
     [False, True]
     """
-    return rows.stride % WAY == 0 and (rows.stride > LONG_ROW or lines > machine.l1_bytes // CROWDED)
+    return rows.stride % WAY == 0 and (rows.stride > LONG_ROW or lines > machine.l1_bytes // CONFLICT_STRIDE_BYTES)
 
 
 def _strides(load: Load, indices: Sequence[Index]) -> dict[Index, int] | None:
@@ -275,7 +275,7 @@ def best_tile(machine: Target, lanes: int, axes: Sequence[IndexRun], filters: in
     def cost(height: int, vectors: int) -> float:
         sums, loads = height * vectors, height + vectors
         step = max(sums / FMA_UNITS, FMA_LATENCY, loads / FMA_UNITS / FREE_LOADS) + L2_WEIGHT_CYCLES * vectors
-        return depth * step + TILE_START + STORED * sums
+        return depth * step + TILE_START + STORE_CYCLES * sums
 
     found = []
     for vectors, rows, places in combinations(range(1, min(4, across) + 1), range(1, min(down, MAX_TILE_PLACES) + 1),
@@ -296,7 +296,7 @@ def _block(plan: ConvSchedule, machine: Target) -> int:
     each = prod(run.extent for run in plan.axes) * plan.size / tiles
     read = plan.border.spread if plan.border else prod(run.extent for run in plan.depth)
     each *= read + 2 * plan.filters
-    part = LARGE if plan.packed * LARGE > machine.l2_bytes else COPIED if plan.border else DATA
+    part = LARGE if plan.packed * LARGE > machine.l2_bytes else COPIED if plan.border else L2_PER_BLOCK_DATA
     unit = plan.tiles_beside if plan.border else 1      # a copy is of whole rows
     most = max(int(machine.l2_bytes / part / each) // unit, 1)
     if plan.border and plan.border.most < plan.axes[0].extent:
@@ -309,4 +309,4 @@ def _blocks_to_share(plan: ConvSchedule) -> int:
     """How many blocks give threads enough tasks: panels of each block, at each place outside of it."""
     others = plan.panels * prod(run.extent for run in plan.outside)
     work = count(plan.statement.rows) * plan.filters * plan.steps
-    return max(min(FEWEST_TASKS, work // TASK) // others, 1)
+    return max(min(FEWEST_TASKS, work // MIN_TASK_MULTIPLY_ADDS) // others, 1)

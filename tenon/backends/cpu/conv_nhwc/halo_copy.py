@@ -37,7 +37,7 @@ from tenon.loops.expressions import Index, Load
 from tenon.loops.window_access import Axis, Slide, Windows, count, windows_of
 from tenon.records import dataclass
 
-AT_ONCE = 4             # vectors that are copied
+VECTORS_AT_ONCE = 4     # vectors that are copied
 MAX_LINE_PLACES = 1024  # places of a copy in which every channel is a line
 
 
@@ -195,10 +195,10 @@ class _HaloCopy:
 
     def move(self, source: ir.Value, target: ir.Value, size: ir.Value) -> None:
         """So many elements, in vectors, some of them at a time; the last ones behind masks."""
-        b, several = self.b, AT_ONCE * self.lanes
+        b, several = self.b, VECTORS_AT_ONCE * self.lanes
         whole = b.sub(size, b.urem(size, const(several)))
         with loop(b, ZERO, whole, const(several), short=True) as (i, _):
-            places = [b.add(i, const(k * self.lanes)) for k in range(AT_ONCE)]
+            places = [b.add(i, const(k * self.lanes)) for k in range(VECTORS_AT_ONCE)]
             values = [load_vector(b, address(b, source, at, self.element), self.element, self.lanes) for at in places]
             for at, value in zip(places, values, strict=True):
                 store_vector(b, value, address(b, target, at, self.element))

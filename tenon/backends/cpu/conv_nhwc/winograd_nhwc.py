@@ -46,7 +46,7 @@ from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import (
 )
 from tenon.backends.cpu.conv_direct.work_share import Task
 from tenon.backends.cpu.conv_nhwc.vector_epilogue import Lanes
-from tenon.backends.cpu.conv_nhwc.winograd_plan import CHUNK, FREQUENCIES, SIDE, TAPS, WinogradPlan
+from tenon.backends.cpu.conv_nhwc.winograd_plan import CHANNELS_PER_PREFETCH, FREQUENCIES, SIDE, TAPS, WinogradPlan
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import I32, register
 from tenon.target import LINE_BYTES
@@ -153,15 +153,15 @@ class Winograd:
         """The sums of the register tile of this number, which fetches its share of the next frequency's weights."""
         b, plan, panels = self.b, self.plan, self.panels
         none = [zero(ir.VectorType(self.element, self.lanes))] * (panels.rows * panels.vectors)
-        each = -(-plan.channels // CHUNK) * plan.fetched * LINE_BYTES
+        each = -(-plan.channels // CHANNELS_PER_PREFETCH) * plan.fetched * LINE_BYTES
         ahead = b.gep(right, [b.add(const(plan.frequency * plan.size), b.mul(number, const(each)))],
                       source_etype=ir.IntType(8))
-        with loop(b, ZERO, const(plan.channels), const(CHUNK), none, short=True) as (k, sums):
-            first = b.mul(b.udiv(k, const(CHUNK)), const(plan.fetched * LINE_BYTES))
+        with loop(b, ZERO, const(plan.channels), const(CHANNELS_PER_PREFETCH), none, short=True) as (k, sums):
+            first = b.mul(b.udiv(k, const(CHANNELS_PER_PREFETCH)), const(plan.fetched * LINE_BYTES))
             for line in range(plan.fetched):
                 prefetch(b, b.gep(ahead, [b.add(first, const(line * LINE_BYTES))], source_etype=ir.IntType(8)), 2)
-            steps = const(CHUNK) if plan.channels % CHUNK == 0 else \
-                minimum(b, const(CHUNK), b.sub(const(plan.channels), k))
+            steps = const(CHANNELS_PER_PREFETCH) if plan.channels % CHANNELS_PER_PREFETCH == 0 else \
+                minimum(b, const(CHANNELS_PER_PREFETCH), b.sub(const(plan.channels), k))
             sums[:] = add_products(b, panels, list(sums), (address(b, left, k, self.element), plan.line, 1),
                                    (address(b, right, b.mul(k, const(panels.width)), self.element), panels.width),
                                    steps, self.element)

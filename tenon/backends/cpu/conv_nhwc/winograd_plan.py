@@ -6,7 +6,7 @@ from tenon.backends.cpu.contraction.ir_helpers import element_bytes
 from tenon.backends.cpu.contraction.machine_model import FMA_LATENCY, FMA_UNITS, FREE_LOADS
 from tenon.backends.cpu.conv_direct.winograd.winograd_blocking import STEP, Panels
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import SQUARE
-from tenon.backends.cpu.conv_nhwc.conv_schedule import STORED, TILE_START
+from tenon.backends.cpu.conv_nhwc.conv_schedule import STORE_CYCLES, TILE_START
 from tenon.backends.cpu.conv_nhwc.vector_epilogue import is_of_vectors
 from tenon.backends.cpu.scalar_codegen import register
 from tenon.loops.affine import affine
@@ -18,14 +18,14 @@ from tenon.target import LINE_BYTES, Target, round_up
 
 TAPS, SIDE = SQUARE[0].taps, SQUARE[0].side      # of a window, and of what a tile covers
 FREQUENCIES = SIDE * SIDE
-CACHED = 2              # the part of the second cache that a block's elements and sums may take
+L2_PER_BLOCK = 2        # L2 holds the elements and sums of so many blocks
 MOST_GROWTH = 2         # times the bytes of the weights that transformed ones may take
 MIN_BLOCK_TILES = 16    # tiles of a block, for which weights are fetched
-TASKS = 8               # panels of blocks that threads share out, where there are tiles enough
-CHUNK = 16              # channels after which a register tile fetches
+PANELS_TO_SHARE = 8     # panels of blocks that threads share out, where there are tiles enough
+CHANNELS_PER_PREFETCH = 16  # channels after which a register tile fetches
 TRANSFORM = 45          # cycles to transform a vector of elements, or of sums, of a tile
 L2_WEIGHT_CYCLES = 0.25  # cycles that a vector of weights from the second cache holds up a step
-FETCHED = 4             # bytes of weights that a cycle brings from beyond the second cache
+L3_BYTES_PER_CYCLE = 4  # bytes of weights that a cycle brings from beyond the second cache
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class WinogradPlan:
     @property
     def fetched(self) -> int:
         """Cache lines of the next frequency's weights that a chunk of a register tile fetches."""
-        chunks = -(-self.block // self.panels.rows) * -(-self.channels // CHUNK)
+        chunks = -(-self.block // self.panels.rows) * -(-self.channels // CHANNELS_PER_PREFETCH)
         return -(-self.frequency * self.size // (LINE_BYTES * chunks))
 
     @property
@@ -112,7 +112,8 @@ class WinogradPlan:
         """About how long it takes."""
         lanes = self.panels.lanes
         inputs, outputs = -(-self.channels // lanes), self.count * self.panels.vectors
-        fetching = self.packed * (self.blocks > 1 or self.packed > self.target.l2_bytes // CACHED) / FETCHED
+        beyond_l2 = self.blocks > 1 or self.packed > self.target.l2_bytes // L2_PER_BLOCK
+        fetching = self.packed * beyond_l2 / L3_BYTES_PER_CYCLE
         products = FREQUENCIES * -(-self.block // self.panels.rows) * self.panels.rows * self.channels * outputs / 2
         return self.blocks * max(products, fetching) + self.tiles * (inputs + outputs) * TRANSFORM
 
@@ -128,7 +129,7 @@ def winograd_plan_of(x: Contraction, machine: Target) -> WinogradPlan | Refusal:
         return Refusal("channels or filters fill no vector")
     width = panels_of(machine, lanes, MIN_BLOCK_TILES, filters, channels).width
     held = FREQUENCIES * (round_up(channels, lanes) + width) * machine.vector_bytes // lanes
-    blocks = -(-tiles // max(machine.l2_bytes // CACHED // held, MIN_BLOCK_TILES))
+    blocks = -(-tiles // max(machine.l2_bytes // L2_PER_BLOCK // held, MIN_BLOCK_TILES))
     block = -(-tiles // blocks)
     plan = WinogradPlan(machine, x, windows, block, panels_of(machine, lanes, block, filters, channels))
     direct = TAPS**2 * count(x.rows) * channels * -(-filters // lanes) / 2
@@ -139,8 +140,8 @@ def winograd_plan_of(x: Contraction, machine: Target) -> WinogradPlan | Refusal:
 
 def _to_share(plan: WinogradPlan, machine: Target) -> WinogradPlan:
     """The plan with blocks enough for threads to be done at the same time, where weights are near for all of them."""
-    blocks = min(-(-TASKS // plan.count), plan.tiles // MIN_BLOCK_TILES)
-    if blocks <= plan.blocks or plan.packed * CACHED > machine.l2_bytes:
+    blocks = min(-(-PANELS_TO_SHARE // plan.count), plan.tiles // MIN_BLOCK_TILES)
+    if blocks <= plan.blocks or plan.packed * L2_PER_BLOCK > machine.l2_bytes:
         return plan
     block = -(-plan.tiles // blocks)
     return replace(plan, block=block, panels=panels_of(machine, plan.panels.lanes, block, plan.filters, plan.channels))
@@ -150,8 +151,8 @@ def panels_of(machine: Target, lanes: int, tiles: int, filters: int, channels: i
     """The register tile that takes least time, whose panel of a frequency the first cache should hold."""
     def cycles(rows: int, vectors: int) -> float:
         step = max(rows * vectors / FMA_UNITS, FMA_LATENCY, (rows + vectors) / FMA_UNITS / FREE_LOADS)
-        far = channels * vectors * machine.vector_bytes * CACHED > machine.l1_bytes
-        each = channels * (step + far * L2_WEIGHT_CYCLES * vectors) + TILE_START + STORED * rows * vectors
+        far = channels * vectors * machine.vector_bytes * L2_PER_BLOCK > machine.l1_bytes
+        each = channels * (step + far * L2_WEIGHT_CYCLES * vectors) + TILE_START + STORE_CYCLES * rows * vectors
         return -(-tiles // rows) * -(-filters // (vectors * lanes)) * each
 
     fitting = [(rows, vectors) for vectors in range(1, 5)

@@ -18,11 +18,11 @@ from tenon.backends.cpu.contraction.machine_model import best_tile
 from tenon.backends.cpu.conv_direct.winograd.winograd_transforms import Line, Tilings
 from tenon.loops.select_conv_schedule import frequencies, tiles_of_block
 from tenon.loops.window_access import Slide, Windows, count
-from tenon.loops.winograd_tiling import TOGETHER
+from tenon.loops.winograd_tiling import TILE_WINDOWS
 from tenon.records import dataclass
 from tenon.target import Target, round_up
 
-STEP = TOGETHER                 # places from tile to tile
+STEP = TILE_WINDOWS     # places from tile to tile
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ from tenon.loops.window_access import Axis, Windows, count
 from tenon.records import dataclass
 from tenon.target import Target, round_up
 
-GROUP = 128             # filters of a group, about: their lines of a block are in the second cache
-WORKING = 6             # registers that hold no sums
+GROUP_FILTERS = 128     # filters of a group, about: their lines of a block are in the second cache
+WORKING_REGISTERS = 6   # registers that hold no sums
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,9 @@ class WinogradFilterPlan:
 def winograd_filter_plan_of(statement: Contraction, found: Sliding, machine: Target) -> WinogradFilterPlan:
     """How to compute the statement whose windows slide like this."""
     lanes = machine.vector_bytes // element_bytes(register(statement.sum.dtype))
-    panels = _panels(count(found.filters), lanes, machine.registers - WORKING)
+    panels = _panels(count(found.filters), lanes, machine.registers - WORKING_REGISTERS)
     all_panels = -(-count(found.filters) // panels.width)
-    groups = max(all_panels * panels.width // GROUP, 1)
+    groups = max(all_panels * panels.width // GROUP_FILTERS, 1)
     return WinogradFilterPlan(statement, tiles_of(found.windows, lanes), found.other, found.filters, panels,
                               -(-all_panels // groups))
 
