@@ -111,7 +111,6 @@ class Captured:
     succeeded: bool = False                     # whether there was another one
     short: Any = None                           # the fast path of calls like an earlier one (`tenon.capture.fast_call`)
     sized: bool = False                         # whether that is one for calls with other sizes, too
-    by_python: float | None = 0.0               # seconds that calls take at most if they are Python's; None: unknown
     grows: bool = False                         # and the next one, where sizes are too large for it, has room to grow
     checked: object = None                      # the last change of a tensor when the held tensors were right
     making: Any = None                      # its code, where another thread makes it (`background_compile`)

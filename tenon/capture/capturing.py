@@ -213,7 +213,7 @@ class Capturing(GraphBreaks):
     def _keep(self, record: CaptureRecord, captured: Captured, leaves: Sequence[Any], why: str) -> None:
         """Make a capture one of those that calls are compared with."""
         captured.counted = frozenset(self.loops.tried)
-        captured.why, captured.by_python = why, 0.0 if self.fullgraph else None
+        captured.why = why
         self._note_recompile(why)
         record.captures.append(captured)
         record.family.captures += 1

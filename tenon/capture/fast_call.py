@@ -27,8 +27,6 @@ from tenon.capture.argument_roots import reference
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants, given, late_program
 from tenon.capture.donated_results import DonatedResults, DonatedRunResults
-from tenon.capture.eager_call import MISS
-from tenon.capture.eager_cost import ASKED, GRADIENT, LONG_WAY, STEP_BY_STEP, seconds_of
 from tenon.capture.epilogue import epilogue
 from tenon.capture.guard_places import CHANGING
 from tenon.capture.guards import same_atom
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
     from tenon.graph.ir import Graph
     from tenon.runtime.run_frame import Frame
 
+MISS = object()
 MADE_ANEW = (slice, range, frozenset, complex, bytes)       # for each call, as a rule, and equal
 CONTIGUOUS_AND_ALIGNED = 0x101      # of ndarray.flags
 Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
@@ -385,39 +384,20 @@ class _Maker:
         if not holds(tuple(self.leaves)):
             return None
 
-        by_python = self.by_python()
-
         def call(leaves: tuple[Any, ...]) -> Any:
             if not holds(leaves) or (rest is not None and not rest.hold()):
                 return MISS
-            if by_python:
-                return None
             try:
                 return run(captured, _as_tensors(leaves) if arrays else leaves, leaves[at:])
             except Stopped:
                 return _off_the_graph(captured)
         return call
 
-    def by_python(self) -> bool:
-        """Whether the function itself is called where all holds, since its operators take less time eagerly."""
-        captured = self.captured
-        program = late_program(captured.program)
-        if not hasattr(program, "times_asked"):     # it is of another backend, which is to run
-            captured.by_python = 0.0
-        if captured.by_python is None:
-            seconds = seconds_of(captured.graph, sizes_of(captured.types, self.leaves))
-            asked = program.times_asked
-            way, times = (2 * LONG_WAY, GRADIENT) if captured.differentiable else (STEP_BY_STEP + asked * ASKED, 1)
-            captured.by_python = seconds + LONG_WAY if seconds * times < way else 0.0
-        return captured.by_python > 0
-
     def quick(self, inputs: list[Input]) -> Run | None:
         """Look at everything and run the program in one native call."""
         ready, arrays, program = self.ready, self.arrays, late_program(self.captured.program)
         if not hasattr(program, "quick_frame"):     # of stages, or of another backend
             return None
-        if not all(_is_ready(array) for k, array in enumerate(arrays) if self.place(k) >= 0):
-            return None                 # each run copies it
         arrays = given(ready, arrays) if ready else arrays
         donated = [] if self.captured.differentiable else [self.place(k) for k in self.captured.donations]
         frame = program.quick_frame(arrays, donated, self.most)
@@ -564,11 +544,6 @@ def _only_updates(frame: Any, reads: Sequence[int], captured: Captured) -> bool:
     updates = set(captured.updates)
     return all(donor is None or (reads[donor], k) in updates
                for k, (_, _, donor) in enumerate(frame.layout.results))
-
-
-def _is_ready(array: np.ndarray) -> bool:
-    """Whether machine code may read an array as it lies."""
-    return array.flags.num & CONTIGUOUS_AND_ALIGNED == CONTIGUOUS_AND_ALIGNED
 
 
 def _is_small(shape: Shape, dtype: Any, most: Mapping[str, int] | None) -> bool:

@@ -23,8 +23,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.capturing import Capturing
 from tenon.capture.code_monitor import comes_from_library, stack_where
 from tenon.capture.counted_loops import CountedLoops
-from tenon.capture.eager_call import MISS, EagerCall
-from tenon.capture.fast_call import OffTheGraph, make_fast_call, make_ready
+from tenon.capture.fast_call import MISS, OffTheGraph, make_fast_call, make_ready
 from tenon.capture.fast_call_table import Ways, added, plain_values, without
 from tenon.capture.graph_breaks import Around, Instead, Run
 from tenon.capture.lazy_tensors import FunctionParts
@@ -280,7 +279,6 @@ class Jitted(Capturing):
         except Exception:       # what is wrong with the program, running it says
             return
         if call is not None:
-            call = EagerCall(captured, call, self.function) if captured.by_python else call
             ways, captured.short = without(self._short_ways, [captured.short]), call
             self._short_ways = added(ways, modes(), call, plain_values(captured, structure, leaves),
                                       last=captured.sized)

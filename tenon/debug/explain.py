@@ -257,8 +257,6 @@ def _details(captured: Captured) -> Iterator[str]:
             if not isinstance(source, (Argument, GradientOf))]
     if held:
         yield f"  reads {len(held)} tensors from outside: {_some([str(p.type) for p in held])}"
-    if captured.by_python:
-        yield "  runs as eager code: its program would ask NumPy step by step, which takes longer"
     if captured.constants:
         yield f"  computes once, until they change, what depends on {len(captured.constants)} of them alone"
     if captured.assigned:

@@ -83,11 +83,6 @@ class Program:
         return self._layout_for([], ())
 
     @property
-    def times_asked(self) -> int:
-        """How often a run asks Python for something, such as a step that NumPy does, once in a loop."""
-        return len(self.plan.host)
-
-    @property
     def peak_bytes(self) -> int:
         """Memory beside the arguments and results; where loops keep what the data ask for, what runs have taken."""
         plan = self.plan

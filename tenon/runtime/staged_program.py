@@ -69,12 +69,6 @@ class StagedProgram:
             at_once(then(results, None) or ())
         return results
 
-    @property
-    def times_asked(self) -> int:
-        """How often a run asks Python for something: for each stage, and in these.  Another backend's do not say."""
-        asked: list[int] = [x.times_asked for x in self._programs.values()]     # type: ignore[attr-defined]
-        return len(self.stages) + sum(asked)
-
     def _do(self, node: Node, values: dict[Value, Array], sizes: dict[str, int]) -> None:
         """An operator that says a size."""
         inputs = [np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal) else None if x is None else values[x]

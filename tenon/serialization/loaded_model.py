@@ -17,8 +17,7 @@ from tenon.autocast import narrowing
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.conditional_gradients import use
 from tenon.capture.convert.reachable import OfCapture
-from tenon.capture.eager_call import MISS
-from tenon.capture.fast_call import make_fast_call
+from tenon.capture.fast_call import MISS, make_fast_call
 from tenon.capture.fast_call_table import Ways, added, without
 from tenon.capture.guards import Guards
 from tenon.capture.jitted import SHORTEN_AT

@@ -23,7 +23,6 @@ from tenon.capture.convert.rewrite import as_function as without_decorators
 from tenon.capture.convert.rewrite import check, name_super
 from tenon.capture.convert.scope import bound_by, globals_of, nodes_of, reads
 from tenon.capture.convert.source_definitions import Definition, Unconvertible, definition_of
-from tenon.capture.eager_cost import pays
 from tenon.capture.guards import is_atom
 from tenon.capture.pytree import Structure
 from tenon.capture.split.array_uses import computes_with
@@ -31,6 +30,7 @@ from tenon.capture.split.closures import shared_by
 from tenon.capture.split.driver import Cuts, drive
 from tenon.capture.split.local_liveness import ExitLiveness, blocks_of, header_of
 from tenon.capture.split.outline_statements import Body, as_function
+from tenon.capture.split.piece_cost import pays
 from tenon.errors import PACKAGE, Location
 from tenon.graph.ir import Graph
 from tenon.graph.op import at_once
