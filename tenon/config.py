@@ -32,9 +32,9 @@ VERSION = "0.1.0"       # of Tenon
 SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory", "recompiles")
 CHECKABLE = ("bounds", "passes", "guard", "guard_before")
 VECTORS = ("128", "256", "512")
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 WORLD_SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")      # what MPICH, Open MPI and Slurm set
-MOST_DEVICES = 1024
+MAX_DEVICES = 1024
 OFF, ON = ("off", "0", "no", "none", "false"), ("on", "1", "yes", "true")      # words that name no directory
 
 
@@ -65,8 +65,8 @@ def config() -> Config:
 def read_config(environ: Mapping[str, str]) -> Config:
     return Config(
         backend=_backend(environ.get("TENON_BACKEND", "").strip() or "cpu"),
-        threads=_count("TENON_THREADS", environ, MOST_THREADS) or usable_cores(),
-        devices=_count("TENON_DEVICES", environ, MOST_DEVICES) or 1,
+        threads=_count("TENON_THREADS", environ, MAX_THREADS) or usable_cores(),
+        devices=_count("TENON_DEVICES", environ, MAX_DEVICES) or 1,
         vectors=int(_one_of("TENON_VECTORS", environ.get("TENON_VECTORS", "").strip() or VECTORS[-1], VECTORS)),
         cache_dir=_cache_dir(environ),
         show=read_show(environ),
@@ -150,7 +150,7 @@ def usable_cores() -> int:
         allowed = len(os.sched_getaffinity(0))
     else:
         allowed = os.cpu_count()
-    return max(1, min(allowed or 1, math.ceil(min(_container_limits(), default=MOST_THREADS))))
+    return max(1, min(allowed or 1, math.ceil(min(_container_limits(), default=MAX_THREADS))))
 
 
 def _container_limits() -> list[float]:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from tenon.config import MOST_DEVICES, config
+from tenon.config import MAX_DEVICES, config
 from tenon.errors import ArgumentError, DTypeError
 from tenon.types import DType, as_dtype
 
@@ -156,8 +156,8 @@ def set_devices(count: int) -> None:
     ('cpu', 'cpu:1', 'python')
     >>> tn.set_devices(1)
     """
-    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_DEVICES:
-        raise ArgumentError(f"set_devices: {count!r} is not a whole number from 1 to {MOST_DEVICES}")
+    if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MAX_DEVICES:
+        raise ArgumentError(f"set_devices: {count!r} is not a whole number from 1 to {MAX_DEVICES}")
     _counts["cpu"] = count
 
 

@@ -401,7 +401,7 @@ def size_of(shape: tuple[Dim, ...]) -> Dim:
 
 
 LARGEST_COEFFICIENT = (1 << 63) - 1
-MOST_ATOMS = 256        # in a dimension that is read, those within atoms too
+MAX_ATOMS = 256         # in a dimension that is read, those within atoms too
 
 
 def parse_dim(node: ast.expr) -> Dim:
@@ -424,8 +424,8 @@ def _readable(dim: Dim) -> Dim:
     """The dimension; raises ValueError where arithmetic on it would take long, or leave 64 bits."""
     if any(abs(coefficient) > LARGEST_COEFFICIENT for _, coefficient in _terms(dim)):
         raise ValueError("a number in a size does not fit in 64 bits")
-    if _atoms(dim) > MOST_ATOMS:
-        raise ValueError(f"a size that is made of more than {MOST_ATOMS} others")
+    if _atoms(dim) > MAX_ATOMS:
+        raise ValueError(f"a size that is made of more than {MAX_ATOMS} others")
     return dim
 
 
@@ -554,7 +554,7 @@ def divide_exactly(dim: Dim, divisor: Dim) -> Dim | None:
     monomial, coefficient = _terms(divisor)[-1]
     quotient: Dim = 0
     rest: Dim = dim
-    for _ in range(MOST_ATOMS):
+    for _ in range(MAX_ATOMS):
         if isinstance(rest, int) and rest == 0:
             return quotient
         lead, times = _terms(rest)[-1]

@@ -15,8 +15,8 @@ from functools import lru_cache
 from types import BuiltinFunctionType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
-MOST_NAMES = 4
-MOST_LETTERS = 60       # of what is said of one name
+MAX_NAMES = 4
+MAX_LETTERS = 60        # of what is said of one name
 INNER_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MISSING = object()
 NAMED = (FunctionType, BuiltinFunctionType, MethodType, ModuleType)      # which say themselves what they are called
@@ -99,7 +99,7 @@ def _described(tree: ast.stmt, scope: Mapping[str, Any]) -> Iterator[str]:
         words = _words(_value(path, scope))
         if words:
             told.setdefault(ast.unparse(path), words)
-    return (f"{name} is {words}" for name, words in list(told.items())[:MOST_NAMES])
+    return (f"{name} is {words}" for name, words in list(told.items())[:MAX_NAMES])
 
 
 def _paths(tree: ast.AST) -> Iterator[ast.expr]:
@@ -134,4 +134,4 @@ def _words(value: Any) -> str:
         words = f"{value.dtype} {list(value.shape)} of NumPy"
     else:
         return ""
-    return words if len(words) <= MOST_LETTERS and "\n" not in words else ""
+    return words if len(words) <= MAX_LETTERS and "\n" not in words else ""

@@ -51,7 +51,7 @@ class Location:
         return f"{prefix}{shown}\n{' ' * (len(prefix) + column)}{'^' * width}"
 
 
-MOST_LOCATIONS = 4096
+MAX_LOCATIONS = 4096
 _locations: dict[tuple[int, int], tuple[CodeType, Location]] = {}     # by identity: equal code may stand elsewhere
 
 
@@ -60,7 +60,7 @@ def location_of(frame: FrameType) -> Location:
     code, instruction = frame.f_code, frame.f_lasti
     known = _locations.get((id(code), instruction))
     if known is None:
-        if len(_locations) >= MOST_LOCATIONS:
+        if len(_locations) >= MAX_LOCATIONS:
             _locations.clear()
         known = _locations[id(code), instruction] = code, _location(code, instruction, frame.f_lineno)
     return known[1]

@@ -31,7 +31,7 @@ def _not_at_hand(name: str) -> int:
     return SMALLEST_SYMBOLIC_SIZE
 
 
-MOST_BY_DATA = 100      # answers on sizes that the data decide, in one call
+MAX_BY_DATA = 100       # answers on sizes that the data decide, in one call
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Assumptions:
         """The same where the data decide some sizes: none of them is taken for 0 or 1, which it is in few calls."""
         if (known := self.by_data.get((left, relation, right))) is not None:
             return known
-        if len(self.by_data) >= MOST_BY_DATA:       # such as of a loop that goes on while something is left
+        if len(self.by_data) >= MAX_BY_DATA:       # such as of a loop that goes on while something is left
             raise self.refuse(left)
         sizes = {**self.sizes, **{name: max(self.look_up(name), SMALLEST_SYMBOLIC_SIZE) for name in names}}
         found = compare(evaluate(left, sizes), relation, evaluate(right, sizes))

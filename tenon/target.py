@@ -20,7 +20,7 @@ from tenon.records import dataclass
 
 LINE_BYTES = 64         # bytes that caches fetch at once, on every machine that there is code for: no field
 WAY_BYTES = 4096        # bytes after which lines of memory compete for the same place of the first cache
-MOST_TEXTS = 64         # texts of features, taken apart
+MAX_TEXTS = 64          # texts of features, taken apart
 
 
 def round_up(size: int, multiple: int) -> int:
@@ -74,7 +74,7 @@ class Target:
                 f"{self.l1_bytes >> 10} and {self.l2_bytes >> 10} KiB, pairs of bfloat16: {self.pairs or 'none'}")
 
 
-@lru_cache(MOST_TEXTS)
+@lru_cache(MAX_TEXTS)
 def _features(text: str) -> frozenset[str]:
     return frozenset(word[1:] for word in text.split(",") if word.startswith("+"))
 

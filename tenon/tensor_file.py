@@ -36,7 +36,7 @@ STORED = DTYPES | NARROW
 OTHERS = ("F4", "F6_E2M3", "F6_E3M2")
 METADATA = "__metadata__"
 LONGEST_HEADER = 100_000_000    # bytes: what other readers take
-MOST_AXES = 64                  # of NumPy's arrays
+MAX_AXES = 64                   # of NumPy's arrays
 LENGTH, ALIGNMENT = 8, 8
 Array = np.ndarray[Any, Any]
 
@@ -137,7 +137,7 @@ def _checked(name: str, entry: Any) -> tuple[int, int]:
                          hint="convert the file with the program that wrote it")
     if not isinstance(dtype, str) or dtype not in STORED:
         raise DamagedFile(f"the tensor {name!r} has elements of type {dtype!r}, which does not exist")
-    if not _are_counts(shape) or len(shape) > MOST_AXES:
+    if not _are_counts(shape) or len(shape) > MAX_AXES:
         raise DamagedFile(f"the tensor {name!r} has the shape {shape!r}")
     itemsize = np.dtype(STORED[dtype]).itemsize
     if prod(n for n in shape if n) * itemsize >= 1 << 63:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted((ROOT / "tenon").rglob("*.py"))
-MOST_DUPLICATES = 10        # an operator and its layer may share a name: tenon/ops/pooling.py and tenon/nn/pooling.py
-MOST_SHARE = 0.18           # of all lines, in one room of the house
+MAX_DUPLICATES = 10         # an operator and its layer may share a name: tenon/ops/pooling.py and tenon/nn/pooling.py
+MAX_SHARE = 0.18            # of all lines, in one room of the house
 WORDS_OF_THE_FIELD = 50
 VERBS = """absorb batch decompose drop expand find fold fuse hoist lower merge partition place prune recompute
 rematerialize schedule simplify specialize transpose unroll use"""
@@ -21,13 +21,13 @@ def duplicates(names: Iterator[str]) -> dict[str, int]:
 
 def test_hardly_a_file_name_is_there_twice() -> None:
     found = duplicates(path.stem for path in FILES if path.stem not in ("__init__", "base"))
-    assert len(found) <= MOST_DUPLICATES, found
+    assert len(found) <= MAX_DUPLICATES, found
 
 
 def test_hardly_a_class_name_is_there_twice() -> None:
     found = duplicates(node.name for path in FILES for node in ast.parse(path.read_text(encoding="utf-8")).body
                        if isinstance(node, ast.ClassDef))
-    assert len(found) <= MOST_DUPLICATES, found
+    assert len(found) <= MAX_DUPLICATES, found
 
 
 def test_a_pass_is_called_by_a_verb() -> None:
@@ -41,7 +41,7 @@ def test_no_room_is_too_large() -> None:
         room, *inner = path.relative_to(ROOT / "tenon").parts
         lines["/".join([room, inner[0]] if room == "backends" else [room])] += len(path.read_text("utf-8").splitlines())
     room, most = lines.most_common(1)[0]
-    assert most <= MOST_SHARE * lines.total(), f"{room} has {most} of {lines.total()} lines"
+    assert most <= MAX_SHARE * lines.total(), f"{room} has {most} of {lines.total()} lines"
 
 
 def glossary() -> tuple[list[list[str]], set[str]]:

@@ -33,7 +33,7 @@ MENDS = re.compile(
     r"(must|should|has to|have to|expected to|expects|expected|requires?|only|accepted|valid)\b.{0,40}"
     r"\b(be|in|between|from|less|non|one|integers?|integer types?|float\w*|real|have|are|of|dtype|shape|input|a|to)\b",
     re.IGNORECASE | re.DOTALL)
-MOST_LETTERS = 320
+MAX_LETTERS = 320
 
 
 class Mistake(NamedTuple):
@@ -220,7 +220,7 @@ def cell(answer: dict[str, Any] | None, told: set[str] | None, judged: str) -> s
 
 
 def shortened_text(text: str) -> str:
-    return text if len(text) <= MOST_LETTERS else text[:MOST_LETTERS] + " ..."
+    return text if len(text) <= MAX_LETTERS else text[:MAX_LETTERS] + " ..."
 
 
 def code(text: str) -> str:

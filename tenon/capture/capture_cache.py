@@ -23,9 +23,9 @@ from tenon.records import dataclass, field
 from tenon.tensor import Tensor
 from tenon.types import Shape, TensorType
 
-MOST_ALIVE = 64         # objects of one family, before those of other calls are opened
-MOST_APART = 4          # captures for such objects, since what was captured for one was not right for others
-MOST_REFUSED = 3        # objects of one family, none of which could be captured, before others are not tried
+MAX_ALIVE = 64          # objects of one family, before those of other calls are opened
+MAX_APART = 4           # captures for such objects, since what was captured for one was not right for others
+MAX_REFUSED = 3         # objects of one family, none of which could be captured, before others are not tried
 
 
 @dataclass
@@ -59,12 +59,12 @@ class Family:
     @property
     def refuses_all(self) -> bool:
         """Whether objects of these classes could never be captured, such as iterators."""
-        return not self.captures and self.refusals == self.objects >= MOST_REFUSED
+        return not self.captures and self.refusals == self.objects >= MAX_REFUSED
 
     @property
     def are_made_anew(self) -> bool:
         """Whether most calls have objects of their own."""
-        is_seen = self.gone > 0 or self.objects > MOST_ALIVE or self.captures > MOST_APART
+        is_seen = self.gone > 0 or self.objects > MAX_ALIVE or self.captures > MAX_APART
         return is_seen and self.repeats < self.objects > 1
 
 

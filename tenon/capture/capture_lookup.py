@@ -27,8 +27,8 @@ from tenon.devices import placing
 from tenon.eager.grad_mode import modes
 from tenon.tensor import Tensor
 
-MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run by part
-MOST_BOUND = 16         # of other objects' captures, for one key
+MAX_RECORDS = 256       # keys of one function; those that come later share one record, and run by part
+MAX_BOUND = 16          # of other objects' captures, for one key
 
 
 class CaptureLookup(StandsFor):
@@ -43,9 +43,9 @@ class CaptureLookup(StandsFor):
     def _record(self, leaves: Sequence[Any], structure: Structure) -> CaptureRecord:
         key = (structure, (*modes(), placing()), tuple(map(leaf_key, leaves)), aliases(leaves))
         record = self.records.get(key)
-        if record is None and len(self.records) >= MOST_RECORDS:    # such as a step number: it would fill the memory
+        if record is None and len(self.records) >= MAX_RECORDS:    # such as a step number: it would fill the memory
             return self._refused(Reason(
-                f"called with more than {MOST_RECORDS} combinations of types and Python values"))
+                f"called with more than {MAX_RECORDS} combinations of types and Python values"))
         if record is None:
             gone = partial(_forget, weakref.ref(self), key)
             alive = [reference(x, gone) or x for x in leaves if not isinstance(x, Tensor)]
@@ -84,7 +84,7 @@ class CaptureLookup(StandsFor):
             captured = pattern.bind(leaves)
             arguments = None if captured is None or not fresh <= captured.moved else captured.arguments(leaves)
             if captured is not None and arguments is not None and holds(captured, arguments, containers):
-                record.bind(captured, MOST_BOUND)
+                record.bind(captured, MAX_BOUND)
                 return captured, arguments
         if fresh:
             return None, leaves

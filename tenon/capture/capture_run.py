@@ -43,7 +43,7 @@ from tenon.tensor import Tensor
 from tenon.tensor_state import leaf_hooks
 from tenon.types import TensorType
 
-MOST_CALLS = 3      # for one capture
+MAX_CALLS = 3       # for one capture
 
 
 class Disturbed(Exception):
@@ -74,7 +74,7 @@ class Attempt:
 
         Once more, where another thread set a global that it reads meanwhile: nobody can say which value it read.
         """
-        for _ in range(MOST_CALLS):
+        for _ in range(MAX_CALLS):
             with suppress(Disturbed), handled_later():
                 return self._capture()
         raise UnsafeCall("other threads set what the function reads, again and again", passing=True)

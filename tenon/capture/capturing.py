@@ -19,7 +19,7 @@ from tenon.capture.changing_inputs import shapes_in, value_in
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.counted_loops import CountedLoops, is_how_many, last_place
 from tenon.capture.fast_call_table import without
-from tenon.capture.graph_breaks import MOST_UNLIKE, GraphBreaks
+from tenon.capture.graph_breaks import MAX_UNLIKE, GraphBreaks
 from tenon.capture.growing_containers import growing_arguments, history_reads, reads_of_growing, what_grows
 from tenon.capture.guard_places import CHANGING, NUMBERS, GuardPlace, root_of, stored_at
 from tenon.capture.lazy_tensors import FunctionParts
@@ -56,13 +56,13 @@ from tenon.types import TensorType
 if TYPE_CHECKING:
     from tenon.pipelining.pipelined import Pipeline
 
-MOST_CAPTURES = 64      # of one key; what fits none of them runs by part, which is right and says so
-MOST_OF_A_FAMILY = 256  # captures for objects of the same classes, which others replace
-MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
+MAX_CAPTURES = 64       # of one key; what fits none of them runs by part, which is right and says so
+MAX_OF_A_FAMILY = 256   # captures for objects of the same classes, which others replace
+MAX_PASSED = 4          # calls in a row that make parameters, before those like them run by part for good
 WARN_AT = 9             # calls beside the first that no capture fitted, of which the user is told once
-MOST_REBOUND = 16       # bindings in a row to other objects, each for one call, of a graph that is small
+MAX_REBOUND = 16        # bindings in a row to other objects, each for one call, of a graph that is small
 SMALL_GRAPH = 64        # nodes
-MOST_NEW = 6            # captures that served one call, before further ones await a second call like theirs
+MAX_NEW = 6             # captures that served one call, before further ones await a second call like theirs
 
 
 class Capturing(GraphBreaks):
@@ -108,7 +108,7 @@ class Capturing(GraphBreaks):
 
     def _is_bound_anew(self, record: CaptureRecord, captured: Captured, leaves: Sequence[Any]) -> bool:
         """Whether a small capture is bound to other objects at every call, which takes longer than the call."""
-        if self.fullgraph or record.rebound < MOST_REBOUND or len(captured.graph.nodes) > SMALL_GRAPH:
+        if self.fullgraph or record.rebound < MAX_REBOUND or len(captured.graph.nodes) > SMALL_GRAPH:
             return False
         place = next((place for before in record.captures[-1:] for place, _ in changes_since(before, leaves)), None)
         named = "" if place is None else f": {place.path}"
@@ -128,12 +128,12 @@ class Capturing(GraphBreaks):
 
     def _is_full(self, record: CaptureRecord, why: str) -> bool:
         """Whether there are so many captures that a further one would serve nobody."""
-        if record.family.captures >= MOST_OF_A_FAMILY:
-            return self._fill(record, Reason(f"captured {MOST_OF_A_FAMILY} times for objects of the same classes"))
-        if len(record.captures) >= MOST_CAPTURES:
+        if record.family.captures >= MAX_OF_A_FAMILY:
+            return self._fill(record, Reason(f"captured {MAX_OF_A_FAMILY} times for objects of the same classes"))
+        if len(record.captures) >= MAX_CAPTURES:
             return self._fill(record, Reason(
-                f"captured {MOST_CAPTURES} times, each time with something changed, at last: {why}"))
-        if self.is_piece and self._alone >= MOST_NEW:
+                f"captured {MAX_CAPTURES} times, each time with something changed, at last: {why}"))
+        if self.is_piece and self._alone >= MAX_NEW:
             return self._give_up(record, Reason(f"captured anew at every call, at last: {why}", stack=()))
         return False
 
@@ -145,12 +145,12 @@ class Capturing(GraphBreaks):
         """Whether a capture may serve other calls: captures do so on the whole, a call like this was there before, or
         many were not captured since the last one."""
         sight = (why, *numbers_moved(record, leaves))
-        if self.fullgraph or self._around or self._alone < MOST_NEW or sight in record.seen or \
-                self._waited >= 2 ** (self._alone - MOST_NEW + 1):
+        if self.fullgraph or self._around or self._alone < MAX_NEW or sight in record.seen or \
+                self._waited >= 2 ** (self._alone - MAX_NEW + 1):
             record.seen.discard(sight)
             self._waited = 0
             return True
-        if len(record.seen) >= MOST_CAPTURES:
+        if len(record.seen) >= MAX_CAPTURES:
             record.seen.clear()
         record.seen.add(sight)
         record.parts = record.parts or self._unlike_parts
@@ -160,7 +160,7 @@ class Capturing(GraphBreaks):
         reason = Reason(f"captured anew at every call, at last: {why}", stack=record.number_read)
         if record.captures and is_another_text(record.captures[-1], leaves):
             self._give_up(record, reason)
-        elif self._unlike == MOST_UNLIKE and not (self._split_at(reason) and self._leave(record, reason)):
+        elif self._unlike == MAX_UNLIKE and not (self._split_at(reason) and self._leave(record, reason)):
             record.unlike = reason
         return False
 
@@ -182,7 +182,7 @@ class Capturing(GraphBreaks):
                 if captured.chosen and self.part is not None and self.part.whole is None:
                     raise UnsafeCall("a tensor may be another one for what comes behind, as the data decide")
         except UnsafeCall as unsafe:
-            if unsafe.passing and record.passed < MOST_PASSED and not self.fullgraph:
+            if unsafe.passing and record.passed < MAX_PASSED and not self.fullgraph:
                 record.passed += 1
                 return None
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before, unsafe.stack))
@@ -219,7 +219,7 @@ class Capturing(GraphBreaks):
         record.family.captures += 1
         record.passed = 0
         if self.mesh is None and (pattern := pattern_of(captured, leaves)) is not None:
-            record.family.patterns = [*record.family.patterns[1 - MOST_CAPTURES:], pattern]
+            record.family.patterns = [*record.family.patterns[1 - MAX_CAPTURES:], pattern]
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
 
     def _leave_histories(self, record: CaptureRecord, captured: Captured, structure: Structure,

@@ -17,7 +17,7 @@ from tenon.capture.opened_objects import is_made_of_attributes
 from tenon.records import dataclass, is_dataclass
 from tenon.tensor import Tensor
 
-MOST_PARTS = 64
+MAX_PARTS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ def rebuilt(value: Any, parts: Sequence[Any]) -> Any:
 def is_movable(value: Any, depth: int = 0) -> bool:
     """Whether a container holds tensors and plain values alone, and so is what its parts are."""
     keys = part_keys(value)
-    return keys is not None and depth < 4 and len(keys) <= MOST_PARTS and all(
+    return keys is not None and depth < 4 and len(keys) <= MAX_PARTS and all(
         is_atom(x) or (isinstance(x, Tensor) and not has_own(x)) or is_movable(x, depth + 1)
         for x in (part_at(value, key) for key in keys))
 

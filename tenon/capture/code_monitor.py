@@ -31,7 +31,7 @@ from tenon.locks import Lock
 from tenon.records import dataclass, field
 
 DRAWING = ("urandom", "getrandom", "generate_time_safe")
-MOST_CAUGHT = 100       # stops that the program may catch
+MAX_CAUGHT = 100        # stops that the program may catch
 PACKAGES = ("site-packages", "dist-packages")       # what folders of installed packages are called
 
 
@@ -86,7 +86,7 @@ class UnsafeCall(BaseException):
         self.stack = _stack(frame or sys._getframe(1))
         if (watch := _watching.get()) is not None:
             watch.noted.append(self)
-            if len(watch.noted) > MOST_CAUGHT:
+            if len(watch.noted) > MAX_CAUGHT:
                 leave_by_force(what)
 
 

@@ -19,7 +19,7 @@ from tenon.observe import emit
 if TYPE_CHECKING:
     from tenon.capture.split.breaks import FunctionPart
 
-MOST_UNLIKE = 10        # calls in a row that are like none before, before the line that makes them so is split off
+MAX_UNLIKE = 10         # calls in a row that are like none before, before the line that makes them so is split off
 CALLS_AS_IT_IS = 63     # of a function that never was a graph, before its arguments are looked at again
 Run = Callable[[Captured, Sequence[Any], Sequence[Any]], Any]
 Instead = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -62,7 +62,7 @@ class GraphBreaks(CaptureLookup):
         the last ones did and were like none before."""
         if self.fullgraph:
             return
-        if (self._unlike >= MOST_UNLIKE and not self._short_ways) or all(
+        if (self._unlike >= MAX_UNLIKE and not self._short_ways) or all(
                 record.eager is not None and (record.split or (record.parts is not None and record.parts.eager))
                 for record in self.records.values()):
             self._plainly, self._as_it_is = function, CALLS_AS_IT_IS

@@ -29,7 +29,7 @@ from tenon.errors import Location
 CONTAINERS = (list, deque, set, dict)
 PROLONGED = (str, bytes, tuple, list, set, frozenset)      # what stands in a place, and is another one each time
 GROWN = 3           # captures, each for a longer list, after which a fourth is not made
-MOST_GROWN = 6      # the same where nothing can be split
+MAX_GROWN = 6       # the same where nothing can be split
 Place = tuple[int, Any]     # identity of a holder, and a key; None: what it holds as a whole
 
 
@@ -54,7 +54,7 @@ def reads_of_growing(captures: Sequence[Captured]) -> list[Reason]:
 
 def what_grows(captures: Sequence[Captured]) -> Reason | None:
     """The same of many captures, where no line reads it: code makes up the names of what it reads."""
-    path = next(_growing(captures, MOST_GROWN), None)
+    path = next(_growing(captures, MAX_GROWN), None)
     return None if path is None else Reason(_longer(path), stack=())
 
 

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from tenon.capture.split.breaks import FunctionPart
     from tenon.pipelining.pipelined import Pipeline
 
-MOST_FAILURES = 16      # of a capture that has never succeeded
-MOST_FAILURES_COUNTED = 2       # of one with a loop counted by a number, which it might know
-MOST_RAISED = 10        # captures that raised an error, behind which ever more calls are made as they are
+MAX_FAILURES = 16       # of a capture that has never succeeded
+MAX_FAILURES_COUNTED = 2        # of one with a loop counted by a number, which it might know
+MAX_RAISED = 10         # captures that raised an error, behind which ever more calls are made as they are
 WEIGHED_AT = 2          # calls of a piece by the slow path, after which it may be left to Python
 SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the slow path after which a short one is made anew
 
@@ -183,7 +183,7 @@ class Jitted(Capturing):
             self._count_failure(record, captured)
         if captured is None and not self.fullgraph:
             record.raised += 1
-            record.as_it_is = 2 ** min(record.raised - 1, MOST_RAISED)
+            record.as_it_is = 2 ** min(record.raised - 1, MAX_RAISED)
         result = self.function(*args, **keywords)       # which raises the error again, or deals with it
         record.as_it_is = 0
         if captured is None or reason.broken:
@@ -259,15 +259,15 @@ class Jitted(Capturing):
     def _count_failure(self, record: CaptureRecord, captured: Captured) -> None:
         """A graph that has never held the way of a call only costs time, and is left."""
         captured.failures += 1
-        if captured.counted and captured.failures >= MOST_FAILURES_COUNTED:
+        if captured.counted and captured.failures >= MAX_FAILURES_COUNTED:
             self.loops.written_out |= captured.counted
             self._short_ways = without(self._short_ways, [captured.short])
             record.captures = [x for x in record.captures if x is not captured]
             return
-        if captured.failures >= MOST_FAILURES and not captured.succeeded and not self.fullgraph:
+        if captured.failures >= MAX_FAILURES and not captured.succeeded and not self.fullgraph:
             self._short_ways = without(self._short_ways, [captured.short])
             self._refuse(record, Reason(
-                f"its first {MOST_FAILURES} calls raised an error, or took a way that the graph does not hold"))
+                f"its first {MAX_FAILURES} calls raised an error, or took a way that the graph does not hold"))
 
     def _shorten(self, captured: Captured, structure: Structure, leaves: Sequence[Any],
                  containers: Sequence[Any]) -> None:

@@ -16,7 +16,7 @@ from tenon.capture.code_names import module_of
 from tenon.capture.interchangeable_objects import is_described
 from tenon.capture.pytree import unfold
 
-MOST_PARTS = 64         # of all arguments: more, and it is an object that keeps much, such as an environment
+MAX_PARTS = 64          # of all arguments: more, and it is an object that keeps much, such as an environment
 MADE = (object, types.SimpleNamespace, dict)
 WITH_ITEMS = (list, tuple, set)
 HOOKS = frozenset(("__del__", "__getattribute__"))
@@ -29,7 +29,7 @@ def classes_to_open(leaves: Sequence[object], opened: Set[type]) -> Set[type]:
     while more := {type(x) for x in leaves if has_attributes_alone(x)} - found:
         found |= more
         leaves = unfold(tuple(leaves), classes=found)[0]
-    is_open = len(leaves) <= MOST_PARTS and not any(map(has_attributes_alone, leaves))
+    is_open = len(leaves) <= MAX_PARTS and not any(map(has_attributes_alone, leaves))
     return found - opened if is_open else frozenset()
 
 

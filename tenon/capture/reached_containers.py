@@ -24,7 +24,7 @@ from tenon.capture.guard_readers import (
 from tenon.capture.reached_values import ReachedValues
 
 LARGEST_ARRAY = 1 << 16         # bytes whose change is noticed by comparing them
-MOST_KEPT = 1 << 26             # bytes of an array that are put back when the function changes it
+MAX_KEPT = 1 << 26              # bytes of an array that are put back when the function changes it
 
 
 class ReachedContainers(ReachedValues):
@@ -82,14 +82,14 @@ class ReachedContainers(ReachedValues):
             self.opaque.append(f"{path} holds {size} bytes, too many to be compared at every call")
             return
         self._items(all_bytes, value, all_bytes(value), path, follow=False)
-        if self.codes is None and size <= MOST_KEPT and not getattr(value, "readonly", False):
+        if self.codes is None and size <= MAX_KEPT and not getattr(value, "readonly", False):
             self.kept.append(KeptThing(value, bytes, refill, path))
 
     def _add_array(self, value: np.ndarray, path: str) -> None:
         self.arrays.append((value, path))
         for item in value.flat if value.dtype == object else ():
             self.add(item, f"an item of {path}")
-        if self.codes is None and value.nbytes <= MOST_KEPT and value.flags.writeable and value.dtype != object:
+        if self.codes is None and value.nbytes <= MAX_KEPT and value.flags.writeable and value.dtype != object:
             self.kept.append(KeptThing(value, np.copy, np.copyto, path))
 
     def compare_arrays(self, used: Sequence[Any]) -> None:

@@ -48,7 +48,7 @@ PYTHON = (bool, int, float)
 COUNTS = (*PYTHON, Size)        # the last is how many elements a tensor has
 PLAIN = (type(None), *PYTHON, str)
 FIXED = (*PLAIN, *DATES, *PATHS, *SCALARS)
-MOST_STEPS = 1000
+MAX_STEPS = 1000
 UNEQUAL = (type(None), str, bytes, tuple, list, dict)     # no number equals one of these
 OF_SIZES = (operator.add, operator.sub, operator.mul, operator.neg, operator.pos)    # which give sizes
 OF_SIZES_THEMSELVES = (tenon.dims.__file__, tenon.tensor.__file__)     # where methods of sizes and `len` are
@@ -425,8 +425,8 @@ class Numbers:
         return x.index in self.settled or x.roots <= self.settled
 
     def _note(self, step: Computed | Asked) -> None:
-        if len(self.steps) >= MOST_STEPS:
-            raise UnsafeCall(f"more than {MOST_STEPS} operations on numbers that change", where=user_location())
+        if len(self.steps) >= MAX_STEPS:
+            raise UnsafeCall(f"more than {MAX_STEPS} operations on numbers that change", where=user_location())
         self.steps.append(step)
 
     def _new(self, value: Any, roots: frozenset[int] | None) -> SymNumber:

@@ -13,7 +13,7 @@ from tenon.graph.ir import Node
 from tenon.records import dataclass
 
 GRAPH, PYTHON, STOP = "graph", "python", "stop"
-MOST_LINES = 200
+MAX_LINES = 200
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def source_lines(nodes: Iterable[Node], codes: Collection[CodeType],
         if len(operators) > 1:
             found.append(Line(0, f"# {function}, {os.path.basename(file)}", PYTHON))
         found += [_line(number, text, lines.get(number), (file, number) in stops) for number, text in rows if text]
-    return tuple(found[:MOST_LINES])
+    return tuple(found[:MAX_LINES])
 
 
 def _line(number: int, text: str, operators: Counter[str] | None, stopped: bool) -> Line:

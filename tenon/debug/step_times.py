@@ -137,7 +137,7 @@ def _times(frame: Frame, layout: Layout, row: np.ndarray) -> list[float]:
     frame.context[native.STEPS] = table.ctypes.data
     shared = row[0] == native.KERNEL_ALL and layout.threads > 1
     if shared:
-        table[native.LEAST_PARTS_WORD] = PARTS_PER_THREAD  # nobody does the parts of another
+        table[native.MIN_PARTS_WORD] = PARTS_PER_THREAD  # nobody does the parts of another
     parts = [(k, layout.threads) for k in range(layout.threads)] if shared else []
     times = [_once(frame, *part) for part in [(0, 1), *parts]]
     frame.context[native.STEPS] = layout.steps.ctypes.data

@@ -29,7 +29,7 @@ from tenon.types import DTYPES, as_dtype
 FORMAT = 1
 NAME = "index.json"
 FILE = re.compile(r"\d+-\d+\.safetensors")
-MOST_BYTES = 1 << 28        # of an index
+MAX_BYTES = 1 << 28         # of an index
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
@@ -65,7 +65,7 @@ class StoredPart:
         if not all(isinstance(x, str) for x in texts) or type(crc) is not int or not (of is None or type(of) is int):
             raise tensor_file.DamagedFile(f"a part is told as {str(found)[:200]}")
         name, key, file, short = map(str, texts)
-        inside = len(whole) == len(start) == len(shape) <= tensor_file.MOST_AXES and all(
+        inside = len(whole) == len(start) == len(shape) <= tensor_file.MAX_AXES and all(
             a + n <= size for a, n, size in zip(start, shape, whole, strict=True))
         if not inside or not FILE.fullmatch(file) or short not in SHORT:
             raise tensor_file.DamagedFile(f"a part of {name!r} is told as {str(found)[:200]}")
@@ -124,7 +124,7 @@ def read_index(folder: str) -> PartIndex:
     """The index of a folder.  Raises ArgumentError where there is none, or where it is damaged."""
     path = os.path.join(folder, NAME)
     try:
-        if os.path.getsize(path) > MOST_BYTES:
+        if os.path.getsize(path) > MAX_BYTES:
             raise tensor_file.DamagedFile("it is too large")
         with open(path, "rb") as file:
             found = json.loads(file.read().decode(), object_pairs_hook=tensor_file.distinct)

@@ -17,7 +17,7 @@ from typing import Any
 
 from tenon.autocast import autocasting
 from tenon.eager.cached_call_node import CachedRule, CallNode
-from tenon.eager.call_table import CALL, MOST_CALLS, cached_calls, describe
+from tenon.eager.call_table import CALL, MAX_CALLS, cached_calls, describe
 from tenon.eager.errstate import quiet
 from tenon.eager.grad_mode import recording
 from tenon.eager.record_call import Remembered, remember
@@ -62,7 +62,7 @@ class ReadyCalls:
             self.count()
         usual = known.simple or (known.rule is None and all(k is None for k in known.given))
         if self.key is not None and usual and (key := self.key(call[1], args, keywords)) is not None:
-            if len(self.known) >= MOST_CALLS:
+            if len(self.known) >= MAX_CALLS:
                 self.known.clear()
             self.known[key] = ReadyCall(known, call, tensors)
 

@@ -20,7 +20,7 @@ from tenon.types import DType
 Key = tuple[Any, ...]
 PLAN, CALL, GRADIENT = "plan", "call", "gradient"
 PLAIN = frozenset((bool, int, str, type(None), DType, type(Ellipsis)))      # equal where they compare so
-MOST_CALLS = 16384
+MAX_CALLS = 16384
 
 
 class CallTable(dict[Key, Any]):
@@ -34,7 +34,7 @@ class CallTable(dict[Key, Any]):
         """A call was made in full: the one of that number is made into what runs those after it, if it can be."""
         seen = self.get(key, None)
         if seen is None:
-            if len(self) >= MOST_CALLS:
+            if len(self) >= MAX_CALLS:
                 self.clear()
             seen = 0
         elif type(seen) is not int or seen == 0:

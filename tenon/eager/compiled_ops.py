@@ -20,8 +20,8 @@ from tenon.locks import unforked
 from tenon.program.backend_interface import Executable
 from tenon.types import TensorType
 
-LEAST_WORK = 1_000_000      # multiply-adds; below it NumPy is done before machine code would be found
-LEAST_ELEMENTS = 1 << 14    # of a function of elements, whose one program serves all sizes
+MIN_WORK = 1_000_000        # multiply-adds; below it NumPy is done before machine code would be found
+MIN_ELEMENTS = 1 << 14      # of a function of elements, whose one program serves all sizes
 
 Types = Sequence[Any]
 
@@ -48,7 +48,7 @@ def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]
     if op.numpy_work is None or config().backend == "reference" or attrs.get("reduce") == "set":    # as fast in NumPy
         return None
     work = numpy_work(op, types, outputs)
-    enough = work >= LEAST_WORK or (is_function(op) and work and outputs[0].size >= LEAST_ELEMENTS)
+    enough = work >= MIN_WORK or (is_function(op) and work and outputs[0].size >= MIN_ELEMENTS)
     return program_of_call(op, types, attrs) if enough else None
 
 

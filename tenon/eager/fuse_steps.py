@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tenon.cpython.eager.eager_library import EagerLibrary
 
 Step = tuple[Callable[..., Any], Sequence[tuple[str, Any]], tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
-MOST_ELEMENTS = 1 << 14
+MAX_ELEMENTS = 1 << 14
 CHOSEN = frozenset((4, 8))          # bytes of an element that is chosen
 
 
@@ -54,7 +54,7 @@ class Fuser:
         function, attrs, places, outs, into, _ = step
         out, given = types[outs[0]], [types[k] for k in places]
         shape, size = out.shape, out.size
-        if attrs or into >= 0 or len(outs) > 1 or not isinstance(size, int) or not 0 < size <= MOST_ELEMENTS:
+        if attrs or into >= 0 or len(outs) > 1 or not isinstance(size, int) or not 0 < size <= MAX_ELEMENTS:
             return False
         if (run and types[run[0][3][0]].shape != shape) or any(t.shape not in ((), shape) for t in given):
             return False
@@ -70,22 +70,22 @@ class Fuser:
              write: Callable[[Sequence[Step], Sequence[int], Sequence[int]], Callable[..., Any]]) -> Step | None:
         """The steps as one; None where there are too many values."""
         from tenon.cpython.eager.fused_elementwise import (  # local: LLVM is slow to load, and there by now
-            MOST_AXES,
-            MOST_GIVEN,
-            MOST_OUTS,
-            MOST_ROWS,
-            MOST_SLOTS,
+            MAX_AXES,
+            MAX_GIVEN,
+            MAX_OUTS,
+            MAX_ROWS,
+            MAX_SLOTS,
             FusedRow,
         )
         made = [step[3][0] for step in run]
         given = list(dict.fromkeys(k for step in run for k in step[2] if k not in made))
         outs = [k for k in made if k in later]
         shape = types[made[0]].shape
-        if len(given) > MOST_GIVEN or len(run) > MOST_ROWS or not 0 < len(outs) <= MOST_OUTS or len(shape) > MOST_AXES:
+        if len(given) > MAX_GIVEN or len(run) > MAX_ROWS or not 0 < len(outs) <= MAX_OUTS or len(shape) > MAX_AXES:
             return None
         last = {k: n for n, step in enumerate(run) for k in step[2]}
         places = {k: n for n, k in enumerate([*given, *made])}
-        free, slot_of, rows = list(range(MOST_SLOTS)), dict[int, int](), []
+        free, slot_of, rows = list(range(MAX_SLOTS)), dict[int, int](), []
         for n, (function, _, reads, (k,), _, _) in enumerate(run):
             if k not in outs:
                 if not free or k not in last:

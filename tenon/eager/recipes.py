@@ -33,7 +33,7 @@ from tenon.runtime.buffer_pool import UNMAPPED_BYTES as LARGE_MEMORY
 from tenon.runtime.buffer_pool import filled
 from tenon.types import TensorType, as_dtype, broadcast_shapes
 
-MOST_KEPT = 4096        # elements of a constant that is worth keeping
+MAX_KEPT = 4096         # elements of a constant that is worth keeping
 # elements, above which a result is worth writing over an input: machine code makes new ones
 MIN_IN_PLACE_ELEMENTS = 1 << 14
 Attrs = Sequence[tuple[str, Any]]           # what a function is called with beside arrays; no name: by its place
@@ -245,7 +245,7 @@ class _RecipeWriter:
         """
         held: list[Any] = [None if k is None else self.held[self.wider.get(k, k)] for k in inputs]
         if any(k is not None and x is None for k, x in zip(inputs, held, strict=True)) \
-                or any(int(type.size) > MOST_KEPT for type in outputs):
+                or any(int(type.size) > MAX_KEPT for type in outputs):
             return None
         arrays = [x if k is None else spread(x, self.types[k].shape) for k, x in zip(inputs, held, strict=True)]
         found = evaluate_op(node.op, arrays, node.attrs, outputs)

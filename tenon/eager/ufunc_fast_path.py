@@ -29,7 +29,7 @@ from tenon.tensor import Tensor, fresh
 from tenon.types import TensorType, as_dtype
 
 NUMBERS = frozenset((bool, int, float))
-MOST_NUMBERS = 1024
+MAX_NUMBERS = 1024
 PRODUCTS = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 NOT_ONE = None, np.zeros((), object)        # a number that is none of a tensor's type: no operator takes such elements
 SHORTS: list[FastPath] = []
@@ -166,7 +166,7 @@ class _NumbersBeside(dict[Any, Any]):
         key = dtype, kind, number
         found: tuple[Any, Any] | None = self.get(key)
         if found is None:
-            if len(self) >= MOST_NUMBERS:
+            if len(self) >= MAX_NUMBERS:
                 self.clear()
             found = self[key] = self._make(dtype, number)
         return found

@@ -25,7 +25,7 @@ from tenon.tensor import Tensor
 from tenon.types import TensorType, as_dtype
 
 Array = np.ndarray
-MOST_RULES = 4096
+MAX_RULES = 4096
 TIMES = 2       # the call of a rule that is recorded
 SHAPE = (7,)                                    # stands for any shape while an elementwise rule is recorded
 
@@ -59,7 +59,7 @@ class ElementwiseRules(dict[Any, Any]):
     told: Callable[[Any, Any, Sequence[Any], Sequence[Formula | None]], None] | None = None
 
     def __missing__(self, key: Any) -> Any:
-        if len(self) >= MOST_RULES:
+        if len(self) >= MAX_RULES:
             self.clear()
         op, dtype, *kinds = key
         kinds = kinds or [True] * getattr(op, "arity", 0)

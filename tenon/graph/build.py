@@ -287,11 +287,11 @@ def expansion(op: Op, types: tuple[TensorType | None, ...], attrs: Mapping[str, 
     if graph is None or not are_given_again(answers):
         with noted_answers() as answers:
             graph = _traced(ExpansionBuilder(op.name), op.expand, types, attrs)
-        if len(_expansions) >= MOST_EXPANSIONS:
+        if len(_expansions) >= MAX_EXPANSIONS:
             _expansions.clear()
         _expansions[key] = graph, answers
     return graph
 
 
-MOST_EXPANSIONS = 4096
+MAX_EXPANSIONS = 4096
 _expansions: dict[tuple[Op, tuple[TensorType | None, ...], Exact], tuple[Graph, Answers]] = {}

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.errors import DeviceError, Location, user_location
 
-MOST_SHOWN = 40     # characters of an operand's text
+MAX_SHOWN = 40      # characters of an operand's text
 
 
 def refused_devices(name: str, inputs: Sequence[Any], devices: Sequence[Any],
@@ -42,7 +42,7 @@ def operand_names(where: Location | None, tensors: Sequence[bool]) -> list[str]:
     for found in _operands(tree):
         if len(found) == len(tensors) and not any(t and isinstance(x, ast.Constant) for x, t in zip(found, tensors)):
             texts = [ast.unparse(x) for x in found]
-            return texts if all(len(text) <= MOST_SHOWN for text in texts) else []
+            return texts if all(len(text) <= MAX_SHOWN for text in texts) else []
     return []
 
 

@@ -26,10 +26,10 @@ from tenon.types import BY_SHORT, DType, TensorType
 
 NUMBERS = {"inf": math.inf, "nan": math.nan}
 RESERVED = BY_SHORT.keys() | NUMBERS.keys() | {"tuple", "max"}     # which mean something wherever they stand
-MOST_CHARACTERS = 1 << 23
-MOST_DEPTH = 80                     # of statements and expressions together
-MOST_BITS = 64
-MOST_REPEATED, FEW = 4, 1000        # how much more it may be to compile than is written
+MAX_CHARACTERS = 1 << 23
+MAX_DEPTH = 80                      # of statements and expressions together
+MAX_BITS = 64
+MAX_REPEATED, FEW = 4, 1000         # how much more it may be to compile than is written
 _LINE_ENDS = re.compile("\r\n|\r|\n")       # Python's: `str.splitlines` knows more
 _LINE = re.compile("[0-9]{1,9}")
 
@@ -43,7 +43,7 @@ def parse_graph(text: str) -> Graph:
         raise parser.error(tree.body[-1] if tree.body else tree, "the text of a graph is one function definition")
     graph = parser.graph(tree.body[0])
     nodes, held = extent(graph)
-    if held > MOST_REPEATED * nodes + FEW:
+    if held > MAX_REPEATED * nodes + FEW:
         raise parser.error(tree.body[0], f"its {nodes} nodes are {held} with those of sub-graphs that are held again")
     if parser.devices:
         parser.set_devices(graph)
@@ -92,10 +92,10 @@ def parse_example(text: str) -> Example:
 
 # ---------------------------------------------------------------- syntax
 
-def syntax_of(text: str, what: str, most_depth: int = MOST_DEPTH) -> ast.Module:
+def syntax_of(text: str, what: str, most_depth: int = MAX_DEPTH) -> ast.Module:
     """The syntax tree of a text, which is not too long and not too deep."""
-    if len(text) > MOST_CHARACTERS:
-        raise GraphError(f"{what} is too long: {len(text)} characters, at most {MOST_CHARACTERS}")
+    if len(text) > MAX_CHARACTERS:
+        raise GraphError(f"{what} is too long: {len(text)} characters, at most {MAX_CHARACTERS}")
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -273,8 +273,8 @@ class Parser:
         raise self.error(node, f"not a number: {ast.unparse(node)}")
 
     def in_reach(self, number: Any, node: ast.expr) -> Any:
-        if isinstance(number, int) and number.bit_length() > MOST_BITS:
-            raise self.error(node, f"a number of more than {MOST_BITS} bits")
+        if isinstance(number, int) and number.bit_length() > MAX_BITS:
+            raise self.error(node, f"a number of more than {MAX_BITS} bits")
         return number
 
     def attribute(self, node: ast.expr, graphs: Mapping[str, Graph]) -> Any:

@@ -178,13 +178,13 @@ def _from_kept(graph: Graph, kept: Sequence[Value], late: set[Node]) -> set[Node
         return nodes
     for x in reversed(kept):
         light = all(user.op.elementwise for user in users[x] if user in late)
-        nodes = way(x, MOST_LIGHT) if light and x.ndim else None
+        nodes = way(x, MAX_LIGHT) if light and x.ndim else None
         if nodes is not None:
             found |= nodes
     return found
 
 
-MOST_LIGHT = 2          # operations in a row, which are less than to store a value and to load it
+MAX_LIGHT = 2           # operations in a row, which are less than to store a value and to load it
 
 
 def is_light(op: Op) -> bool:

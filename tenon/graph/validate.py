@@ -28,8 +28,8 @@ from tenon.graph.sample_inputs import SampleInputs, sample_inputs
 from tenon.graph.text import parse_graph, print_graph
 from tenon.observe import emit
 
-MOST_ELEMENTS = 1 << 22     # of all values of a graph that is tried
-MOST_NODES = 20_000         # that are run, those of loops in every turn
+MAX_ELEMENTS = 1 << 22      # of all values of a graph that is tried
+MAX_NODES = 20_000          # that are run, those of loops in every turn
 # Passes that compute the same nodes, in another order or fewer of them: their bits are the same.
 MOVING = frozenset((
     "drop_dead", "drop_barriers", "merge_duplicates", "hoist", "fuse", "schedule_nodes", "recompute"))
@@ -56,7 +56,7 @@ class PassWatch:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.runs: list[tuple[SampleInputs, list[np.ndarray]]] = []
-        if any(map(has_effect, graph.nodes)) or _elements(graph) > MOST_ELEMENTS:
+        if any(map(has_effect, graph.nodes)) or _elements(graph) > MAX_ELEMENTS:
             emit("validate.skipped", graph=graph.name)
             return
         for sample in sample_inputs(graph):
@@ -97,7 +97,7 @@ def _differences(before: Sequence[np.ndarray], after: Sequence[np.ndarray], exac
 def results_of(graph: Graph, sample: SampleInputs) -> list[np.ndarray] | None:
     """What the interpreter says, in a context where no capture asks about sizes; None where it raises."""
     def run() -> list[np.ndarray]:
-        with with_patience(MOST_NODES):
+        with with_patience(MAX_NODES):
             return interpret(graph, [x.copy() for x in sample.arrays], sample.sizes)
     try:
         return Context().run(run)

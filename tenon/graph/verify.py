@@ -27,11 +27,11 @@ from tenon.graph.value_devices import devices_of, speaks_of_devices
 from tenon.size_assumptions import told_by
 from tenon.types import TOKEN, TensorType, has_arrays
 
-MOST_AXES = 64              # of NumPy's arrays
-MOST_NESTED = 32            # graphs within graphs
-MOST_NODES = 1 << 18        # of a graph, those of its sub-graphs counted wherever they are held
-MOST_ACCEPTED = 1 << 14     # nodes that are remembered to break no rule
-MOST_KEPT = 64              # elements of an attribute of theirs
+MAX_AXES = 64               # of NumPy's arrays
+MAX_NESTED = 32             # graphs within graphs
+MAX_NODES = 1 << 18         # of a graph, those of its sub-graphs counted wherever they are held
+MAX_ACCEPTED = 1 << 14      # nodes that are remembered to break no rule
+MAX_KEPT = 64               # elements of an attribute of theirs
 HANDLES = "ts"              # kinds of types that are no data: tokens and stacks
 
 
@@ -62,16 +62,16 @@ def verify_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
 
 def _check_extent(graph: Graph) -> None:
     """Compiling takes time for every node, as often as a graph that holds it is held."""
-    if _depth(graph, 0) > MOST_NESTED:
-        raise GraphError(f"{graph.name}: more than {MOST_NESTED} graphs are nested")
-    if extent(graph)[1] > MOST_NODES:
-        raise GraphError(f"{graph.name}: more than {MOST_NODES} nodes, with those of its sub-graphs")
+    if _depth(graph, 0) > MAX_NESTED:
+        raise GraphError(f"{graph.name}: more than {MAX_NESTED} graphs are nested")
+    if extent(graph)[1] > MAX_NODES:
+        raise GraphError(f"{graph.name}: more than {MAX_NODES} nodes, with those of its sub-graphs")
 
 
 def _depth(graph: Graph, so_far: int, known: dict[Graph, int] | None = None) -> int:
     """How many graphs are within one another, as far as is allowed."""
     known = {} if known is None else known
-    if known.get(graph, -1) >= so_far or so_far > MOST_NESTED:
+    if known.get(graph, -1) >= so_far or so_far > MAX_NESTED:
         return so_far
     known[graph] = so_far
     return max([so_far, *(_depth(body, so_far + 1, known) for node in graph.nodes for body in node.graphs)])
@@ -147,7 +147,7 @@ def _check_node(graph: Graph, node: Node) -> None:
         except GraphError:
             _check_rules(graph, node)
             return
-        if len(_accepted) >= MOST_ACCEPTED:
+        if len(_accepted) >= MAX_ACCEPTED:
             _accepted.clear()
         _accepted.add(key)
 
@@ -172,7 +172,7 @@ def _key(node: Node) -> Any:
 
     Sub-graphs change, and long attributes are not worth keeping.
     """
-    if node.after or any(type(value) is tuple and len(value) > MOST_KEPT for value in node.attrs.values()):
+    if node.after or any(type(value) is tuple and len(value) > MAX_KEPT for value in node.attrs.values()):
         return None
     types = *types_of(node.inputs), None, *[x.type for x in node.outputs]
     stated = tuple([None if t is None else (t.dtype, *map(_spelled, t.shape)) for t in types])
@@ -233,8 +233,8 @@ def _check_type(type: TensorType) -> None:
     if any(isinstance(n, bool) or not isinstance(n, (int, SymbolicDim)) or (isinstance(n, int) and n < 0)
            for n in type.shape):
         raise GraphError(f"no tensor is {type}: sizes are whole numbers from 0")
-    if len(type.shape) > MOST_AXES:
-        raise GraphError(f"a type of {len(type.shape)} axes, more than {MOST_AXES}")
+    if len(type.shape) > MAX_AXES:
+        raise GraphError(f"a type of {len(type.shape)} axes, more than {MAX_AXES}")
     numbers = [n for n in type.shape if isinstance(n, int)]
     if not has_arrays(type) or prod(numbers) * type.dtype.itemsize >= ADDRESSABLE:
         raise GraphError(f"{type} is larger than any memory")

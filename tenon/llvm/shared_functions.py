@@ -24,7 +24,7 @@ from tenon.target import Target
 PREFIX = "piece."
 HEAD = "; piece: "      # in front of the text of one, behind that of a kernel
 NEEDS = b"; needs: "    # in front of object code that calls some
-MOST_KNOWN = 512        # pieces whose text is remembered
+MAX_KNOWN = 512         # pieces whose text is remembered
 
 NOTHING = ir.VoidType()
 
@@ -52,7 +52,7 @@ def declared(module: TargetModule, write: Write, constants: tuple[Hashable, ...]
     return found or Piece(module, ir.FunctionType(result, kinds), name, text)
 
 
-@lru_cache(MOST_KNOWN)
+@lru_cache(MAX_KNOWN)
 def _written(write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ...], result: ir.Type,
              target: Target) -> tuple[str, str]:
     """Name and text."""

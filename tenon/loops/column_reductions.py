@@ -29,7 +29,7 @@ TILE_RESULTS = 256
 LINE_UNROLL = 4         # that are added at once
 MIN_ROW_RESULTS = 16  # results of a row of whole columns
 MIN_PARALLEL_RESULTS = 16 * TILE_RESULTS    # results that keep the threads busy
-MOST_ROWS = 1024    # of a tile that is gone through several times, in the second cache
+MAX_ROWS = 1024     # of a tile that is gone through several times, in the second cache
 SIMPLE = 24         # sub-expressions of a line that is worth repeating
 
 
@@ -55,7 +55,7 @@ def in_columns(target: StoreTarget) -> frozenset[Index] | None:
     sizes = [i.extent for i in target.indices]
     if not inside or not all(isinstance(n, int) for n in sizes) or column.extent < MIN_ROW_RESULTS:
         return None
-    if count(*around, column) < MIN_PARALLEL_RESULTS or count(*inside) > MOST_ROWS:
+    if count(*around, column) < MIN_PARALLEL_RESULTS or count(*inside) > MAX_ROWS:
         return None
     alike = all(x.free.intersection(others) == around and may_be_interchanged(x, column) and lies_across(x, column)
                 for x in found)

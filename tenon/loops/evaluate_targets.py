@@ -37,7 +37,7 @@ from tenon.loops.store_target import StoreTarget, levels
 from tenon.loops.traversal import walk
 from tenon.records import dataclass, field
 
-MOST_ELEMENTS = 1 << 20     # of an array
+MAX_ELEMENTS = 1 << 20      # of an array
 
 
 class TooLarge(Exception):
@@ -88,7 +88,7 @@ class _Points:
     def stored(self, target: StoreTarget) -> tuple[np.ndarray, np.ndarray]:
         """(where, what) of all elements, in the order of the loops."""
         shape = [evaluate(i.extent, self.sizes) if i in target.indices else 1 for i in self.axes]
-        if math.prod(shape) > MOST_ELEMENTS:
+        if math.prod(shape) > MAX_ELEMENTS:
             raise TooLarge(str(shape))
         inside = self.where(target.indices, target.turns())
         pairs = [np.broadcast_to(x, shape)[np.broadcast_to(inside, shape)]
@@ -151,7 +151,7 @@ class _Points:
 
     def fits(self, *parts: np.ndarray) -> None:
         """Refuse what is too large before it is made."""
-        if math.prod(np.broadcast_shapes(*(part.shape for part in parts))) > MOST_ELEMENTS:
+        if math.prod(np.broadcast_shapes(*(part.shape for part in parts))) > MAX_ELEMENTS:
             raise TooLarge
 
     def load(self, buffer: Buffer, offsets: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
@@ -178,7 +178,7 @@ class _Points:
         shape = list(np.broadcast_shapes(body.shape, *(n.shape for n in extents)))
         for k in x.indices:
             shape[self.axes[k]] = evaluate(k.extent, self.sizes)
-        if math.prod(shape) > MOST_ELEMENTS:
+        if math.prod(shape) > MAX_ELEMENTS:
             raise TooLarge(str(shape))
         inside = np.broadcast_to(self.where(x.indices, x.extents), shape)
         nothing = wide(x.dtype).type(identity(x.kind, x.dtype).value)

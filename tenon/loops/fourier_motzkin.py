@@ -16,8 +16,8 @@ from tenon.loops.index_facts import Interval, facts_of, type_interval
 from tenon.loops.integer_tightening import tightened
 from tenon.loops.size_order import follows, never_negative, with_fractions
 
-MOST_STEPS = 2000           # of a search for one proof
-MOST_ROUNDED = 2            # atoms of a numerator that are replaced by their bounds before these are rounded
+MAX_STEPS = 2000            # of a search for one proof
+MAX_ROUNDED = 2             # atoms of a numerator that are replaced by their bounds before these are rounded
 
 
 class Elimination:
@@ -100,7 +100,7 @@ class Elimination:
         The form may be a multiple of the one that was asked about, and the slack is the same multiple of 1.
         """
         self.steps += 1
-        if self.steps > MOST_STEPS:
+        if self.steps > MAX_STEPS:
             return False
         form, slack = tightened(form, slack, self.holds)
         if not form.terms:
@@ -172,7 +172,7 @@ class Elimination:
     def _least(self, form: Affine) -> Dim | None:
         """A value that the form is never below; the best of those that are numbers, else the first."""
         self.steps += 1
-        if self.steps > MOST_STEPS:
+        if self.steps > MAX_STEPS:
             return None
         if not form.terms:
             return form.constant
@@ -231,7 +231,7 @@ class Elimination:
         yield x + Affine({atom: -n}, 0)
         yield x.scaled(-1) + Affine({atom: n}, n - 1)
 
-    def _rounded(self, atom: Expr, fact: Affine, depth: int = MOST_ROUNDED) -> Iterator[Affine]:
+    def _rounded(self, atom: Expr, fact: Affine, depth: int = MAX_ROUNDED) -> Iterator[Affine]:
         """The atom's bounds by what bounds its numerator, which are whole numbers: x <= 2 * y + 1 says x // 2 <= y."""
         if not self.rounding:
             return

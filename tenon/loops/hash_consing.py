@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 from weakref import ref
 
-MOST_PLACES = 1 << 16      # of objects, before those that are gone are looked for
+MAX_PLACES = 1 << 16       # of objects, before those that are gone are looked for
 
 
 class Interned(type):
@@ -18,7 +18,7 @@ class Interned(type):
 
     key: Callable[..., tuple[Any, ...]] | None = None       # what makes two equal, where it is not the arguments
     _table: ClassVar[dict[Any, ref[Any]]] = {}
-    _most: ClassVar[int] = MOST_PLACES
+    _most: ClassVar[int] = MAX_PLACES
 
     def __call__(cls, *args: Any) -> Any:
         key = (cls, *args) if cls.key is None else (cls, *cls.key(*args))
@@ -48,4 +48,4 @@ def forget_gone() -> None:
         held = table.get(key)
         if held is not None and held() is None:
             _remove_dead_weakref(table, key)
-    Interned._most = max(MOST_PLACES, 2 * len(table))
+    Interned._most = max(MAX_PLACES, 2 * len(table))

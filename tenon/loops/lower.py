@@ -31,7 +31,7 @@ from tenon.loops.validate_loops import compare_with_graph, reproducible
 from tenon.target import GENERIC, Target
 from tenon.types import TensorType
 
-MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
+MAX_NODES_DEEP = 32         # longer chains are cut, so that expressions stay shallow
 Indices = tuple[Index, ...]
 CHEAP_REPEAT = 256          # computing something again at most this often costs less than storing it,
 MAX_PLAIN_ELEMENTS = 16384  # where so few elements are read in all;
@@ -99,7 +99,7 @@ def _long_chains(graph: Graph) -> set[Value]:
     cut: set[Value] = set()
     for node in graph.nodes:
         deepest = 1 + max((depth.get(x, 0) for x in node.inputs if isinstance(x, Value)), default=0)
-        if deepest >= MOST_NODES_DEEP:
+        if deepest >= MAX_NODES_DEEP:
             cut.update(node.outputs)
             deepest = 0
         depth.update(dict.fromkeys(node.outputs, deepest))

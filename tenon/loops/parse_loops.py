@@ -41,7 +41,7 @@ from tenon.loops.store_target import StoreTarget
 from tenon.records import dataclass
 from tenon.types import BY_SHORT, TensorType
 
-MOST_DEPTH = 160        # of statements and expressions together
+MAX_DEPTH = 160         # of statements and expressions together
 KINDS = {"range": "serial", "parallel": "parallel", "vector": "vector"}
 OF_OPERATION = {op: kind for kind, op in OPERATION.items()}
 FACTORS = {"attention": (), "attention_gradient": ("g", "along", "total")}
@@ -80,7 +80,7 @@ def parse_loops(text: str) -> ParsedLoops:
     for k, line in enumerate(lines):
         if line.startswith("def "):
             lines[k] = _RESULTS.sub(r") -> {\1}:", line)       # so it is Python
-    tree = syntax_of("\n".join(lines), "the text of loops", MOST_DEPTH)
+    tree = syntax_of("\n".join(lines), "the text of loops", MAX_DEPTH)
     parser = LoopParser(text)
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         raise parser.error(tree.body[-1] if tree.body else tree, "the text of loops is one definition")

@@ -41,8 +41,8 @@ MIN_PEELED_WORK = 1 << 16  # turns of what is innermost that are worth the time 
 COMPARISONS = "<", "<=", ">", ">="
 MIN_PEELED_TURNS = 9    # turns: fewer are written out by LLVM, each with its answers
 EDGE_DIVISOR = 4        # the loop is so many times as long as what is cut off
-MOST_TURNS = 4      # of a loop that is written out
-MOST_STATEMENTS = 24    # which are copied
+MAX_TURNS = 4       # of a loop that is written out
+MAX_STATEMENTS = 24     # which are copied
 
 
 def peeled(kernel: Kernel) -> Kernel:
@@ -80,7 +80,7 @@ def _parts(statement: Stmt) -> Block:
     if not isinstance(statement, Loop):
         return (statement,)
     inside, lines = _conditions(statement), [x.index for x in statements(statement.body) if _is_line(x)]
-    if _turns(statement) <= MOST_TURNS and any(
+    if _turns(statement) <= MAX_TURNS and any(
             x.op in COMPARISONS and not x.free.isdisjoint(lines) for x in inside):      # each cuts the line elsewhere
         return tuple(part for turn in range(_turns(statement)) for part in _all(_at(statement, size(turn))))
     if lines:
@@ -172,7 +172,7 @@ def _moved(body: Block, moved: Substitution, known: dict[Expr, Expr]) -> Block:
 def _conditions(loop: Loop) -> list[Binary]:
     """The comparisons and divisions of positions inside of a loop, if it may be copied, its turns in any order."""
     inside = statements(loop.body)
-    if loop.kind == "parallel" or not _turns(loop) or len(inside) > MOST_STATEMENTS \
+    if loop.kind == "parallel" or not _turns(loop) or len(inside) > MAX_STATEMENTS \
             or not all(map(_is_plain, inside)) or _hands_on(loop, inside):
         return []
     parts = expressions_in(inside)
@@ -203,12 +203,12 @@ def _divisor(loop: Loop, inside: Sequence[Binary]) -> int:
              and affine(x.left).terms.get(loop.index) == 1]
     n = max(found, default=1)
     adds = any(isinstance(x, Update) for x in loop.body)
-    return n if 1 < n <= MOST_TURNS and _turns(loop) >= MIN_PEELED_TURNS and not adds else 1
+    return n if 1 < n <= MAX_TURNS and _turns(loop) >= MIN_PEELED_TURNS and not adds else 1
 
 
 def _is_written_out(loop: Loop, inside: Sequence[Binary]) -> bool:
     """Whether a few turns, which store, have answers of their own."""
-    return _turns(loop) <= MOST_TURNS and any(isinstance(x, Store) for x in loop.body) \
+    return _turns(loop) <= MAX_TURNS and any(isinstance(x, Store) for x in loop.body) \
         and any(x.op in COMPARISONS for x in inside)
 
 

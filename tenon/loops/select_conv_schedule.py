@@ -17,16 +17,16 @@ from tenon.records import dataclass
 from tenon.target import Target
 from tenon.types import bfloat16
 
-MOST_TAPS = 64          # are written out one by one
+MAX_TAPS = 64           # are written out one by one
 MAX_UNPACKED_FILTERS = 16   # of a group, for which putting columns together does not pay
 MIN_PARALLEL_GROUPS = 8     # groups that keep threads busy
 MIN_VECTOR_FILTERS = 16     # that fill a vector
-MOST_SUMS = 1 << 24     # that wait in memory
-MOST_FREQUENCIES = 2048 # of a block of tiles
-LEAST_TILES = 32        # of a block
+MAX_SUMS = 1 << 24      # that wait in memory
+MAX_FREQUENCIES = 2048 # of a block of tiles
+MIN_TILES = 32          # of a block
 SHORT_SUM_TIME_RATIO = 1.1  # times as long as one long sum products with short ones take
-MOST_ACROSS = 16        # taps of a row, which are written out
-MOST_AT_EDGES = 64      # places of a row whose windows reach over its ends, for each of which there is code
+MAX_ACROSS = 16         # taps of a row, which are written out
+MAX_AT_EDGES = 64       # places of a row whose windows reach over its ends, for each of which there is code
 Way = Literal["depthwise_nhwc", "winograd_forward", "forward_few_filters", "winograd_weight_grad", "weight_grad_wide",
               "weight_grad_depthwise", "bf16_tap_by_tap"]
 FORWARD: tuple[Way, ...] = "depthwise_nhwc", "winograd_forward", "forward_few_filters"
@@ -97,7 +97,7 @@ def considered(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, 
         tiled = many and _has_tiles(flat) and saves_multiplications(flat, filters, whole_channels=True)
         yield "winograd_weight_grad", Sliding(flat, other, filters, "winograd_weight_grad") if tiled else Refusal(
             "tiles of 2 x 2 windows save no time" if many else "filters fill no vector")
-        wide = many and sums <= MOST_SUMS and _are_long(windows)
+        wide = many and sums <= MAX_SUMS and _are_long(windows)
         yield "weight_grad_wide", Sliding(windows, other, filters, "weight_grad_wide") if wide else Refusal(
             "lines are shorter than taps, or sums too many" if many else "filters fill no vector")
         several = count(batch) >= MIN_PARALLEL_GROUPS and few
@@ -123,7 +123,7 @@ def _lies_well(windows: Windows, other: Load) -> bool:
     """Whether neighbouring places are neighbours in memory, both factors in one type, and taps not too many."""
     if windows.load.dtype is not other.dtype or windows.slides[-1].stride != 1:
         return False
-    if prod(slide.taps for slide in windows.slides) > MOST_TAPS:
+    if prod(slide.taps for slide in windows.slides) > MAX_TAPS:
         return False
     return all(isinstance(atom, Index) and isinstance(c, int) for atom, c in affine(other.offset).terms.items())
 
@@ -133,9 +133,9 @@ def _has_channels_last(windows: Windows, other: Load, batch: Axis) -> bool:
     load, (*_, last) = windows.load, windows.slides
     if not batch or windows.channels or load.dtype is not other.dtype or load.dtype.kind != "f" or load.dtype.bits < 32:
         return False
-    if last.taps > MOST_ACROSS or any(slide.spread > 1 or slide.reach < 0 for slide in windows.slides):
+    if last.taps > MAX_ACROSS or any(slide.spread > 1 or slide.reach < 0 for slide in windows.slides):
         return False
-    if last.places - len(last.whole) > MOST_AT_EDGES:
+    if last.places - len(last.whole) > MAX_AT_EDGES:
         return False
     offsets = affine(windows.base), affine(other.offset)
     return all(x.terms.get(batch[-1], 0) == 1 and all(isinstance(atom, Index) and isinstance(c, int) for atom, c
@@ -190,7 +190,7 @@ def saves_multiplications(windows: Windows, filters: Axis, whole_channels: bool 
 
 def tiles_of_block(number: int) -> int:
     """About how many tiles are transformed at a time, so that all their frequencies stay in the second cache."""
-    return max(MOST_FREQUENCIES // number, LEAST_TILES)
+    return max(MAX_FREQUENCIES // number, MIN_TILES)
 
 
 def frequencies(windows: Windows) -> int:

@@ -25,7 +25,7 @@ from tenon.dims import (
     without,
 )
 
-MOST_DIVISIONS = 8      # of terms of a size by a product of symbols
+MAX_DIVISIONS = 8       # of terms of a size by a product of symbols
 
 
 def never_negative(x: Dim) -> bool:
@@ -138,7 +138,7 @@ def _quotients(x: Dim, f: Dim) -> Iterator[tuple[Dim, Dim]]:
 def _by_product(x: Dim, f: SymbolicDim, monomial: tuple[Atom, ...], sign: int) -> tuple[Dim, Dim] | None:
     """(q, rest), by division of terms; None where x has none for it, or there is no end of them."""
     quotient: Dim = 0
-    for _ in range(MOST_DIVISIONS):
+    for _ in range(MAX_DIVISIONS):
         terms = () if isinstance(x, int) else x.terms
         left = next(((found, c) for others, c in terms if (found := without(others, monomial)) is not None), None)
         if left is None:

@@ -18,8 +18,8 @@ from tenon.loops.loop_ir import BlockedAttention, Contraction, Kernel, Let, Loop
 from tenon.loops.loop_printer import Row, rows_of
 from tenon.loops.traversal import parts, walk
 
-MOST_NODES = 64         # of a kernel, and
-MOST_EXPRESSIONS = 4000     # in one of its statements: of more no line is told
+MAX_NODES = 64          # of a kernel, and
+MAX_EXPRESSIONS = 4000      # in one of its statements: of more no line is told
 SWAPPED = ("+", "*", "min", "max", "&", "|", "^", "==", "!=")
 
 
@@ -51,8 +51,8 @@ def _statements_of_nodes(body: Graph, kernel: Kernel) -> Mapping[int, set[Stmt |
     whole: set[Stmt | Nest] = {s for s in listed if isinstance(s, (BlockedAttention, Contraction, Store))}
     computing = [(s, values) for s in listed if (values := list(_values_of(s)))]
     found: dict[int, set[Stmt | Nest]] = defaultdict(set)
-    if len(body.nodes) <= MOST_NODES and all(
-            sum(len(x.below) for _, x in values) <= MOST_EXPRESSIONS for _, values in computing):
+    if len(body.nodes) <= MAX_NODES and all(
+            sum(len(x.below) for _, x in values) <= MAX_EXPRESSIONS for _, values in computing):
         for k, patterns in _patterns(body, kernel).items():
             matching = _Matching()
             found[k].update(s for s, values in computing if any(

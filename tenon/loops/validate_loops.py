@@ -48,7 +48,7 @@ from tenon.loops.traversal import walk
 # an image is a zero that is multiplied, what pivots are compared with is no number.
 UNLIKE_NUMPY = ("conv", "depthwise", "small_")
 UNSAID = ("searchsorted",)      # operators whose result is anything where their inputs do not ascend
-MOST_STEPS = 60_000        # expressions that are computed one by one to run nests
+MAX_STEPS = 60_000         # expressions that are computed one by one to run nests
 Parts = tuple[StoreTarget | Nest, ...]
 Memory = dict[Buffer, np.ndarray]
 
@@ -247,7 +247,7 @@ def _ran(parts: Parts, memory: Memory, sizes: Mapping[str, int]) -> Memory | Non
 def _run_nests(parts: Parts, memory: Memory, sizes: Mapping[str, int]) -> None:
     for nest in parts:
         assert isinstance(nest, Nest)
-        if any(isinstance(x, BlockedAttention) for x in nest.body) or _steps(nest.body, sizes) > MOST_STEPS:
+        if any(isinstance(x, BlockedAttention) for x in nest.body) or _steps(nest.body, sizes) > MAX_STEPS:
             raise TooLarge
         run_nest(nest, memory, sizes)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.records import dataclass
 
-MOST_ROWS = 200
+MAX_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ def escape(text: str) -> str:
 
 
 def rows_of(module: Any) -> Iterator[ModuleRow]:
-    """The rows of the tree, at most MOST_ROWS of them."""
+    """The rows of the tree, at most MAX_ROWS of them."""
     for k, row in enumerate(_rows(module, "", "", "")):
-        if k == MOST_ROWS:
+        if k == MAX_ROWS:
             yield ModuleRow("", "...", 0, "")
             return
         yield row

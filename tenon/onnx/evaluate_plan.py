@@ -17,7 +17,7 @@ from tenon.errors import TenonError
 from tenon.onnx.function_bodies import body_of, is_defined
 from tenon.onnx.graph_plan import GraphPlan, OperatorStep, Reference, names_read
 from tenon.onnx.known_values import (
-    MOST_FOLDED,
+    MAX_FOLDED,
     Known,
     TooLargeError,
     UnsupportedError,
@@ -103,7 +103,7 @@ def fold(plan: GraphPlan) -> GraphPlan:
             continue
         check_time(step.label)
         try:
-            with at_most(MOST_FOLDED):
+            with at_most(MAX_FOLDED):
                 results = run_step(step, [scope[name] if name else None for name in step.inputs], scope)
         except (TooLargeError, UnsupportedError):       # a call says so, if it comes to this node
             kept.append(step)

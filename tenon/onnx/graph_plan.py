@@ -169,14 +169,14 @@ def known_tensor(tensor: Any) -> Known:
     return Known(array)
 
 
-MOST_DENSE = 1 << 28    # elements of a sparse tensor, written out
+MAX_DENSE = 1 << 28     # elements of a sparse tensor, written out
 
 
 def dense(sparse: Any) -> Known:
     """A sparse tensor with its zeros."""
     values, indices = known_tensor(sparse.values).array, known_tensor(sparse.indices).array
     shape = tuple(sparse.dims)
-    if min(shape, default=1) < 0 or np.prod([float(d) for d in shape]) > MOST_DENSE:
+    if min(shape, default=1) < 0 or np.prod([float(d) for d in shape]) > MAX_DENSE:
         raise ModelError(f"the sparse tensor {sparse.values.name!r} has the sizes {list(shape)}")
     try:
         places = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape)

@@ -31,7 +31,7 @@ class TooLargeError(TenonError, MemoryError):
     """A value that is larger than a value may be."""
 
 
-MOST_FOLDED = 1 << 24       # bytes of a result that is computed before a run
+MAX_FOLDED = 1 << 24        # bytes of a result that is computed before a run
 most_bytes: ContextVar[int] = ContextVar("most_bytes", default=1 << 33)
 
 
@@ -143,7 +143,7 @@ def known_where_possible(function: Any, *args: Any) -> Any:
     """`function` of tensors, or None; what is known is computed at once."""
     if all(map(is_known, args)):
         try:
-            with outside(), at_most(MOST_FOLDED):
+            with outside(), at_most(MAX_FOLDED):
                 return settled(function(*args))
         except TooLargeError:
             pass

@@ -15,7 +15,7 @@ from typing import Any
 from tenon.errors import TenonError
 from tenon.onnx.onnx_package import onnx
 
-MOST_BYTES = (1 << 31) - 1      # of a protobuf message
+MAX_BYTES = (1 << 31) - 1       # of a protobuf message
 DEEPEST = 32                    # sub-graphs in sub-graphs
 BITS = {"STRING": 0, "UNDEFINED": 0, "FLOAT": 32, "DOUBLE": 64, "COMPLEX64": 64, "COMPLEX128": 128, "INT64": 64,
         "UINT64": 64, "INT32": 32, "UINT32": 32, "INT16": 16, "UINT16": 16, "FLOAT16": 16, "BFLOAT16": 16,
@@ -37,7 +37,7 @@ def read_model(source: Any) -> Any:
         path = Path(source)
         if not path.is_file():
             raise ModelError(f"there is no file {path}")
-        if path.stat().st_size > MOST_BYTES:
+        if path.stat().st_size > MAX_BYTES:
             raise ModelError(f"{path} has {path.stat().st_size} bytes, and a model has less than 2 GB",
                              hint="larger weights stand in files beside it: external data")
         model, folder = _parsed(path.read_bytes(), str(path)), path.parent

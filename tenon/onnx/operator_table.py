@@ -17,7 +17,7 @@ from typing import Any
 import tenon as tn
 from tenon.errors import TenonError
 from tenon.onnx.known_values import (
-    MOST_FOLDED,
+    MAX_FOLDED,
     Known,
     TooLargeError,
     UnsupportedError,
@@ -89,9 +89,9 @@ class Operator:
         """The values of the node's results."""
         if self.raw:
             return self.run(call, *args)
-        if not self.random and all(map(is_known, args)) and sum(map(known_bytes, args)) <= MOST_FOLDED:
+        if not self.random and all(map(is_known, args)) and sum(map(known_bytes, args)) <= MAX_FOLDED:
             try:
-                with outside(), at_most(MOST_FOLDED):
+                with outside(), at_most(MAX_FOLDED):
                     return self._settled(self._run(call, args))
             except TooLargeError:
                 pass

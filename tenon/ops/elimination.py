@@ -14,7 +14,7 @@ import numpy as np
 from tenon.errors import refused_matrix
 from tenon.types import int64
 
-MOST_ROWS, MOST_COLUMNS = 6, 12         # elimination that is written out grows with their third power
+MAX_ROWS, MAX_COLUMNS = 6, 12           # elimination that is written out grows with their third power
 Rows = list[list[Any]]
 Keep = Callable[[Any], Any]
 Eliminated = Callable[..., Any]         # (s, keep, *rows, **attrs) -> the elements of each result
@@ -50,7 +50,7 @@ class ElementsOfStacks:
 
 def is_eliminated(arrays: Sequence[Any]) -> bool:
     """Whether compiled programs write elimination of these out, and LAPACK may put NaN into other elements."""
-    return all(0 < x.shape[-2] <= MOST_ROWS and 0 < x.shape[-1] <= MOST_COLUMNS and x.dtype.char in "fd"
+    return all(0 < x.shape[-2] <= MAX_ROWS and 0 < x.shape[-1] <= MAX_COLUMNS and x.dtype.char in "fd"
                for x in arrays) and not all(np.isfinite(x).all() for x in arrays)
 
 

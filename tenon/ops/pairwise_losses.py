@@ -130,12 +130,12 @@ def gaussian_nll_loss(x: Any, target: Any, variance: Any, *, full: bool = False,
 
 # ---------------------------------------------------------------- probabilities
 
-LEAST_LOGARITHM = -100.0
-LEAST_VARIANCE = 1e-12      # of a probability, p * (1 - p), that a slope is divided by, as PyTorch has it
+MIN_LOGARITHM = -100.0
+MIN_VARIANCE = 1e-12        # of a probability, p * (1 - p), that a slope is divided by, as PyTorch has it
 
 
 def _bernoulli_losses(x: Any, target: Any) -> Any:
-    return -(target * maximum(log(x), LEAST_LOGARITHM) + (1 - target) * maximum(log1p(-x), LEAST_LOGARITHM))
+    return -(target * maximum(log(x), MIN_LOGARITHM) + (1 - target) * maximum(log1p(-x), MIN_LOGARITHM))
 
 
 @rounded_gradient
@@ -143,10 +143,10 @@ def _bernoulli_vjp(g: Any, y: Any, x: Any, target: Any, weight: Any = None, *, r
     """The slope is finite where a probability is 0 or 1, whose logarithm has none: a sigmoid of 40 in float32."""
     each = {"mean": lambda: g / product(x.shape), "sum": lambda: g, "none": lambda: g}[reduction]()
     weighed = each if weight is None else each * weight
-    least = LEAST_VARIANCE if x.dtype is not float16 else 2.0 ** -24
+    least = MIN_VARIANCE if x.dtype is not float16 else 2.0 ** -24
 
     def to_target() -> Any:
-        return weighed * (maximum(log1p(-x), LEAST_LOGARITHM) - maximum(log(x), LEAST_LOGARITHM))
+        return weighed * (maximum(log1p(-x), MIN_LOGARITHM) - maximum(log(x), MIN_LOGARITHM))
 
     def to_weight() -> Any:
         return sum_to(broadcast_to(each * _bernoulli_losses(x, target), shape=x.shape), weight.shape)

@@ -15,8 +15,8 @@ from typing import Any
 
 DRAWS = 256             # that are made at a time, first
 GROWS = 4               # how many times as many the next time
-MOST_NUMBERS = 1 << 15  # that are made at a time, where these are more draws than the first time
-MOST_KINDS = 64         # that are remembered
+MAX_NUMBERS = 1 << 15   # that are made at a time, where these are more draws than the first time
+MAX_KINDS = 64          # that are remembered
 MAX_SEQUEL_DISTANCE = 8  # a later draw than this many behind the last one is no sequel
 
 Rows = tuple[int, int, Any]
@@ -47,7 +47,7 @@ class Sequel:
 
     def _more(self, rows: Any) -> int:
         """How many draws are made after these, of which there are some."""
-        return DRAWS if len(rows) == 1 else max(DRAWS, min(GROWS * len(rows), MOST_NUMBERS // rows[0].size))
+        return DRAWS if len(rows) == 1 else max(DRAWS, min(GROWS * len(rows), MAX_NUMBERS // rows[0].size))
 
 
 class Sequels:
@@ -70,7 +70,7 @@ class Sequels:
 
     def note(self, key: tuple[Any, ...], sequel: Sequel | None) -> None:
         """Remember it."""
-        if len(self._known) >= MOST_KINDS:
+        if len(self._known) >= MAX_KINDS:
             self._known.clear()
         self._known[key] = sequel
 
@@ -84,7 +84,7 @@ def ahead(kind: tuple[Any, ...], state: Any, make: Callable[[int, int, int], Any
     key = (*kind, seed)
     sequel = _sequels.get(key)
     if sequel is None:
-        if len(_sequels) >= MOST_KINDS:
+        if len(_sequels) >= MAX_KINDS:
             _sequels.clear()
         _sequels[key] = sequel = Sequel(make)
     return sequel.take(seed, draw)

@@ -95,12 +95,12 @@ def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any =
 
 # ---------------------------------------------------------------- sequences as steps
 
-MOST_STEPS = 1 << 20
+MAX_STEPS = 1 << 20
 
 
 def _unstack_type(x: TensorType, *, axis: int) -> tuple[TensorType, ...]:
-    if normalize_axis(axis, x.ndim) != axis or not 0 < x.shape[axis] <= MOST_STEPS:
-        raise ShapeError(f"steps: {x} has no axis {axis} of 1 to {MOST_STEPS} slices")
+    if normalize_axis(axis, x.ndim) != axis or not 0 < x.shape[axis] <= MAX_STEPS:
+        raise ShapeError(f"steps: {x} has no axis {axis} of 1 to {MAX_STEPS} slices")
     return (x.with_shape((*x.shape[:axis], *x.shape[axis + 1:])),) * int(x.shape[axis])
 
 

@@ -23,9 +23,9 @@ Types = Sequence[Any]
 Sizes = Sequence[Any]
 Attrs = Mapping[str, Any]
 SINGLE = 32         # bits of the narrowest numbers that are not multiplied in pairs
-MOST_OF_ONE_TAP = 256_000_000   # multiply-adds, up to which a kernel of known sizes gains nothing, or a tenth
-MOST_OF_WINDOWS = 16_000_000    # up to which it saves half a millisecond: making it pays after hundreds of calls
-LEAST_PLANE = 64                # places, below which a norm that knows its sizes takes half of the time, or less
+MAX_OF_ONE_TAP = 256_000_000    # multiply-adds, up to which a kernel of known sizes gains nothing, or a tenth
+MAX_OF_WINDOWS = 16_000_000     # up to which it saves half a millisecond: making it pays after hundreds of calls
+MIN_PLANE = 64                  # places, below which a norm that knows its sizes takes half of the time, or less
 
 
 def convolution_sizes(read: Callable[[Types, Attrs], tuple[Sizes, Sizes]],
@@ -51,7 +51,7 @@ def is_shared(x: TensorType, images: Sizes, filters: Sizes, attrs: Attrs) -> boo
     if attrs["groups"] != 1 or x.dtype.kind != "f" or x.dtype.bits < SINGLE or 0 in (*images, *filters):
         return False
     work = images[0] * prod(_counts(images, filters, attrs)) * prod(filters)
-    return bool(work <= (MOST_OF_ONE_TAP if prod(filters[2:]) == 1 else MOST_OF_WINDOWS))
+    return bool(work <= (MAX_OF_ONE_TAP if prod(filters[2:]) == 1 else MAX_OF_WINDOWS))
 
 
 def of_all_sizes(images: Sizes, filters: Sizes, attrs: Attrs) -> tuple[Sizes, Sizes]:
@@ -71,7 +71,7 @@ def _counts(images: Sizes, filters: Sizes, attrs: Attrs) -> Sizes:
 
 def norm_sizes(types: Types, attrs: Attrs) -> tuple[Types, Attrs]:
     """The rule of a norm of planes."""
-    large = len(types[0].shape) > 2 and prod(types[0].shape[2:]) >= LEAST_PLANE
+    large = len(types[0].shape) > 2 and prod(types[0].shape[2:]) >= MIN_PLANE
     return ([of_all_planes(x) for x in types], attrs) if large else (types, attrs)
 
 

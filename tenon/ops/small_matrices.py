@@ -16,8 +16,8 @@ from tenon.errors import ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import define
 from tenon.ops.elimination import (
-    MOST_COLUMNS,
-    MOST_ROWS,
+    MAX_COLUMNS,
+    MAX_ROWS,
     Keep,
     cholesky_factor,
     determinant,
@@ -45,7 +45,7 @@ def _small(op: Op, matrices: Callable[..., Any], examples: list[str], domain: An
     def type(*xs: TensorType, **attrs: Any) -> Any:
         found = op.type(*xs, **attrs)
         if not all(is_small(x) for x in xs):
-            raise ShapeError(f"small_{op.name}: expected 1 to {MOST_ROWS} rows and 1 to {MOST_COLUMNS} columns, "
+            raise ShapeError(f"small_{op.name}: expected 1 to {MAX_ROWS} rows and 1 to {MAX_COLUMNS} columns, "
                              f"got {', '.join(map(str, xs))}")
         return found
     return define(f"small_{op.name}", public=False, type=type, ref=op.ref, promote=op.promote, fill=fill,
@@ -56,7 +56,7 @@ def _small(op: Op, matrices: Callable[..., Any], examples: list[str], domain: An
 def is_small(x: TensorType) -> bool:
     """Whether matrices are known to have so few rows and columns that working with each can be written out."""
     rows, columns = map(int, x.shape[-2:])
-    return 0 < rows <= MOST_ROWS and 0 < columns <= MOST_COLUMNS
+    return 0 < rows <= MAX_ROWS and 0 < columns <= MAX_COLUMNS
 
 
 small_solve = _small(solve_op, solved, ["small_solve(f32[1, 2, 2], f32[1, 2, 4]) -> f32[1, 2, 4]"])

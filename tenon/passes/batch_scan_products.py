@@ -24,7 +24,7 @@ from tenon.ops.matrix_products import matmul_op
 from tenon.ops.shape import broadcast_to, cast, permute, reshape_op
 from tenon.passes.rewriting.nested import nested
 
-MOST_ELEMENTS = 1 << 27     # of an array that is kept so that products may be made at once
+MAX_ELEMENTS = 1 << 27      # of an array that is kept so that products may be made at once
 
 
 @nested
@@ -87,7 +87,7 @@ class _Scan:
 
     def fits(self, x: Value) -> bool:
         total = x.size * self.length
-        return not isinstance(total, int) or total <= MOST_ELEMENTS
+        return not isinstance(total, int) or total <= MAX_ELEMENTS
 
     @cached_property
     def sums(self) -> dict[int, Value]:

@@ -31,9 +31,9 @@ from tenon.ops.slice_pad_concat import pad_op
 from tenon.ops.splitting import narrow
 from tenon.records import dataclass
 
-MOST_PHASES = 8     # that are computed one by one
+MAX_PHASES = 8      # that are computed one by one
 MIN_TAPS_ALONE = 16     # of a channel that stands alone: with fewer, memory takes longer than multiplications
-MOST_SHARED = 16    # windows that give to one element, and are added up
+MAX_SHARED = 16     # windows that give to one element, and are added up
 AS_LONG = 64        # phases take beside their multiplications as long as these
 
 
@@ -67,12 +67,12 @@ def _way(node: Node) -> Callable[..., Any] | None:
         return None if not dense or prod(kernel) < MIN_TAPS_ALONE else _spread if whole else _interleaved
     if whole and shared == 1:
         return _spread
-    if dense and shared <= MOST_SHARED and _has_few_windows(node):
+    if dense and shared <= MAX_SHARED and _has_few_windows(node):
         return _added
     multiplied, plain = shared * number * prod(cut.places for cut in cuts), prod(sizes) * prod(kernel)
     if all(s == 1 for s in stride):
         return _spread if whole and 2 * multiplied <= plain else None
-    many = number > MOST_PHASES and multiplied * number <= plain * (1 + number / AS_LONG)
+    many = number > MAX_PHASES and multiplied * number <= plain * (1 + number / AS_LONG)
     return _spread if whole and many else _interleaved
 
 

@@ -17,7 +17,7 @@ from tenon.ops.shape import broadcast_to, constant, full_op, reshape_op
 from tenon.passes.rewriting.nested import nested
 from tenon.types import STACK
 
-MOST_ELEMENTS = 1024   # larger constants cost more to carry about than to compute
+MAX_ELEMENTS = 1024    # larger constants cost more to carry about than to compute
 GENERATORS = (constant, broadcast_to, full_op, arange_op, reshape_op)     # as cheap as a load
 
 
@@ -50,7 +50,7 @@ def _is_foldable(node: Node, inputs: tuple[Input, ...], known: dict[Value, np.nd
 
 
 def _is_small(value: Value) -> bool:
-    return value.type != STACK and isinstance(value.size, int) and value.size <= MOST_ELEMENTS
+    return value.type != STACK and isinstance(value.size, int) and value.size <= MAX_ELEMENTS
 
 
 def _mentions_symbol(value: Any) -> bool:

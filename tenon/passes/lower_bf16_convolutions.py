@@ -20,7 +20,7 @@ from typing import Any
 
 from tenon.graph.build import copy, rebuild
 from tenon.graph.ir import Graph, Input, Node, Value
-from tenon.loops.select_conv_schedule import MAX_UNPACKED_FILTERS, MOST_TAPS
+from tenon.loops.select_conv_schedule import MAX_TAPS, MAX_UNPACKED_FILTERS
 from tenon.ops.barrier import stored
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.shape import cast
@@ -64,7 +64,7 @@ def _is_copied(node: Node) -> bool:
     if groups == 1 or not all(isinstance(n, int) and n > 0 for n in (*x, *y, *node.output.shape)):
         return False
     overlap = any(r >= s for r, s in zip(reach, node.attrs["stride"], strict=True))
-    few = max(channels, filters // groups) <= MAX_UNPACKED_FILTERS and prod(kernel) <= MOST_TAPS
+    few = max(channels, filters // groups) <= MAX_UNPACKED_FILTERS and prod(kernel) <= MAX_TAPS
     return few and (overlap or channels == filters // groups == 1)
 
 

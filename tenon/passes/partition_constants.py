@@ -23,7 +23,7 @@ from tenon.graph.partition import has_effect, is_cheap, needed, part
 from tenon.records import dataclass, replace
 from tenon.types import STACK, TOKEN
 
-MOST_GROWTH = 2             # times the bytes of the parameters that it is made of may be kept,
+MAX_GROWTH = 2              # times the bytes of the parameters that it is made of may be kept,
 SMALL_CONSTANT_BYTES = 1 << 16  # and as many bytes in any case
 
 
@@ -93,7 +93,7 @@ def _is_constant(node: Node, known: Mapping[Value, int]) -> bool:
 
 def may_be_kept(size: int, source: int) -> bool:
     """Whether so many bytes are not too many, made of `source` bytes of parameters."""
-    return size <= max(MOST_GROWTH * source, SMALL_CONSTANT_BYTES)
+    return size <= max(MAX_GROWTH * source, SMALL_CONSTANT_BYTES)
 
 
 def bytes_of(value: Value) -> int:

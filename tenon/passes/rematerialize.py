@@ -18,8 +18,8 @@ from tenon.ops.graph_calls import fused
 from tenon.passes.drop_dead import live_nodes
 from tenon.passes.fusion.classify_ops import kind_of
 from tenon.passes.fusion.fusion_groups import try_lowering
-from tenon.passes.fusion.fusion_partition import MOST_NODES, RENAMES
-from tenon.passes.fusion.fusion_profitability import MOST_INPUTS
+from tenon.passes.fusion.fusion_partition import MAX_NODES, RENAMES
+from tenon.passes.fusion.fusion_profitability import MAX_INPUTS
 from tenon.passes.fusion.kernel_bodies import body_of, has_loops
 from tenon.records import replace
 from tenon.target import GENERIC, Target
@@ -97,7 +97,7 @@ def _joined(made: Node, value: Value, reader: Node, stored: bool, target: Target
     copied, (copy,) = _unfolded(made, {})
     nodes, results = _unfolded(reader, {value: copy})
     body, outside = body_of([*copied, *nodes], [*results, copy] if stored else results)
-    if len(body.nodes) > MOST_NODES or len(outside) > MOST_INPUTS:
+    if len(body.nodes) > MAX_NODES or len(outside) > MAX_INPUTS:
         return None
     trial, alone = (try_lowering(x, target) for x in (body, kernel_of(reader) or body))
     if trial is None or alone is None or trial.products < alone.products \

@@ -24,7 +24,7 @@ from tenon.ops.collectives import all_reduce_op, all_reduce_together
 from tenon.passes.merge_collectives import bytes_of_sum
 from tenon.records import dataclass, replace
 
-MOST_UNDER_WAY = 16 << 20       # bytes of sums that are started and not waited for
+MAX_UNDER_WAY = 16 << 20        # bytes of sums that are started and not waited for
 SUMS = (all_reduce_op, all_reduce_together)
 
 
@@ -86,7 +86,7 @@ def limited(steps: Sequence[SumStep]) -> Iterator[SumStep]:
             del under_way[step.node]
         elif step.part == "start":
             size = sum(map(bytes_of_sum, step.node.outputs[:-1]))
-            while under_way and sum(under_way.values()) + size > MOST_UNDER_WAY:
+            while under_way and sum(under_way.values()) + size > MAX_UNDER_WAY:
                 oldest = next(iter(under_way))
                 del under_way[oldest]
                 yield SumStep(oldest, "done")

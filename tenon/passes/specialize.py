@@ -20,7 +20,7 @@ from tenon.passes.fold import fold
 from tenon.passes.rewriting.nested import nested
 from tenon.records import replace
 
-MOST_CHOSEN = 8         # nodes in two branches of scalars that are both computed
+MAX_CHOSEN = 8          # nodes in two branches of scalars that are both computed
 
 
 @nested
@@ -107,7 +107,7 @@ def chosen(control: Control, choice: Any) -> Graph:
 def is_cheap(control: Control) -> bool:
     """Whether both branches only compute a few scalars, which cannot fail."""
     nodes = [node for graph in control.graphs for node in graph.nodes]
-    return len(nodes) <= MOST_CHOSEN and all(r.shape == () for r in control.graphs[0].results) and all(
+    return len(nodes) <= MAX_CHOSEN and all(r.shape == () for r in control.graphs[0].results) and all(
         node.op.elementwise and node.op.compute is not None and not has_effect(node) and node.output.shape == ()
         and (node.output.dtype.kind in "bf" or (node.op.is_own and not node.op.fails)) for node in nodes)
 

@@ -14,7 +14,7 @@ from tenon.ops.shape import full_op, reshape_op
 from tenon.ops.slice_pad_concat import concat_op, slice_op
 from tenon.passes.rewriting.nested import nested
 
-MOST_TURNS, MOST_NODES = 4, 12      # of a scan that is unrolled, and nodes in all its turns
+MAX_TURNS, MAX_NODES = 4, 12        # of a scan that is unrolled, and nodes in all its turns
 
 
 @nested
@@ -36,7 +36,7 @@ def is_short(node: Node) -> bool:
     length, nodes = node.attrs["length"], node.attrs["body"].nodes
     if not isinstance(length, int) or has_effect(node):
         return False
-    small = length <= MOST_TURNS and length * len(nodes) <= MOST_NODES and not any(inner.graphs for inner in nodes)
+    small = length <= MAX_TURNS and length * len(nodes) <= MAX_NODES and not any(inner.graphs for inner in nodes)
     return length <= 1 or small
 
 

@@ -27,7 +27,7 @@ from tenon.ops.shape import broadcast_to, permute
 from tenon.passes.fusion.fusion_groups import bytes_of
 from tenon.passes.partition_constants import constant_values
 
-FEWEST_FILTERS = 8      # that are worth a vector
+MIN_FILTERS = 8         # that are worth a vector
 CHANNELS_LAST_GAIN = 0.25   # part of a convolution's work that is saved, as measured with 1 x 1 to 7 x 7 taps
 
 
@@ -57,7 +57,7 @@ def turns(node: Node, constants: set[Value]) -> bool:
     sizes = [n for y in (x, w) if isinstance(y, Value) for n in y.shape]
     return (w in constants and x not in constants and all(isinstance(n, int) for n in sizes)
             and node.output.dtype.kind == "f" and node.output.dtype.bits >= 32
-            and isinstance(w, Value) and w.shape[0] >= FEWEST_FILTERS
+            and isinstance(w, Value) and w.shape[0] >= MIN_FILTERS
             and (node.attrs["groups"] == 1 or _is_depthwise(node)))
 
 

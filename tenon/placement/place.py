@@ -23,7 +23,7 @@ from tenon.placement.placement import Placement
 from tenon.records import dataclass, replace
 
 SEARCH_SECONDS = 2.0        # of local search at most
-MOST_ROUNDS = 8             # over all units
+MAX_ROUNDS = 8              # over all units
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +170,7 @@ def _search(units: Sequence[PlaceUnit], start: DeviceSchedule, count: int, costs
     """Move units to other devices while that helps, the longest first."""
     end, order = clock() + SEARCH_SECONDS, _priority(units, costs)
     best = start
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         before = best.seconds
         for number in sorted(range(len(units)), key=lambda k: -units[k].seconds):
             if _has_effects(units[number]):

@@ -29,7 +29,7 @@ from tenon.sharding.mesh import Mesh
 from tenon.types import TensorType, float32
 
 ANY_SIZE = 64           # what a symbol counts for
-MOST_TURNS = 16         # of a loop, where the data decide
+MAX_TURNS = 16          # of a loop, where the data decide
 FEW = 30_000            # elements that one thread computes alone (tenon.runtime.parallel_profitability)
 
 
@@ -77,7 +77,7 @@ class PlaceCosts:
         found = [sum(map(self.of, graph.nodes)) for graph in node.graphs]
         if node.op is scan:
             return _number(node.attrs["length"]) * sum(found)
-        return MOST_TURNS * sum(found) if node.op is while_loop else max(found, default=0.0)
+        return MAX_TURNS * sum(found) if node.op is while_loop else max(found, default=0.0)
 
     def copy(self, x: Value) -> float:
         """Seconds for which whoever sends, or receives, does nothing else."""

@@ -13,7 +13,7 @@ from tenon.errors import ArgumentError
 from tenon.types import as_dtype
 
 LARGEST = 1e30          # of any number in a file
-MOST_DEVICES = 1 << 24
+MAX_DEVICES = 1 << 24
 MISSING: Any = object()
 
 
@@ -68,8 +68,8 @@ class CheckedTable:
     def whole(self, key: str, default: Any = MISSING) -> int:
         """A whole number of at least 1."""
         found = self.value(key, default)
-        if type(found) is not int or not 1 <= found <= MOST_DEVICES:
-            raise self.wrong(key, found, f"a whole number from 1 to {MOST_DEVICES}")
+        if type(found) is not int or not 1 <= found <= MAX_DEVICES:
+            raise self.wrong(key, found, f"a whole number from 1 to {MAX_DEVICES}")
         return int(found)
 
     def text(self, key: str, default: Any = MISSING) -> str:

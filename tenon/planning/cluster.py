@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tenon.errors import ArgumentError
-from tenon.planning.checked_table import MOST_DEVICES, CheckedTable
+from tenon.planning.checked_table import MAX_DEVICES, CheckedTable
 from tenon.records import dataclass
 from tenon.types import as_dtype
 
@@ -178,8 +178,8 @@ def cluster_of(table: Mapping[str, Any], where: str = "the cluster") -> Cluster:
     cluster = Cluster(top.text("name"), _chip(top.table("chip")), tuple(_level(level) for level in levels))
     top.text("source", "")
     top.done()
-    if cluster.devices > MOST_DEVICES:
-        raise ArgumentError(f"{where}: {cluster.devices} devices, and at most {MOST_DEVICES} are planned for")
+    if cluster.devices > MAX_DEVICES:
+        raise ArgumentError(f"{where}: {cluster.devices} devices, and at most {MAX_DEVICES} are planned for")
     return cluster
 
 

@@ -26,7 +26,7 @@ from tenon.sharding.sharding import Spec
 
 FORMAT = "tenon plan 1"
 SHOWN = 10
-MOST_CANDIDATES = 10_000
+MAX_CANDIDATES = 10_000
 LONGEST_FILE = 10_000_000       # bytes
 
 
@@ -96,8 +96,8 @@ class Plan:
         if not isinstance(levels, list) or not all(isinstance(x, str) for x in levels) or not levels:
             raise top.wrong("levels", levels, "a list of names")
         rows = top.tables("candidates")
-        if len(rows) > MOST_CANDIDATES:
-            raise ArgumentError(f"{where}: {len(rows)} candidates, and at most {MOST_CANDIDATES} are read")
+        if len(rows) > MAX_CANDIDATES:
+            raise ArgumentError(f"{where}: {len(rows)} candidates, and at most {MAX_CANDIDATES} are read")
         plan = Plan(top.text("what"), top.text("cluster"), tuple(levels), tuple(_candidate(x, levels) for x in rows))
         top.done()
         return plan

@@ -17,7 +17,7 @@ from tenon.planning.transformer_model import TransformerModel
 from tenon.records import replace
 
 SIMULATED = 16          # candidates that are simulated whole
-MOST_CHUNKS = 8
+MAX_CHUNKS = 8
 MICRO_BATCHES = (1, 2, 4, 8, 16, 32)
 
 
@@ -80,7 +80,7 @@ def _schedules(model: TransformerModel, sizes: ParallelSizes) -> Iterator[Parall
         yield plain
         if sizes.stage > 1:
             yield replace(plain, schedule="zero_bubble")
-            for chunks in range(2, min(MOST_CHUNKS, model.layers // sizes.stage) + 1):
+            for chunks in range(2, min(MAX_CHUNKS, model.layers // sizes.stage) + 1):
                 more = replace(plain, schedule="interleaved", chunks=chunks)
                 if more.misfit(model) is None:
                     yield more

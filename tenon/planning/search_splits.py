@@ -28,8 +28,8 @@ from tenon.sharding.sharding import Spec
 from tenon.sharding.sharding_plan import ShardingPlan
 from tenon.sharding.spmd_partition import local_graph
 
-MOST_TRIALS = 24        # each is a propagation through the graph
-LEAST_GAIN = 0.01       # of the time, for which a weight is split
+MAX_TRIALS = 24         # each is a propagation through the graph
+MIN_GAIN = 0.01         # of the time, for which a weight is split
 Splits = Mapping[str, Spec]
 
 
@@ -57,7 +57,7 @@ class _SplitSearch:
         trials = 0
         for name, group in self.step.groups.items():
             for spec in self._specs(group, axis):
-                if trials >= MOST_TRIALS or name in self.best:
+                if trials >= MAX_TRIALS or name in self.best:
                     break
                 trials += 1
                 self._try({**self.best, name: spec})
@@ -76,7 +76,7 @@ class _SplitSearch:
             with_more, _ = self._tried(more)
             if with_more < seconds:
                 seconds, splits = with_more, more
-        if seconds < self.seconds * (1 - LEAST_GAIN):
+        if seconds < self.seconds * (1 - MIN_GAIN):
             self.seconds, self.best = seconds, splits
 
     def _tried(self, splits: Splits) -> tuple[float, ShardingPlan | None]:

@@ -44,7 +44,7 @@ from tenon.records import dataclass, replace
 MakeUnit = Callable[[Graph], CompiledKernel | None]
 VIEWS = (reshape_op,)       # the same bytes under another type
 IN_PLACE = (all_reduce_done,)       # whose results lie where their first inputs do
-MOST_GROWTH = 2             # times the bytes that a factor is made of, for its panels,
+MAX_GROWTH = 2              # times the bytes that a factor is made of, for its panels,
 SMALL_PANEL_BYTES = 1 << 16  # and as many bytes in any case
 PANEL_ELEMENT_BYTES = 4     # bytes of an element as panels hold it
 
@@ -240,4 +240,4 @@ def _is_as_small(made_from: Sequence[Storage], size: int, convolution: bool) -> 
     """
     least = PANEL_ELEMENT_BYTES if convolution else 1
     given = sum(product(x.type.shape) * max(x.type.dtype.itemsize, least) for x in made_from)
-    return isinstance(given, int) and size <= max(MOST_GROWTH * given, SMALL_PANEL_BYTES)
+    return isinstance(given, int) and size <= max(MAX_GROWTH * given, SMALL_PANEL_BYTES)

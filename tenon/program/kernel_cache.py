@@ -21,7 +21,7 @@ from tenon.llvm.fingerprint import fingerprint
 from tenon.program.kernel_metadata import Check, Facts, Shared
 from tenon.target import Target
 
-MOST_KNOWN = 4096       # kernels that this process remembers
+MAX_KNOWN = 4096        # kernels that this process remembers
 
 _known: OrderedDict[str, Facts] = OrderedDict()
 
@@ -57,7 +57,7 @@ def keep(key: str, facts: Facts, code: bytes = b"") -> None:
 
 def _remember(key: str, facts: Facts) -> Facts:
     _known[key] = facts
-    if len(_known) > MOST_KNOWN:
+    if len(_known) > MAX_KNOWN:
         _known.popitem(last=False)
     return facts
 

@@ -67,7 +67,7 @@ CHECK = -1                   # the HOST step that only looks whether a kernel fa
  BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES, CELL_NEXT, CELL_END, ASKS, CLAIMS,
  CLAIM_COUNT, PHASE, RUNNER) = range(26)
 CONTEXT_WORDS = 26
-LEAST_PARTS_WORD = 5         # the word of a step that says how many parts of a kernel are worth a call of their own
+MIN_PARTS_WORD = 5           # the word of a step that says how many parts of a kernel are worth a call of their own
 CLAIM_BYTES = 64             # between the words in which threads note what of their parts is done, or being done
 
 Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)   # (frame, step) -> 0, or 1 to stop
@@ -236,7 +236,7 @@ def _kernel_all(f: NativeFunction, walk: Walk) -> None:
 
     So a thread whose core is slower, or taken by another program, does less.
     """
-    least, first = walk.operand(LEAST_PARTS_WORD), walk.thread.wide() * PARTS_PER_THREAD
+    least, first = walk.operand(MIN_PARTS_WORD), walk.thread.wide() * PARTS_PER_THREAD
     alone = walk.threads == 1
     with f.where(alone):
         walk.run_alone()

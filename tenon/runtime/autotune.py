@@ -27,7 +27,7 @@ from tenon.types import TensorType
 
 SECONDS = 0.05          # for each candidate, about,
 ROUNDS = 5              # but at least so many runs,
-MOST_ROUNDS = 200       # and at most so many
+MAX_ROUNDS = 200        # and at most so many
 CLEARLY = 0.95          # of the time that the model's choice takes
 
 _chosen: dict[str, str] = {}
@@ -67,7 +67,7 @@ def measured(unit: CompiledKernel) -> str:
 def race(programs: dict[str, Program], arrays: Sequence[Array]) -> dict[str, float]:
     """The least time that each takes, measured by turns, so that what disturbs one disturbs all."""
     times = {name: _seconds(program, arrays) for name, program in programs.items()}     # and the caches are warm
-    for _ in range(min(max(int(SECONDS / min(times.values())), ROUNDS), MOST_ROUNDS)):
+    for _ in range(min(max(int(SECONDS / min(times.values())), ROUNDS), MAX_ROUNDS)):
         times = {name: min(best, _seconds(programs[name], arrays)) for name, best in times.items()}
     return times
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 MIN_POOLED_BYTES = 1 << 18  # bytes; the allocator keeps what is smaller
 UNMAPPED_BYTES = 1 << 25    # bytes; the allocator returns to the system at once what is larger
-MOST_IDLE = 1 << 28         # bytes that wait to be used again
+MAX_IDLE = 1 << 28          # bytes that wait to be used again
 
 _idle: dict[int, list[Any]] = {}    # by size; lists are changed by single operations, so no lock is needed
 
 
-def _give_back(memory: Any, idle: dict[int, list[Any]] = _idle, most: int = MOST_IDLE) -> None:
+def _give_back(memory: Any, idle: dict[int, list[Any]] = _idle, most: int = MAX_IDLE) -> None:
     size = len(memory)
     waiting = sum(size * len(blocks) for size, blocks in list(idle.items()))
     if waiting + size > most:

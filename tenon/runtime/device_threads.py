@@ -19,7 +19,7 @@ from typing import Any
 from tenon.runtime.thread_pool import Pool, get_num_threads, on_pool
 
 Job = Callable[[], Any]
-MOST_PATIENCE = {False: 1.0, True: 30.0}        # seconds, after Ctrl-C and after an error
+MAX_PATIENCE = {False: 1.0, True: 30.0}         # seconds, after Ctrl-C and after an error
 
 
 def run_side_by_side(jobs: Sequence[Job], on_failure: Callable[[BaseException], None]) -> list[Any]:
@@ -69,7 +69,7 @@ class _Run:
         """
         while self._running:
             try:
-                patience = None if not self.failures else MOST_PATIENCE[isinstance(self.failures[0], Exception)]
+                patience = None if not self.failures else MAX_PATIENCE[isinstance(self.failures[0], Exception)]
                 if not self._others.acquire(timeout=patience):
                     return
                 self._running -= 1

@@ -39,8 +39,8 @@ from tenon.runtime.step_table import unit_for
 from tenon.runtime.thread_pool import pool, pool_version
 from tenon.types import TensorType, as_dtype, has_arrays
 
-MOST_LAYOUTS = 256     # of sizes: of all convolutions of a network, which are one program
-MOST_QUICK_MEMORY = 1 << 25    # bytes that a quick call keeps for itself
+MAX_LAYOUTS = 256      # of sizes: of all convolutions of a network, which are one program
+MAX_QUICK_MEMORY = 1 << 25     # bytes that a quick call keeps for itself
 CONTIGUOUS_AND_ALIGNED = 0x101      # of ndarray.flags
 
 
@@ -184,7 +184,7 @@ class Program:
                 return None
         else:
             return None
-        if layout.host or layout.memory.size + layout.scratch * layout.threads > MOST_QUICK_MEMORY:
+        if layout.host or layout.memory.size + layout.scratch * layout.threads > MAX_QUICK_MEMORY:
             return None
         if layout.pool_threads != threads.threads or (layout.threads > 1 and threads.parallel is None):
             return None
@@ -268,7 +268,7 @@ class Program:
         if layout is None:
             with self._changing:
                 layout = self._layouts[key] = self._new_layout(sizes, donated, threads)
-                while len(self._layouts) > MOST_LAYOUTS:
+                while len(self._layouts) > MAX_LAYOUTS:
                     self._by_shapes.clear()
                     self._idle.pop(self._layouts.pop(next(iter(self._layouts))), None)
         return layout

@@ -13,7 +13,7 @@ from tenon.program.backend_interface import Array
 from tenon.runtime.arena_planning import aligned_bytes
 
 FIRST_CHUNK = 1 << 16       # bytes
-MOST_KEPT = 64 << 20        # that an idle program holds on to
+MAX_KEPT = 64 << 20         # that an idle program holds on to
 
 
 class Cells:
@@ -69,7 +69,7 @@ class Cells:
 
     def end(self) -> None:
         """Free what the run used, but for one chunk."""
-        self.chunks = [chunk for chunk in self.chunks[-1:] if chunk.nbytes <= MOST_KEPT]
+        self.chunks = [chunk for chunk in self.chunks[-1:] if chunk.nbytes <= MAX_KEPT]
 
 
 def end_of(chunk: Array) -> int:

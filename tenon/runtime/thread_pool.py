@@ -23,7 +23,7 @@ from operator import call
 import numpy as np
 
 from tenon.atomic import Store
-from tenon.config import MOST_THREADS, config, usable_cores
+from tenon.config import MAX_THREADS, config, usable_cores
 from tenon.errors import ArgumentError
 from tenon.gc_control import COLLECTOR
 from tenon.llvm import native_thread_pool as native
@@ -90,8 +90,8 @@ def set_num_threads(threads: int) -> None:
     1
     >>> tn.set_num_threads(before)
     """
-    if not 1 <= threads <= MOST_THREADS:
-        raise ArgumentError(f"set_num_threads: {threads} is not a whole number from 1 to {MOST_THREADS}")
+    if not 1 <= threads <= MAX_THREADS:
+        raise ArgumentError(f"set_num_threads: {threads} is not a whole number from 1 to {MAX_THREADS}")
     with COLLECTOR, _choosing:
         before = _chosen
         if before is None or before.threads != threads:

@@ -40,7 +40,7 @@ from tenon.serialization.structure_json import nameless
 from tenon.tensor import Tensor
 
 SMALL_SIZES = (2, 3, 4, 5)
-MOST_REFINED = 8        # symbols of a function that turn out to be multiples
+MAX_REFINED = 8         # symbols of a function that turn out to be multiples
 
 
 def export(name: str, function: Callable[..., Any], inputs: Any, dynamic: Mapping[str, Any] | None = None,
@@ -193,7 +193,7 @@ class PlainFunction:
     def variant(self, sample: Sample, sizes: Mapping[str, int], requires_grad: bool = False) -> Variant:
         """One capture, with symbols that are multiples where the function needs that they are."""
         known: dict[str, Dim] = {}
-        for _ in range(MOST_REFINED):
+        for _ in range(MAX_REFINED):
             refined = sample.with_sizes(known)
             try:
                 return self._captured(refined, sample.tensors(sizes, requires_grad))

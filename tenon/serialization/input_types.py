@@ -26,7 +26,7 @@ VALUES = (bool, int, float, str, type(None), DType)
 # Numbers that stand for symbols: even and odd, small and large, so that what depends on that is captured for each.
 SIZES = ((7, 11, 13, 17, 19, 23), (8, 12, 20, 28, 44, 52), (101, 103, 107, 109, 113, 127),
          (96, 112, 128, 144, 160, 176), (1009, 1013, 1019, 1021, 1031, 1033))
-MOST_TOGETHER = 3       # symbols of which any may be 1 beside others
+MAX_TOGETHER = 3        # symbols of which any may be 1 beside others
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Sample:
     def without_symbols(self) -> Iterator[Sample]:
         """The same where some sizes are 1, or 0, which no symbol stands for."""
         names = self.symbols
-        counts = range(1, len(names) + 1) if len(names) <= MOST_TOGETHER else (1,) if names else ()
+        counts = range(1, len(names) + 1) if len(names) <= MAX_TOGETHER else (1,) if names else ()
         for count in counts:
             for chosen in combinations(names, count):
                 yield self.with_sizes(dict.fromkeys(chosen, 1))

@@ -31,9 +31,9 @@ from tenon.tensor_file import DamagedFile
 from tenon.types import BY_SHORT, TensorType
 
 RELATIONS = ("==", "<")
-MOST_VARIANTS = 256
-MOST_DEPTH = 50                 # of results among which the data choose
-MOST_LEAVES = 1 << 31
+MAX_VARIANTS = 256
+MAX_DEPTH = 50                  # of results among which the data choose
+MAX_LEAVES = 1 << 31
 OPTIONS = {"memory_budget": int, "autotune": bool, "constants": bool}
 
 
@@ -136,7 +136,7 @@ def _read_function(name: str, said: Mapping[str, Any], metadata: Mapping[str, st
     options = {key: x for key, x in _object(said["options"], "options").items() if type(x) is OPTIONS[key]}
     tensors = [k for k in range(len(arguments)) if k not in values]
     listed = _list(said["variants"])
-    if not 1 <= len(listed) <= MOST_VARIANTS:
+    if not 1 <= len(listed) <= MAX_VARIANTS:
         raise DamagedFile(f"{name}: it has {len(listed)} graphs")
     variants = tuple(_Reader(metadata[f"{GRAPH}{name}.{k}"], _object(x, name), tensors, state).variant()
                      for k, x in enumerate(listed))
@@ -204,7 +204,7 @@ class _Reader:
             inner = self.source(found[0])
             if not isinstance(inner, GradientOf):
                 return GradientOf(inner)
-        return Argument(self.tensors[self.tensors.index(_integer(found, MOST_LEAVES))])
+        return Argument(self.tensors[self.tensors.index(_integer(found, MAX_LEAVES))])
 
     def check_inputs(self, sources: Sequence[Source]) -> None:
         """Every parameter is of the type of what it reads, and every tensor argument is read once."""
@@ -260,7 +260,7 @@ class _Reader:
     def nest(self, found: Any, depth: int) -> ResultNest:
         said = _object(found, "results")
         structure, leaves = from_json(said["structure"]), _list(said["leaves"])
-        if structure.leaves != len(leaves) or depth > MOST_DEPTH:
+        if structure.leaves != len(leaves) or depth > MAX_DEPTH:
             raise DamagedFile(f"{self.graph.name}: its results are not as it says")
         return ResultNest(structure, tuple(self.leaf(_object(x, "a result"), depth) for x in leaves))
 
@@ -270,7 +270,7 @@ class _Reader:
             k = _integer(said["result"], self.results)
             if number and self.graph.results[k].shape != ():
                 raise DamagedFile(f"{self.graph.name}: a number is {self.graph.results[k].type}")
-            same = None if said["same"] is None else _integer(said["same"], MOST_LEAVES)
+            same = None if said["same"] is None else _integer(said["same"], MAX_LEAVES)
             return FromGraph(k, _flag(said["requires_grad"]), _flag(said["released"]), same, number,
                              is_leaf=_flag(said["leaf"]))
         if "tensor" in said:
@@ -284,7 +284,7 @@ class _Reader:
             return OneOf(tuple((True if p is True else self.decided(p, depth), self.nest(x, depth + 1))
                                for p, x in map(_pair, _list(said["first"]))))
         if "shared" in said:
-            return SharedLeaf(_integer(said["shared"], MOST_LEAVES), self.nest(said["nest"], depth + 1))
+            return SharedLeaf(_integer(said["shared"], MAX_LEAVES), self.nest(said["nest"], depth + 1))
         return _value(said["value"])
 
     def decided(self, found: Any, depth: int) -> Any:

@@ -20,7 +20,7 @@ from tenon.size_assumptions import Assumptions, solution, told_by
 
 Capturing = Callable[[Sample, Mapping[str, int]], list[Variant]]
 Asked = tuple[Dim, str, Dim]
-MOST_ASKED = 32         # conditions of one function that are looked at: each is a capture
+MAX_ASKED = 32          # conditions of one function that are looked at: each is a capture
 
 
 def without_conditions(variants: Sequence[Variant], sample: Sample, capturing: Capturing) -> list[Variant]:
@@ -33,7 +33,7 @@ def without_conditions(variants: Sequence[Variant], sample: Sample, capturing: C
                           if x[1] == "==" and not answer)
     dropped: set[Asked] = set()
     more: list[Variant] = []
-    for left, relation, right in list(asked)[:MOST_ASKED]:
+    for left, relation, right in list(asked)[:MAX_ASKED]:
         solved = _solved(left - right, sizes)
         if solved is None or not symbols(solved[1]) <= sizes.keys():
             continue

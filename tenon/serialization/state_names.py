@@ -17,7 +17,7 @@ from tenon.nn.module import Module
 from tenon.random import default_generator
 from tenon.tensor import Tensor
 
-MOST_OBJECTS = 1_000_000
+MAX_OBJECTS = 1_000_000
 SEALED = (str, bytes, int, float, complex, bool, type, types.ModuleType, types.BuiltinFunctionType)
 
 
@@ -27,7 +27,7 @@ def names_of(roots: Iterable[tuple[str, Any]]) -> dict[int, list[str]]:
     seen: set[int] = set()
     kept: list[Any] = []        # so that identities stay theirs
     waiting = deque([*roots, ("generator", default_generator)])
-    while waiting and len(seen) < MOST_OBJECTS:
+    while waiting and len(seen) < MAX_OBJECTS:
         name, value = waiting.popleft()
         if isinstance(value, Tensor):
             found.setdefault(id(value), []).append(name)

@@ -18,7 +18,7 @@ from tenon.capture.pytree import LEAF, SeenContainer, Structure
 from tenon.errors import ArgumentError
 from tenon.tensor_file import DamagedFile
 
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 PLAIN: dict[str, type] = {"list": list, "tuple": tuple, "dict": dict}
 
 
@@ -80,7 +80,7 @@ def as_json(structure: Structure) -> list[Any]:
 
 def from_json(found: Any, depth: int = 0) -> Structure:
     """The structure that `as_json` wrote; raises DamagedFile for anything else."""
-    if not isinstance(found, list) or not found or not isinstance(found[0], str) or depth > MOST_DEPTH:
+    if not isinstance(found, list) or not found or not isinstance(found[0], str) or depth > MAX_DEPTH:
         raise DamagedFile(f"{found!r:.100} is no structure of arguments or results")
     kind, *rest = found
     if kind == "leaf" and not rest:

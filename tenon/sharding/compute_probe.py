@@ -17,7 +17,7 @@ from tenon.records import dataclass
 from tenon.sharding.axis_layout import numbers_of
 from tenon.types import DType, Shape, bool_, int64
 
-MOST_TERMS = 16
+MAX_TERMS = 16
 ZERO: Terms = frozenset()
 ONE: Terms = frozenset([frozenset()])
 COMBINING = {"add": "add", "max": "max", "min": "min"}      # kinds of reduction whose parts a collective combines
@@ -115,7 +115,7 @@ def _sum(x: Probe, other: Any, sign: int) -> Probe:
         return y
     index = x.index + sign * y.index if isinstance(x.index, int) and isinstance(y.index, int) else None
     terms = x.terms | y.terms
-    if len(terms) > MOST_TERMS:
+    if len(terms) > MAX_TERMS:
         return _opaque(x.dtype, x, y)
     kept = (x.pending if not y.terms else y.pending if not x.terms else
             frozenset(p for p in x.pending & y.pending if p[1] == "add"))

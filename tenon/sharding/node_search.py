@@ -41,7 +41,7 @@ from tenon.types import stack
 
 OPERATIONS_PER_BYTE = 1         # how many operations that a device repeats cost as much as a byte that is sent
 VIEWS = "view", "same"          # no work
-MOST_CHOICES = 512
+MAX_CHOICES = 512
 
 Known = dict[Any, Any]      # the choices for nodes that were seen before, on one mesh
 
@@ -134,7 +134,7 @@ class NodeSearch:
     def _by_labels(self, node: Node, rule: AxisRule) -> Iterator[NodeSharding | None]:
         options = self._options(node, rule)
         labels = list(options)
-        for layouts in itertools.islice(itertools.product(*options.values()), MOST_CHOICES):
+        for layouts in itertools.islice(itertools.product(*options.values()), MAX_CHOICES):
             names = [name for layout in layouts for name in axes_of(layout)]
             if len(set(names)) < len(names):
                 continue

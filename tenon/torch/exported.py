@@ -37,7 +37,7 @@ from tenon.torch.torch_tensors import copied
 from tenon.torch.translate import Refused, line_of, tensor_type, translate
 from tenon.types import TensorType
 
-MOST_SYMBOLS = 4        # for each, calls with size 1 have a graph of their own
+MAX_SYMBOLS = 4         # for each, calls with size 1 have a graph of their own
 
 
 def from_module(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None, *,
@@ -104,7 +104,7 @@ def _sizes(program: Any) -> Iterator[Known]:
                           and isinstance(node.meta["val"], torch.Tensor) for n in node.meta["val"].shape
                           if isinstance(n, torch.SymInt) and n.node.expr.is_Symbol)
     symbols = list(found)
-    choices = [(symbol(str(s)), *([1] if len(symbols) <= MOST_SYMBOLS else [])) for s in symbols]
+    choices = [(symbol(str(s)), *([1] if len(symbols) <= MAX_SYMBOLS else [])) for s in symbols]
     for chosen in itertools.product(*choices):
         yield dict(zip(symbols, chosen, strict=True))
 

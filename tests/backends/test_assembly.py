@@ -12,7 +12,7 @@ from tenon.backends.cpu.contraction.ir_helpers import I1, I64, POINTER, const
 from tenon.backends.cpu.contraction.microkernel import add_products
 from tenon.backends.cpu.contraction.microkernel_prefetch import PrefetchPlan
 from tenon.backends.cpu.contraction.microkernel_types import (
-    MOST_NEAR,
+    MAX_NEAR,
     Ahead,
     EpilogueAddress,
     LeftOperand,
@@ -76,7 +76,7 @@ def test_sums_have_the_same_bits_in_both_ways(monkeypatch, plain, rows, vectors,
 
 @pytest.mark.skipif(not host().has("avx512f"), reason="the words are those of AVX-512")
 @pytest.mark.parametrize("count, step, apart, wide", [(1, 256, 256, 1), (3, 768, 256, 1), (3, 64, 4096, 0), (9, 64, 64, 0)])
-@pytest.mark.parametrize("near", [0, 2, MOST_NEAR, MOST_NEAR + 1])
+@pytest.mark.parametrize("near", [0, 2, MAX_NEAR, MAX_NEAR + 1])
 def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near):
     """Lines, a run of memory at each stretch of depth, more than there are turns; and what an epilogue reads."""
     shape = Shape(ir.FloatType(), 8, 3, 16, 1, 48)
@@ -84,8 +84,8 @@ def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, POINTER, POINTER, POINTER]), "product")
     depth, left, right, result = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    sums, table = Lines(result, const(shape.width * 4)), b.alloca(POINTER, 2 * (MOST_NEAR + 1))
-    for number in range(MOST_NEAR + 1):
+    sums, table = Lines(result, const(shape.width * 4)), b.alloca(POINTER, 2 * (MAX_NEAR + 1))
+    for number in range(MAX_NEAR + 1):
         put_lines(b, table, number, sums)
     ahead = Ahead(right, const(step), const(apart), const(count), I1(wide), const(pace(shape, count, bool(wide))))
     add_products(b, shape, depth, LeftOperand(left, const(400), const(16), const(400)), right, sums, I1(0),
@@ -141,7 +141,7 @@ def test_what_is_near_in_the_end_is_listed_line_by_line(count):
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER, POINTER]), "product")
     where, found = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    table = b.alloca(POINTER, 2 * MOST_NEAR)
+    table = b.alloca(POINTER, 2 * MAX_NEAR)
     for number in range(count):
         put_lines(b, table, number, Lines(b.gep(where, [const(1000 * number)], source_etype=ir.IntType(8)), const(100)))
     sums, left = Lines(where, const(7)), LeftOperand(where, *[const(16)] * 3)

@@ -177,7 +177,7 @@ def draw(samplers: list[Sampler], dtype: type, count: int = SAMPLES, seed: int =
 
 
 # Functions whose unit is never less than that of this number: near their zeros they are only absolutely precise.
-LEAST_UNIT = {"normal_cdf": 0.5}
+MIN_UNIT = {"normal_cdf": 0.5}
 
 
 def ulps(result: Array, exact: list[Any], scale: list[Any] | None = None) -> Iterator[float]:
@@ -201,7 +201,7 @@ def worst_ulps(name: str, dtype: type) -> tuple[float, float]:
     reference = REFERENCES.get(name) or getattr(mpmath, name)
     with mpmath.workprec(1200 if name in ("sin", "cos", "tan") else 200):
         exact = [reference(mpmath.mpf(float(v))) for v in x]
-    scale = [max(abs(e), LEAST_UNIT.get(name, 0)) for e in exact]
+    scale = [max(abs(e), MIN_UNIT.get(name, 0)) for e in exact]
     return max(zip(ulps(y, exact, scale), map(float, x), strict=True))
 
 
@@ -217,7 +217,7 @@ def test_single_precision_agrees_with_double_precision_on_many_numbers(name: str
     x = draw(DOMAINS[name], np.float32, count=20_000, seed=1)
     y, exact = compiled(name, np.float32)(x), compiled(name, np.float64)(x)
     kind = np.finfo(np.float32)
-    exponent = np.frexp(np.maximum(np.abs(exact), LEAST_UNIT.get(name, kind.smallest_normal)))[1] - 1
+    exponent = np.frexp(np.maximum(np.abs(exact), MIN_UNIT.get(name, kind.smallest_normal)))[1] - 1
     finite = np.abs(exact) < kind.max
     error = np.abs(np.where(finite, y, 0) - np.where(finite, exact, 0)) / np.ldexp(1.0, exponent - kind.nmant)
     assert error[finite].max() <= MAX_ULP[name][0] + 0.01, x[finite][error[finite].argmax()]
@@ -325,7 +325,7 @@ def test_special_values_are_those_of_numpy(name: str, dtype: type) -> None:
     with np.errstate(all="ignore"):
         size = np.maximum(*np.abs(operands)) if name == "logaddexp" else np.abs(expected)
         # Near the zeros between its poles lgamma is only absolutely precise.
-        scale = np.spacing(np.maximum(size, 1 if name == "lgamma" else LEAST_UNIT.get(name, 0)).astype(dtype))
+        scale = np.spacing(np.maximum(size, 1 if name == "lgamma" else MIN_UNIT.get(name, 0)).astype(dtype))
         same = (result == expected) & (np.signbit(result) == np.signbit(expected))
         same |= np.isnan(result) & np.isnan(expected)
         near = np.abs(result.astype(np.longdouble) - expected) <= bound * scale

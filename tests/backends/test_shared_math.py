@@ -46,9 +46,9 @@ def test_a_chain_has_the_bits_of_its_functions_one_by_one(names, dtype, size):
     with np.errstate(over="ignore"):
         x = tn.tensor(values.astype(dtype))
     expected, one = x, {name: tn.jit(lambda x, name=name: step(x, name)) for name in names}
-    for k in range(2 * shared_math.MOST_INLINE):
+    for k in range(2 * shared_math.MAX_INLINE):
         expected = one[names[k % len(names)]](expected)
-    found = tn.jit(chained(names, 2 * shared_math.MOST_INLINE))(x)
+    found = tn.jit(chained(names, 2 * shared_math.MAX_INLINE))(x)
     np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
 
 

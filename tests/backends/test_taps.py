@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from tenon.backends.cpu.conv_direct.bf16_tap_by_tap import MOST_ROWS
+from tenon.backends.cpu.conv_direct.bf16_tap_by_tap import MAX_ROWS
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import print_graph
@@ -76,7 +76,7 @@ def test_what_is_left_out_is_nothing(case):
 
 def test_sums_have_the_same_bits_for_any_number_of_threads():
     images, _, sizes, *_ = CASES["blocks"]
-    assert images * sizes[0] * sizes[1] > MOST_ROWS
+    assert images * sizes[0] * sizes[1] > MAX_ROWS
     before, random = get_num_threads(), np.random.default_rng(0)
     for case in "blocks", "prime sizes":
         graph, *_ = graphs(*CASES[case])

@@ -301,7 +301,7 @@ def endless():
 
 def test_a_loop_that_only_the_data_end_is_given_up_early(monkeypatch):
     """Each iteration stands within the one before: a thousand are too deep for Python, and slow long before."""
-    monkeypatch.setattr(traced_iterables, "MOST_LEFT", 5)
+    monkeypatch.setattr(traced_iterables, "MAX_LEFT", 5)
 
     def f(x):
         for k in endless():

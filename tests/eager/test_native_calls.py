@@ -287,7 +287,7 @@ def test_threads_do_not_meet():
 
 def test_the_table_does_not_grow_for_ever(monkeypatch):
     from tenon.eager import call_cache
-    monkeypatch.setattr(call_cache, "MOST_CALLS", 10)
+    monkeypatch.setattr(call_cache, "MAX_CALLS", 10)
     x = tn.ones(40)
     for k in range(30):
         for _ in range(5):

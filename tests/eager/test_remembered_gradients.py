@@ -196,7 +196,7 @@ def test_threads_remember_together():
 
 
 def test_no_more_is_remembered_than_there_is_room_for(monkeypatch):
-    monkeypatch.setattr(call_table, "MOST_CALLS", 10)
+    monkeypatch.setattr(call_table, "MAX_CALLS", 10)
     for n in range(1, 30):
         x = tn.ones(n, requires_grad=True)
         for _ in range(3):

@@ -48,7 +48,7 @@ NORMWISE = ("inv", "pinv", "solve", "solve_triangular", "cholesky", "matrix_exp"
 OF_A_NEAR_MATRIX = ("det", "slogdet", "small_det", "small_slogdet")
 # Whose second operand meets padding: what is infinite there is multiplied by zero, or left out (docs/correctness.md).
 PADDED = ("conv", "depthwise")
-OF_F64, LEAST_OF_F64 = 2.0 ** -53, 1e-300
+OF_F64, MIN_OF_F64 = 2.0 ** -53, 1e-300
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def judged(value: np.ndarray, native: np.ndarray, near: Sequence[np.ndarray], fa
     with np.errstate(all="ignore"):
         spread, loud = (np.max([np.abs(x - value) for x in xs], axis=0, initial=0) for xs in (others[:1 + len(near)], far))
         size = np.abs(value)
-        unit, least = UNIT.get(dtype.short, OF_F64), LEAST.get(dtype.short, LEAST_OF_F64)
+        unit, least = UNIT.get(dtype.short, OF_F64), LEAST.get(dtype.short, MIN_OF_F64)
         allowed = TIMES * (spread + unit * np.where(finite, size, 0) + least)
         jumps = loud > LOUD * 32 * (spread + unit * size + least)
         too_large = np.max(np.where(finite, size, 0), initial=0) > NEAR * LARGEST.get(dtype.short, np.inf)
@@ -225,7 +225,7 @@ def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least:
     if dtype.kind not in "fc" or as_dtype(x.dtype).kind not in "fc" or not noise.loudness:
         return x
     unit, small = max(unit_of(dtype), noise.unit) * noise.loudness * times, least if np.ndim(least) == 0 else 0.0
-    least = np.maximum(LEAST.get(dtype.short, LEAST_OF_F64), least * unit)
+    least = np.maximum(LEAST.get(dtype.short, MIN_OF_F64), least * unit)
     with np.errstate(all="ignore"):
         off = _steps(x, unit, noise) if noise.apart else x * unit * _random(x, noise)
         off = off + least * _random(x, noise)

@@ -48,7 +48,7 @@ def test_places_are_cleared_when_there_are_many(monkeypatch):
     forget_gone()
     before = len(Interned._table)       # what other tests left
     monkeypatch.setattr(Interned, "_most", before + 1000)
-    monkeypatch.setattr(hash_consing, "MOST_PLACES", 1000)
+    monkeypatch.setattr(hash_consing, "MAX_PLACES", 1000)
     kept = [Index(f"kept{k}", 7) * size(3) for k in range(100)]
     most = 0
     for k in range(20_000):

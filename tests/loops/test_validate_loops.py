@@ -130,7 +130,7 @@ def test_what_is_right_is_not_refused(checking, monkeypatch, function, shapes):
     looked_at = []
     monkeypatch.setattr(validate_loops, "_ran", lambda *given, run=validate_loops._ran: looked_at.append(run(*given)) or looked_at[-1])
     monkeypatch.setattr(peeling, "MIN_PEELED_WORK", 1)
-    monkeypatch.setattr(validate_loops, "MOST_STEPS", 1 << 20)
+    monkeypatch.setattr(validate_loops, "MAX_STEPS", 1 << 20)
     finish(lower.lower(trace(function, *(TensorType(float32, shape) for shape in shapes)), "kernel"))
     assert len(looked_at) >= 9 and all(memory is not None for memory in looked_at)
 

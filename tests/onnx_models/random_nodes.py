@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 torch = pytest.importorskip("torch")     # whose operators say what is expected
 F = torch.nn.functional
 
-MOST_ELEMENTS, LARGEST = 3000, 1e5
+MAX_ELEMENTS, LARGEST = 3000, 1e5
 CODES = {torch.float32: TensorProto.FLOAT, torch.float64: TensorProto.DOUBLE, torch.int64: TensorProto.INT64,
          torch.int32: TensorProto.INT32, torch.bool: TensorProto.BOOL}
 FLOATS, INTEGERS = (torch.float32, torch.float64), (torch.int64, torch.int32)
@@ -75,7 +75,7 @@ class Making:
         """A node, unless its results are too large."""
         for x in results:
             large = x.dtype is not torch.bool and bool((x.abs() > LARGEST).any())
-            if x.numel() > MOST_ELEMENTS or x.dtype not in CODES or large:
+            if x.numel() > MAX_ELEMENTS or x.dtype not in CODES or large:
                 raise Skip
             if x.dtype in FLOATS and not bool(torch.isfinite(x).all()) and self.rng.random() < 0.8:
                 raise Skip

@@ -6,7 +6,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import tenon as tn
-from tenon.backends.cpu.prepack import MOST_ROWS_KEPT
+from tenon.backends.cpu.prepack import MAX_ROWS_KEPT
 from tenon.errors import OutOfRange
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
@@ -148,7 +148,7 @@ def test_weights_are_packed_once(rows):
     programs = compile_with_constants(graph, (1, 2), "cpu")
     given_now = [arrays[k] for k in programs.reads]
     panels = programs.late.panels(given_now)
-    assert len(panels) == (1 < rows <= MOST_ROWS_KEPT)
+    assert len(panels) == (1 < rows <= MAX_ROWS_KEPT)
     result, = programs.late.run([*given_now, *panels])
     np.testing.assert_allclose(result, interpret(graph, arrays)[0], rtol=1e-5)
 

@@ -63,7 +63,7 @@ def test_a_sum_that_is_read_at_once_is_taken_apart_as_another_rank_may_have_work
 
 
 def test_what_is_under_way_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_file, "MOST_UNDER_WAY", 40)
+    monkeypatch.setattr(pass_file, "MAX_UNDER_WAY", 40)
 
     def step(x: Any) -> Any:
         return [all_reduce(f(x)) for f in (tn.sin, tn.cos, tn.tan)], tn.tanh(x)
@@ -78,7 +78,7 @@ def test_what_is_under_way_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_random_graphs_read_no_sum_before_it_is_there(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     monkeypatch.setattr(buckets, "BUCKET_BYTES", int(rng.choice([30, 100, 1 << 20])))
-    monkeypatch.setattr(pass_file, "MOST_UNDER_WAY", int(rng.choice([50, 1 << 20])))
+    monkeypatch.setattr(pass_file, "MAX_UNDER_WAY", int(rng.choice([50, 1 << 20])))
     shapes = [(int(rng.integers(1, 6)),) for _ in range(3)]
     graph = verify(trace(random_step(rng, int(rng.integers(5, 40))), *(TensorType(float32, s) for s in shapes)))
     program = compile(graph)

@@ -30,8 +30,8 @@ HERE = Path(__file__).resolve()
 PATHS = [str(HERE.parents[2]), str(HERE.parents[1])]
 SECONDS_TO_READ, SECONDS_TO_RUN = 5.0, 10.0     # of the processor: others may use it too
 HANGS, WAITS = 30.0, 300.0      # seconds of the processor, and of the clock, on one text
-MOST_MEMORY = 8 << 30           # of a worker, with all that LLVM maps
-MOST_ELEMENTS = 1 << 22         # of the values of a graph that is run
+MAX_MEMORY = 8 << 30            # of a worker, with all that LLVM maps
+MAX_ELEMENTS = 1 << 22          # of the values of a graph that is run
 GOOD = ("refused", "accepted", "ran", "failed", "stopped", "large")
 
 
@@ -57,7 +57,7 @@ def within(seconds: float) -> Iterator[None]:
 def work(texts: list[str], seed: int, first: int, last: int, share: float, journal: str) -> None:
     """Go through some of the texts of a seed, a line of the journal each."""
     import guarded  # local: the parent needs no framework
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     gap = guarded.at_the_end if first % 2 else guarded.at_the_start
     guarded.guard(gap)
@@ -119,7 +119,7 @@ def ran(graph: Any, rng: Random, gap: Any) -> tuple[str, str]:
     program = compile(graph)
     sizes = {name: rng.choice((2, 3, 5, 8)) for name in graph.symbols()}
     with contextlib.suppress(ArithmeticError):
-        if any(evaluate(x.type.size, sizes) > MOST_ELEMENTS for x in values(graph)):
+        if any(evaluate(x.type.size, sizes) > MAX_ELEMENTS for x in values(graph)):
             return "large", ""
     numbers = np.random.default_rng(rng.getrandbits(32))
     arrays = [array_of(concrete_type(p.type, sizes), numbers) for p in graph.params]

@@ -13,8 +13,8 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.capture.capture_lookup import MOST_RECORDS
-from tenon.capture.capturing import MOST_CAPTURES
+from tenon.capture.capture_lookup import MAX_RECORDS
+from tenon.capture.capturing import MAX_CAPTURES
 from tenon.eager.native_fast_path import give_python
 from tenon.eager.ufunc_fast_path import PRODUCT, SHORTS
 from tenon.graph.promotion import floating
@@ -49,11 +49,11 @@ def test_a_thousand_steps_of_a_counter_are_two_captures():
 def test_text_that_changes_at_every_call_ends_by_part_and_keeps_the_captures_there_are():
     trainer = Trainer()
     f = tn.jit(lambda x: x * sum(1 for _ in range(len(trainer.name))))      # a loop of Python's, turn by turn
-    for k in [k for each in range(MOST_CAPTURES + 8) for k in (each, each)]:
+    for k in [k for each in range(MAX_CAPTURES + 8) for k in (each, each)]:
         trainer.name = "x" * k
         assert f(tn.ones(2)).tolist() == [k, k]
     (record,) = f.records.values()
-    assert captures(f) == MOST_CAPTURES and record.eager is None
+    assert captures(f) == MAX_CAPTURES and record.eager is None
     assert "trainer" in str(record.full) and "name" in str(record.full)
     trainer.name = "xxx"
     calls = record.captures[3].calls
@@ -63,9 +63,9 @@ def test_text_that_changes_at_every_call_ends_by_part_and_keeps_the_captures_the
 
 def test_arguments_of_a_thousand_texts_are_a_limited_number_of_captures():
     f = tn.jit(lambda x, text: x * len(text))
-    for k in range(2 * MOST_RECORDS):
+    for k in range(2 * MAX_RECORDS):
         assert f(tn.ones(2), "x" * k).tolist() == [k, k]
-    assert captures(f) <= MOST_CAPTURES and len(f.records) == 1
+    assert captures(f) <= MAX_CAPTURES and len(f.records) == 1
 
 
 def test_little_is_kept_of_calls_like_none_before():
@@ -73,7 +73,7 @@ def test_little_is_kept_of_calls_like_none_before():
     for n in range(1000):
         f(tn.ones(2), n if n % 2 else 4)
     (record,) = f.records.values()
-    assert captures(f) < MOST_CAPTURES and len(record.seen) <= MOST_CAPTURES
+    assert captures(f) < MAX_CAPTURES and len(record.seen) <= MAX_CAPTURES
 
 
 def grown(step, calls):

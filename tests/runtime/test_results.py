@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from tenon.runtime.buffer_pool import MIN_POOLED_BYTES, MOST_IDLE, take
+from tenon.runtime.buffer_pool import MAX_IDLE, MIN_POOLED_BYTES, take
 
 F32 = np.dtype(np.float32)
 
@@ -46,9 +46,9 @@ def test_small_and_empty_results_have_memory_of_their_own():
 
 def test_idle_memory_is_bounded():
     from tenon.runtime import buffer_pool
-    blocks = [take((MOST_IDLE // 8,), np.dtype(np.int8)) for _ in range(12)]
+    blocks = [take((MAX_IDLE // 8,), np.dtype(np.int8)) for _ in range(12)]
     del blocks
-    assert sum(size * len(found) for size, found in buffer_pool._idle.items()) <= MOST_IDLE
+    assert sum(size * len(found) for size, found in buffer_pool._idle.items()) <= MAX_IDLE
     buffer_pool._idle.clear()
 
 

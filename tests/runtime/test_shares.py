@@ -26,7 +26,7 @@ def shares(program, arrays, threads=2):
     for thread in range(threads):
         result[...] = np.nan
         for row in rows:
-            table = np.concatenate([row[:native.LEAST_PARTS_WORD], [PARTS_PER_THREAD], [native.END] + [0] * (native.STEP_WORDS - 1)])
+            table = np.concatenate([row[:native.MIN_PARTS_WORD], [PARTS_PER_THREAD], [native.END] + [0] * (native.STEP_WORDS - 1)])
             frame.context[native.STEPS] = table.ctypes.data
             drive(frame.address, thread, threads)
         found.append(1 - np.isnan(result).mean())

@@ -33,9 +33,9 @@ from tenon.types import bool_
 if TYPE_CHECKING:
     from tenon.loops.loop_pipeline import LoopPassStep
 
-MOST_KERNELS = 24           # in one loop
-MOST_WORK = 2048            # elements a turn
-MOST_BYTES = 8192           # of memory on the stack
+MAX_KERNELS = 24            # in one loop
+MAX_WORK = 2048             # elements a turn
+MAX_BYTES = 8192            # of memory on the stack
 ALIGNMENT = 64
 I8 = ir.IntType(8)
 
@@ -43,14 +43,14 @@ I8 = ir.IntType(8)
 def suits(turns: LoopBody) -> bool:
     """Whether the loop is worth a kernel of its own."""
     listed = list(leaves(turns.steps))
-    if len(listed) > MOST_KERNELS or any(isinstance(step, LoopStep) for step in _all(turns.steps)):
+    if len(listed) > MAX_KERNELS or any(isinstance(step, LoopStep) for step in _all(turns.steps)):
         return False
     for step in listed:
         if not isinstance(step, (KernelStep, CopyStep)) or (isinstance(step, KernelStep) and not _is_plain(step.unit)):
             return False
     sizes = [x.bytes for x in (*turns.own, *(row for row, _ in turns.slices))]
-    small = all(isinstance(n, int) for n in sizes) and sum(n for n in sizes if isinstance(n, int)) <= MOST_BYTES
-    return small and work_of_turn(turns) <= MOST_WORK
+    small = all(isinstance(n, int) for n in sizes) and sum(n for n in sizes if isinstance(n, int)) <= MAX_BYTES
+    return small and work_of_turn(turns) <= MAX_WORK
 
 
 def _all(steps: Iterable[Step]) -> Iterator[Step]:

@@ -35,7 +35,7 @@ from tenon.types import bfloat16, float16, float32
 Axis = tuple[Index, ...]
 MIN_PAIR_EXTENT = 3     # rows, columns and steps along depth that pairs are worth while for,
 FEW_BY_LINES = 4        # rows that are read faster line by line, for which vectors widen numbers,
-FEWEST_NARROW = 8       # and rows where numbers of 8 bits are packed as pairs
+MIN_NARROW = 8          # and rows where numbers of 8 bits are packed as pairs
 MAX_NEIGHBOURS = 16     # neighbours that a vector may hold
 # along which axis, step, elements between neighbours across, all of the axis, range in memory
 Direction = Literal["outer", "depth"]
@@ -74,7 +74,7 @@ class OperandAccess:
         if min(MIN_PAIR_EXTENT if n is None else n for n in (rows, columns, depth)) < MIN_PAIR_EXTENT:
             return None
         left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns, pieces=True)
-        if left is None or right is None or (right.narrow is not None and rows is not None and rows < FEWEST_NARROW):
+        if left is None or right is None or (right.narrow is not None and rows is not None and rows < MIN_NARROW):
             return None
         if right.zipped is not None and self.target.pairs == "vectors" and rows is not None and rows <= FEW_BY_LINES:
             return None

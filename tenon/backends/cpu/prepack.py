@@ -28,8 +28,8 @@ from tenon.program.steps import BranchStep, KernelStep, LoopStep, Step, Storage,
 from tenon.records import dataclass, replace
 from tenon.types import TensorType, uint8
 
-MOST_ROWS = 256             # with more, packing takes little of the time
-MOST_ROWS_KEPT = 96         # with more, reading panels in place of the factor gains nothing worth their memory
+MAX_ROWS = 256              # with more, packing takes little of the time
+MAX_ROWS_KEPT = 96          # with more, reading panels in place of the factor gains nothing worth their memory
 
 
 @dataclass(eq=False)
@@ -62,7 +62,7 @@ class Packed(LoweredKernel):
     def is_one_call(self, sizes: Mapping[str, int]) -> bool:
         """Panels are fetched one ahead, so each call waits for its first, which few rows do not make up for."""
         results = [node.output.type for node in self.body.nodes if node.op.name == "matmul"]
-        return not results or any(count(x.size, sizes) <= MOST_ROWS * count(x.shape[-1], sizes) for x in results)
+        return not results or any(count(x.size, sizes) <= MAX_ROWS * count(x.shape[-1], sizes) for x in results)
 
     def sharing(self, shared: Shared) -> CompiledKernel:
         """The same kernel for outputs that have the memory of inputs."""
@@ -93,7 +93,7 @@ def prepack(loop: LoopStep) -> tuple[list[Step], LoopStep]:
     before: list[Step] = []
     body: list[Step] = []
     for step in loop.body:
-        found = right_of(step, MOST_ROWS)
+        found = right_of(step, MAX_ROWS)
         if found is None or not changed.isdisjoint(x for y in found[0] for x in (resolve(y), *homes(y))):
             body.append(step)
             continue
@@ -155,7 +155,7 @@ def is_convolution(step: Step) -> bool:
 def is_worth_keeping(step: Step, right: tuple[Storage, ...], size: int) -> bool:
     """Whether panels made once are much better than panels made in every call: a convolution's, which are turned too,
     those of a product of few rows, and those that are smaller than what they are made of."""
-    return is_convolution(step) or right_of(step, MOST_ROWS_KEPT) is not None or \
+    return is_convolution(step) or right_of(step, MAX_ROWS_KEPT) is not None or \
         size < count(sum(x.bytes for x in right), {})
 
 

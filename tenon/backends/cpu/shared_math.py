@@ -23,7 +23,7 @@ from tenon.loops.loop_ir import Kernel, roots, statements
 from tenon.loops.traversal import walk
 from tenon.target import Target
 
-MOST_INLINE = 6         # functions of a kernel, which LLVM does in no time
+MAX_INLINE = 6          # functions of a kernel, which LLVM does in no time
 SIDE_BY_SIDE = 2        # vectors of a call, which do not wait for each other
 INSTRUCTIONS = ("sqrt", "floor", "ceil", "trunc", "round", "copysign")       # that are one, or two
 PURE = "readnone", "nounwind", "willreturn"
@@ -43,7 +43,7 @@ def is_shared(x: Expr) -> bool:
 def has_many(kernel: Kernel) -> bool:
     """Whether so many functions are computed that they are not written inline."""
     computed = (x for nest in kernel.nests for statement in statements(nest.body) for x in roots(statement))
-    return sum(map(is_shared, walk(*computed))) > MOST_INLINE
+    return sum(map(is_shared, walk(*computed))) > MAX_INLINE
 
 
 def call(b: ir.IRBuilder, name: str, near: bool, args: Sequence[ir.Value]) -> ir.Value:

@@ -33,13 +33,13 @@ SHORT_ROW = 256         # elements, too few for several vectors of partial resul
 MIN_VECTORS_FOR_A_LEFT_OVER = 16  # of so many vectors one may be left over, to be computed by itself
 SHUFFLED_STRIDES = 1, 2, 3, 4   # strides in elements for which shuffles take less time than a gather
 MAX_UNROLLED_TURNS = 8  # a longer loop is vectorised before it is unrolled
-LEAST_LANES = 4         # of a vector that is shuffled together
-MOST_COPIES = 36        # of the innermost statements, where such loops are nested: 2 x 2 phases of 3 x 3 taps
+MIN_LANES = 4           # of a vector that is shuffled together
+MAX_COPIES = 36         # of the innermost statements, where such loops are nested: 2 x 2 phases of 3 x 3 taps
 
 
 def is_unrolled(loop: Loop, target: Target) -> bool:
     """Whether a loop is written out, with all inside of it."""
-    return _copies(loop, target) <= MOST_COPIES
+    return _copies(loop, target) <= MAX_COPIES
 
 
 def has_branches(loop: Loop) -> bool:
@@ -53,11 +53,11 @@ def _copies(statement: Stmt, target: Target) -> int:
     """How often the innermost statements of a loop would stand in the code, if it is unrolled with all inside of it."""
     if not isinstance(statement, Loop):
         return 1
-    turns = MOST_COPIES + 1
+    turns = MAX_COPIES + 1
     if isinstance(statement.extent, Const) and statement.kind != "parallel":    # of which a thread's part is not known
         turns = int(statement.extent.value)
-    if turns > MAX_UNROLLED_TURNS or (turns >= LEAST_LANES and _is_short_row(statement, turns, target)):
-        return MOST_COPIES + 1
+    if turns > MAX_UNROLLED_TURNS or (turns >= MIN_LANES and _is_short_row(statement, turns, target)):
+        return MAX_COPIES + 1
     return turns * max((_copies(x, target) for x in statement.body), default=1)
 
 

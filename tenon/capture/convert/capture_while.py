@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
 
 KEPT = -1               # in the place of a parameter: the tensor itself
-MOST_PEELED = 3         # iterations that are not like the others
-MOST_TRIES = 12         # to find what changes
-MOST_UNROLLED = 256     # iterations whose conditions are Python values, within one that is under a condition
+MAX_PEELED = 3          # iterations that are not like the others
+MAX_TRIES = 12          # to find what changes
+MAX_UNROLLED = 256      # iterations whose conditions are Python values, within one that is under a condition
 
 
 class Earlier:
@@ -141,7 +141,7 @@ class WhileCapture:
         assert self.capture is not None
         capture = self.capture
         self.tries += 1
-        if self.tries > MOST_TRIES:
+        if self.tries > MAX_TRIES:
             raise UnsafeCall("a loop changes what it works on in every iteration anew", where=self.where)
         self.outer, self.path = capture.builder, capture.path
         capture.builder = InnerBuilder("body", self.outer)
@@ -339,7 +339,7 @@ class WhileCapture:
     def peel(self, why: Unstable) -> tuple[Any, ...]:
         """Record the first iteration as it is."""
         assert self.capture is not None
-        if len(self.peels) >= MOST_PEELED:
+        if len(self.peels) >= MAX_PEELED:
             return self.refuse(why)
         self.peels.append(Peel(self, self.mark, self.condition))
         self.error, self.ended, self.go = None, False, True
@@ -361,7 +361,7 @@ class WhileCapture:
             return self.start(scope)
         if self.flag:
             self.unrolled += 1
-            if self.unrolled > MOST_UNROLLED:
+            if self.unrolled > MAX_UNROLLED:
                 raise UnsafeCall("a loop under a condition on a tensor does not end", where=self.where)
             return tuple(scope.get(n, UNBOUND) for n in self.names)
         return self.unwind({n: scope.get(n, UNBOUND) for n in self.names})

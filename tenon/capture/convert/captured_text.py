@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 PLAIN = (str, int, float, bool, complex, bytes, type(None), type(...))
 CONTAINERS = (list, tuple, dict)
-MOST_OUTPUT_EFFECTS = 1000     # of one call; more come from a loop that Python goes through
+MAX_OUTPUT_EFFECTS = 1000      # of one call; more come from a loop that Python goes through
 
 
 # ---------------------------------------------------------------- forms
@@ -213,8 +213,8 @@ def say(capture: ConvertingCapture, tell: Callable[..., None], objects: tuple[An
     if choice is not None:
         capture.each(choice, lambda one: say(capture, tell, objects, _chosen(capture, form, choice, one)))
         return
-    if len(capture.output_effects) >= MOST_OUTPUT_EFFECTS:
-        raise UnsafeCall(f"more than {MOST_OUTPUT_EFFECTS} messages of one call", where=user_location())
+    if len(capture.output_effects) >= MAX_OUTPUT_EFFECTS:
+        raise UnsafeCall(f"more than {MAX_OUTPUT_EFFECTS} messages of one call", where=user_location())
     given: list[Any] = []
     found = closed(form, given)
     if not isinstance(capture.builder, InnerBuilder):

@@ -39,7 +39,7 @@ from tenon.records import dataclass
 if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
 
-MOST_LENGTHS = 8        # of a stack of tensors, each of which is a shape of its own
+MAX_LENGTHS = 8         # of a stack of tensors, each of which is a shape of its own
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def stacked(capture: ConvertingCapture, content: Sequence[Any], join: Callable[[
     fewest = sum(presence(capture, x) is True for x in content)
     capture.fail_if_not(compared(count, lambda n: n > 0))
     lengths = range(max(fewest, 1), len(found) + 1)
-    if len(lengths) > MOST_LENGTHS:
+    if len(lengths) > MAX_LENGTHS:
         raise refused("tensors of a list are joined to one")
     options = tuple((compared(count, lambda n, k=k: n == k), join(found[:k])) for k in lengths)     # type: ignore[misc]
     return options[0][1] if len(options) == 1 else UnionValue(options)

@@ -25,7 +25,7 @@ from tenon.types import int64
 if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
 
-MOST_ITEMS = 256        # among which one is chosen
+MAX_ITEMS = 256         # among which one is chosen
 PLAIN = (dict, list, tuple)     # that do nothing but hold
 
 
@@ -81,9 +81,9 @@ def is_chosen(holder: Any, index: Any) -> bool:
     if not isinstance(index, Tensor) or not isinstance(index.payload, Value) or index.shape != ():
         return False
     if type(holder) is dict:
-        return type(index) is RuntimeNumber and 0 < len(holder) <= MOST_ITEMS
+        return type(index) is RuntimeNumber and 0 < len(holder) <= MAX_ITEMS
     plain = isinstance(holder, (list, tuple)) and type(holder).__getitem__ in (list.__getitem__, tuple.__getitem__)
-    return plain and index.dtype.kind in "biu" and 0 < len(holder) <= MOST_ITEMS
+    return plain and index.dtype.kind in "biu" and 0 < len(holder) <= MAX_ITEMS
 
 
 def entries(holder: Any) -> tuple[list[Any], list[Any]]:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from tenon.capture.trace import Capture
 
 FEW_ROWS = 8            # of a tensor, which are gone through as a list of them
-MOST_ROWS = 1024        # that are gone through one by one where no loop can be made
-MOST_LEFT = 100         # iterations that may be the last as the data decide, each of which stands within the one before
+MAX_ROWS = 1024         # that are gone through one by one where no loop can be made
+MAX_LEFT = 100          # iterations that may be the last as the data decide, each of which stands within the one before
 
 
 def place_now() -> Place:
@@ -355,7 +355,7 @@ class Each(WhileCapture):
     def refuse(self, why: Unstable) -> tuple[Any, ...]:
         """Where no loop can be made: one by one, if it is known how many there are."""
         assert self.source is not None
-        if not isinstance(self.source.length, int) or self.source.length > MOST_ROWS:
+        if not isinstance(self.source.length, int) or self.source.length > MAX_ROWS:
             return super().refuse(why)
         self.mark.close()
         self.unrolling, self.go = True, True
@@ -390,7 +390,7 @@ class Each(WhileCapture):
         """Whether the loop was left for certain."""
         if isinstance(broken, Tensor) and not self.data:
             self.passed += 1
-            if self.passed > MOST_LEFT:
+            if self.passed > MAX_LEFT:
                 raise UnsafeCall("a loop that a condition on a tensor leaves has no other end", where=self.where)
         return broken is True and not self.data
 

@@ -39,9 +39,9 @@ from tenon.records import dataclass, field
 from tenon.tensor import Tensor
 
 Bind = Callable[[Callable[..., Any]], Callable[..., Any]]
-MOST_STOPS = 64         # of one function, before what more there is runs by part
-MOST_KEYS = 4           # captures of one piece, before what makes all of them different is left to Python
-MOST_ALIKE = 4          # functions of one code that are compiled for one function's calls
+MAX_STOPS = 64          # of one function, before what more there is runs by part
+MAX_KEYS = 4            # captures of one piece, before what makes all of them different is left to Python
+MAX_ALIKE = 4           # functions of one code that are compiled for one function's calls
 BRANCHING = (ast.If, ast.IfExp, ast.While, ast.For, ast.Try, ast.Match, ast.BoolOp)
 NO_RESULT = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 YIELDS = (ast.Yield, ast.YieldFrom)
@@ -83,7 +83,7 @@ class FunctionPart:
         with self.split.lock:
             using = [x for x in nodes_of(self.body.statements) if isinstance(x, ast.stmt)
                      and not set(names).isdisjoint(reads(header_of(x)))]
-            if using and len(self.split.reasons) < MOST_STOPS:
+            if using and len(self.split.reasons) < MAX_STOPS:
                 self.split.stop(using, reason)
                 self._call_instead(self.driving() or self.function)
             return bool(using)
@@ -96,7 +96,7 @@ class FunctionPart:
             if nodes == 0 and not any(isinstance(x, BRANCHING) for x in nodes_of(self.body.statements)):
                 self._stay_python()
             self.keys.append(dict(zip(self.body.takes, leaves_by_argument(structure, leaves), strict=False)))
-            if len(self.keys) == MOST_KEYS:
+            if len(self.keys) == MAX_KEYS:
                 self._leave_new_values()
 
     def weigh(self, graph: Graph, recorded: bool) -> None:
@@ -207,7 +207,7 @@ class Split:
 
     def note(self, body: Body, function: types.FunctionType, reason: Reason) -> bool:
         """Take note that a capture of this body stopped; whether that leaves a statement less to compile."""
-        if len(self.reasons) >= MOST_STOPS:
+        if len(self.reasons) >= MAX_STOPS:
             return False
         stack: Stack = reason.stack or ()
         places = [k for k, (code, *_) in enumerate(stack)
@@ -289,7 +289,7 @@ class CalledFunction:
                 return jitted if at_once() else function
         if not at_once():
             return function
-        if len(listed) >= MOST_ALIKE:       # new ones in every call
+        if len(listed) >= MAX_ALIKE:       # new ones in every call
             listed[:] = [None]
             return function
         listed.append(self.compile(function, None))

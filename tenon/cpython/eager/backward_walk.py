@@ -22,16 +22,16 @@ from tenon.cpython.eager.gradient_interpreter import (
     INPUT_COUNT,
     ITEM,
     KINDS,
-    MOST_VALUES,
+    MAX_VALUES,
     NO_PLACE,
 )
-from tenon.cpython.eager.ndarray_access import MOST_ELEMENTS, OWN, count_of, run_loop
+from tenon.cpython.eager.ndarray_access import MAX_ELEMENTS, OWN, count_of, run_loop
 from tenon.cpython.eager.tensor_objects import Objects, SharedObject, drop, held, shared
 from tenon.cpython.object_layout import LENGTH
 from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, POINTER, WORD, Pointer, Word
 
-MOST_GIVEN = 64                 # arrays that the function of a call's gradients takes
+MAX_GIVEN = 64                  # arrays that the function of a call's gradients takes
 
 
 def define_tape(module: NativeModule, objects: Objects) -> None:
@@ -122,13 +122,13 @@ class _WalkWriter:
         f.require(payloads.behind(LENGTH).word() == 1)
         y = payloads.field(object_layout.ITEMS)
         f.require(f.call("is_plain", y) != 0)
-        f.require(count_of(f, y) < MOST_ELEMENTS + 1)
+        f.require(count_of(f, y) < MAX_ELEMENTS + 1)
         g = f.call("PyDict_GetItem", sums, node)
         with f.where(g.is_null()):
             f.give(1)
         program = f.call("program", node, y)
         f.require(~program.is_null())
-        values, steps = f.words(MOST_VALUES), f.words(MOST_VALUES)
+        values, steps = f.words(MAX_VALUES), f.words(MAX_VALUES)
         item, count = program.word(ITEM), program.word(INPUT_COUNT)
         step = f.call("step_of", g, y, program)
         f.require(step != NO_PLACE)
@@ -175,8 +175,8 @@ class _WalkWriter:
         f.require(g.field(object_layout.TYPE) == shared(f, SharedObject.ARRAY))
         f.require(g.field(object_layout.DTYPE) == y.field(object_layout.DTYPE))
         rows = node.field(at.arrays), node.field(at.kept)
-        f.require(rows[0].behind(LENGTH).word() + rows[1].behind(LENGTH).word() + GIVEN < MOST_GIVEN + 1)
-        given, count = f.words(MOST_GIVEN), f.variable(GIVEN)
+        f.require(rows[0].behind(LENGTH).word() + rows[1].behind(LENGTH).word() + GIVEN < MAX_GIVEN + 1)
+        given, count = f.words(MAX_GIVEN), f.variable(GIVEN)
         given.put(g)
         given.put(y, 1)
         for row in rows:

@@ -15,13 +15,13 @@ from tenon.cpython.eager.tensor_objects import Objects, Offsets, SharedObject, d
 from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import BYTES, HALF, POINTER, WORD, Pointer, Word
 
-MOST_TENSORS = 8
-MOST_WORDS = 64
+MAX_TENSORS = 8
+MAX_WORDS = 64
 # Words of what is seen of a call: how many words the key has and tensors there are; these; their arrays; the key.
 COUNT, TENSOR_COUNT, TENSORS = range(3)
-ARRAYS = TENSORS + MOST_TENSORS
-KEY = ARRAYS + MOST_TENSORS
-SEEN_WORDS = KEY + MOST_WORDS
+ARRAYS = TENSORS + MAX_TENSORS
+KEY = ARRAYS + MAX_TENSORS
+SEEN_WORDS = KEY + MAX_WORDS
 BY_IDENTITY = (SharedObject.STRING, SharedObject.BOOL, SharedObject.NONE_TYPE, SharedObject.ELEMENT_TYPE,
                SharedObject.ELLIPSIS_TYPE)
 SLICE_ENDS = object_layout.DATA       # of a slice: start, stop and step
@@ -88,7 +88,7 @@ def _add_items(f: NativeFunction, seen: Pointer, items: Pointer, names: Pointer,
 def _add_words(f: NativeFunction, seen: Pointer, first: Word, second: Word) -> None:
     """Add two words to a key; 0: there is no room."""
     count = seen.word(COUNT)
-    f.require(count < MOST_WORDS - 1)
+    f.require(count < MAX_WORDS - 1)
     for k, word in enumerate((first, second)):
         seen.at(count + KEY + k).put(word)
     seen.put(count + 2, COUNT)
@@ -131,13 +131,13 @@ def _add_tensor(at: Offsets, f: NativeFunction, seen: Pointer, x: Pointer) -> No
     state, which = x.field(at.own), seen.word(TENSOR_COUNT)
     f.require(~state.is_null())
     array = state.field(at.payload)
-    f.require((array.field(object_layout.TYPE) == shared(f, SharedObject.ARRAY)) & (which < MOST_TENSORS))
+    f.require((array.field(object_layout.TYPE) == shared(f, SharedObject.ARRAY)) & (which < MAX_TENSORS))
     ndim, sizes = array.half(object_layout.NDIM), array.field(object_layout.DIMENSIONS)
     dtype, wanted = array.field(object_layout.DTYPE), state.field(at.requires_grad)
     f.require(f.call("add_words", seen, dtype.word_of(), wanted.word_of()) != 0)
     f.require(f.call("add_words", seen, shared(f, SharedObject.TENSOR).word_of(), ndim) != 0)
     count = seen.word(COUNT)
-    f.require(count + ndim < MOST_WORDS + 1)
+    f.require(count + ndim < MAX_WORDS + 1)
     with f.each(ndim) as k:
         seen.at(count + k + KEY).put(sizes.word(k))
     seen.put(count + ndim, COUNT)

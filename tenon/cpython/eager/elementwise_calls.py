@@ -16,7 +16,7 @@ import numpy as np
 
 from tenon.cpython import object_layout
 from tenon.cpython.eager.inline_cache import by_builtin
-from tenon.cpython.eager.ndarray_access import MOST_ELEMENTS, run_loop, step_of
+from tenon.cpython.eager.ndarray_access import MAX_ELEMENTS, run_loop, step_of
 from tenon.cpython.eager.strided_iteration import Grid
 from tenon.cpython.eager.tensor_objects import (
     Objects,
@@ -32,7 +32,7 @@ from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import BYTES, HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.records import dataclass
 
-MOST_PRODUCTS = 65536           # multiply-adds of a product of matrices
+MAX_PRODUCTS = 65536            # multiply-adds of a product of matrices
 
 # Words of an operator's table: the operator, the function in Python, what finds numbers, and what it found last; rows.
 OP, PYTHON_CALL, FIND, LAST_DTYPE, LAST_NUMBER, LAST_FOUND, ROW_COUNT, ROWS = range(8)
@@ -179,8 +179,8 @@ class _CallWriter:
         row = f.call("row", table, a.field(object_layout.DTYPE))
         f.require(~row.is_null())
         (n, k), (depth, m) = ([z.field(object_layout.DIMENSIONS).word(place) for place in range(2)] for z in (a, b))
-        f.require((k == depth) & (n < MOST_ELEMENTS) & (k < MOST_ELEMENTS) & (m < MOST_ELEMENTS))
-        f.require((n * k * m != 0) & (n * k * m < MOST_PRODUCTS + 1))
+        f.require((k == depth) & (n < MAX_ELEMENTS) & (k < MAX_ELEMENTS) & (m < MAX_ELEMENTS))
+        f.require((n * k * m != 0) & (n * k * m < MAX_PRODUCTS + 1))
         sizes, item = f.words(4), row.word(ITEM)
         for place, size in enumerate((n, m)):
             sizes.put(size, place)

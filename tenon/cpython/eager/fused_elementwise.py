@@ -22,14 +22,14 @@ from tenon.llvm.ir_values import HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.records import dataclass
 
 PART = 1024             # elements at once: many times what a loop does in one turn
-MOST_GIVEN, MOST_ROWS, MOST_OUTS, MOST_SLOTS = 8, 16, 4, 5
-MOST_AXES = 8
+MAX_GIVEN, MAX_ROWS, MAX_OUTS, MAX_SLOTS = 8, 16, 4, 5
+MAX_AXES = 8
 
 # Words of a table: the function in Python; how many arrays are given, rows there are, and results; how many axes and
 # elements results have, and their sizes.  Then what is given: its element type, and a step that is 0 for one element;
 # the rows; and the results' element types.
 PYTHON, GIVEN, ROWS, OUTS, NDIM, TOTAL, SIZES = range(7)
-ARRAYS = SIZES + MOST_AXES
+ARRAYS = SIZES + MAX_AXES
 DTYPE, STEP, ARRAY_WORDS = range(3)             # of what is given; a result has no step
 # A row: a loop and its data, or 0 and the size of an element to choose; what it reads, and where it writes: which
 # result, or in which slot, counted from the last result; and the size of an element there.
@@ -52,7 +52,7 @@ def table_of_rows(python: Callable[..., Any], shape: Sequence[int], given: Seque
                   rows: Sequence[FusedRow], outs: Sequence[np.dtype[Any]]) -> np.ndarray:
     """The words that the builtin reads; of what is given the element type, and whether it is one number."""
     words = [id(python), len(given), len(rows), len(outs), len(shape), int(np.prod(shape)), *shape,
-             *[0] * (MOST_AXES - len(shape))]
+             *[0] * (MAX_AXES - len(shape))]
     for dtype, number in given:
         words += [id(dtype), 0 if number else dtype.itemsize]
     for row in rows:
@@ -78,8 +78,8 @@ def _fused(f: NativeFunction, owner: Pointer, arguments: Pointer, count: Word) -
 
 def _fused_arrays(f: NativeFunction, table: Pointer, arguments: Pointer) -> None:
     """The result, or the tuple of several; null where arrays do not lie as is usual, or there is an error."""
-    most = MOST_GIVEN + MOST_ROWS
-    places, steps, moves, outs = f.words(most), f.words(most), f.words(most), f.words(MOST_OUTS)
+    most = MAX_GIVEN + MAX_ROWS
+    places, steps, moves, outs = f.words(most), f.words(most), f.words(most), f.words(MAX_OUTS)
     given, rows, total = table.word(GIVEN), table.word(ROWS), table.word(TOTAL)
     with f.each(given) as k:
         x, about = arguments.pointer(k), table.at(k * ARRAY_WORDS + ARRAYS)
@@ -102,7 +102,7 @@ def _fused_arrays(f: NativeFunction, table: Pointer, arguments: Pointer) -> None
         with f.each(many) as k, f.unless(outs.at(k).pointer().is_null()):
             drop(f, outs.at(k).pointer())
         f.give()
-    slots = _room(f, MOST_SLOTS * PART)
+    slots = _room(f, MAX_SLOTS * PART)
     with f.each(rows) as k:
         row, value = first_row.at(k * ROW_WORDS), given + k
         steps.at(value).put(row.word(ITEM))

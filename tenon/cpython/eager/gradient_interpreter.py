@@ -19,14 +19,14 @@ from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import POINTER, WORD, Pointer
 from tenon.records import dataclass
 
-MOST_INPUTS = 2
-MOST_VALUES = 24                # of a formula: given, constant and computed
+MAX_INPUTS = 2
+MAX_VALUES = 24                 # of a formula: given, constant and computed
 GIVEN = 2                       # the gradient and the output, which come before the inputs
 
 # Words of a program: the next one of this operator, the element type, how to add, how many inputs there are; for each
 # input what it must be (0: a tensor) and where its formula is (0: it gets no gradient).
-NEXT, DTYPE, ITEM, ADD, ADD_DATA, INPUT_COUNT, KINDS, FORMULAS = (*range(7), 6 + MOST_INPUTS)
-HEAD = FORMULAS + MOST_INPUTS
+NEXT, DTYPE, ITEM, ADD, ADD_DATA, INPUT_COUNT, KINDS, FORMULAS = (*range(7), 6 + MAX_INPUTS)
+HEAD = FORMULAS + MAX_INPUTS
 # Words of a formula: how many rows there are and which value is the result; of a row: a loop, its data, and the places
 # of what it reads, the second -1 where it reads one; or no loop, and a constant.
 ROW_COUNT, RESULT, ROWS = range(3)
@@ -68,7 +68,7 @@ def program(dtype: np.dtype[Any], adds: tuple[int, int], kinds: Sequence[Any],
 def fits(arity: int, formulas: Sequence[Any]) -> bool:
     """Whether there is room for the values of formulas."""
     most = max((len(formula.rows) for formula in formulas if formula is not None), default=0)
-    return arity <= MOST_INPUTS and GIVEN + arity + most <= MOST_VALUES
+    return arity <= MAX_INPUTS and GIVEN + arity + most <= MAX_VALUES
 
 
 def define_formulas(module: NativeModule, objects: Objects) -> None:

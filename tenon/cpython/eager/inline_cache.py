@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from tenon.cpython import object_layout
-from tenon.cpython.eager.call_keys import ARRAYS, COUNT, MOST_TENSORS, SEEN_WORDS, TENSOR_COUNT, TENSORS
+from tenon.cpython.eager.call_keys import ARRAYS, COUNT, MAX_TENSORS, SEEN_WORDS, TENSOR_COUNT, TENSORS
 from tenon.cpython.eager.tensor_objects import (
     Objects,
     Offsets,
@@ -97,7 +97,7 @@ class _CacheWriter:
     def computed(self, f: NativeFunction, known: Pointer, seen: Pointer) -> None:
         """What the recipe gives; what NumPy raises is left to Python, which makes the call in full."""
         at, count = self.offsets, seen.word(TENSOR_COUNT)
-        given, out = f.words(1 + MOST_TENSORS), f.variable(f.null())
+        given, out = f.words(1 + MAX_TENSORS), f.variable(f.null())
         with f.each(count) as k:
             given.at(k + 1).put(seen.at(k + ARRAYS).pointer())
         function = known.field(at.function)

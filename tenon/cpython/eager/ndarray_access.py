@@ -9,7 +9,7 @@ from tenon.cpython.eager.tensor_objects import SHARED, SharedObject, held, share
 from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, NOTHING, POINTER, Pointer, Word
 
-MOST_ELEMENTS = 1 << 14         # of a call; NumPy lets other threads go on while it computes more
+MAX_ELEMENTS = 1 << 14          # of a call; NumPy lets other threads go on while it computes more
 CONTIGUOUS, ALIGNED, WRITEABLE, OWN_DATA = 0x1, 0x100, 0x400, 0x4       # of ndarray.flags
 PLAIN = CONTIGUOUS | ALIGNED
 OWN = PLAIN | WRITEABLE | OWN_DATA
@@ -41,7 +41,7 @@ def _same_sizes(f: NativeFunction, a: Pointer, b: Pointer) -> None:
 
 def _made(f: NativeFunction, dtype: Pointer, like: Pointer) -> None:
     """An array of a type, of the sizes of another."""
-    f.require(count_of(f, like) < MOST_ELEMENTS + 1)
+    f.require(count_of(f, like) < MAX_ELEMENTS + 1)
     f.give(f.call("made_of", dtype, like.narrow(object_layout.NDIM), like.field(object_layout.DIMENSIONS)))
 
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from tenon.cpython import object_layout
-from tenon.cpython.eager.ndarray_access import MOST_ELEMENTS, count_of
+from tenon.cpython.eager.ndarray_access import MAX_ELEMENTS, count_of
 from tenon.cpython.eager.tensor_objects import SharedObject, shared, unless_done
 from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.records import dataclass
 
-MOST_AXES = 8
+MAX_AXES = 8
 NEGATIVE_INFINITY = 0xFFF << 52         # as Python has it
 
 # Words of a table: the method in Python, and rows: the element type, the loop and its data, how large an element is,
@@ -83,11 +83,11 @@ def _reduced(f: NativeFunction, table: Pointer, arguments: Pointer, count: Word)
         f.require(first.field(object_layout.TYPE) == shared(f, SharedObject.FLOAT))
         f.require(first.behind(object_layout.DATA).word() == NEGATIVE_INFINITY)
     total = count_of(f, x)
-    f.require((total != 0) & (total < MOST_ELEMENTS + 1))
+    f.require((total != 0) & (total < MAX_ELEMENTS + 1))
     ndim, sizes, ends = x.half(object_layout.NDIM), x.field(object_layout.DIMENSIONS), f.words(2)
-    f.require(ndim < MOST_AXES + 1)
+    f.require(ndim < MAX_AXES + 1)
     f.require(f.call("axes_of", ends, arguments.pointer(1), ndim) != 0)
-    parts, shape, axes = [f.variable(1) for _ in range(3)], f.words(MOST_AXES), f.variable(0)
+    parts, shape, axes = [f.variable(1) for _ in range(3)], f.words(MAX_AXES), f.variable(0)
     with f.each(ndim) as k:
         before, behind = k < ends.word(), ~(k < ends.word(1))
         for part, which in zip(parts, (before, ~(before | behind), behind), strict=True):

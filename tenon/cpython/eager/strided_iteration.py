@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.cpython import object_layout
-from tenon.cpython.eager.ndarray_access import ALIGNED, MOST_ELEMENTS
+from tenon.cpython.eager.ndarray_access import ALIGNED, MAX_ELEMENTS
 from tenon.llvm.function_builder import NativeFunction
 from tenon.llvm.ir_values import NOTHING, Pointer, Variable, Word
 
-MOST_AXES = 6
+MAX_AXES = 6
 FARTHEST = 1 << 40          # a step below zero is beyond it
 
 
@@ -25,7 +25,7 @@ class Grid:
 
     def __init__(self, f: NativeFunction, arrays: Sequence[Pointer]):
         self.f, self.arrays = f, arrays
-        self.sizes, self.steps = f.words(MOST_AXES), [f.words(MOST_AXES) for _ in arrays]
+        self.sizes, self.steps = f.words(MAX_AXES), [f.words(MAX_AXES) for _ in arrays]
         self.total, self.axes = f.variable(1), f.variable(0)
         most = f.variable(0)
         for array in arrays:
@@ -33,7 +33,7 @@ class Grid:
             with f.where(array.half(object_layout.NDIM) > most()):
                 most.set(array.half(object_layout.NDIM))
         self.ndim = most()
-        f.require(self.ndim < MOST_AXES + 1)
+        f.require(self.ndim < MAX_AXES + 1)
         least = [f.variable(FARTHEST) for _ in arrays]
         with f.each(self.ndim) as k:
             size = f.variable(1)
@@ -46,9 +46,9 @@ class Grid:
                     before.set(step)
                     steps.at(k).put(step)
             self.sizes.at(k).put(size())
-            f.require(size() < MOST_ELEMENTS + 1)
+            f.require(size() < MAX_ELEMENTS + 1)
             self.total.set(self.total() * size())
-        f.require(self.total() < MOST_ELEMENTS + 1)
+        f.require(self.total() < MAX_ELEMENTS + 1)
 
     def _axis(self, array: Pointer, k: Word) -> tuple[Word, Word]:
         """The size and step of an array along an axis of them all; 1 where it lacks it."""
@@ -63,7 +63,7 @@ class Grid:
     def join(self) -> None:
         """Leave out axes of one, let those that follow on each other be one, and the last one stand first."""
         f = self.f
-        sizes, steps = f.words(MOST_AXES), [f.words(MOST_AXES) for _ in self.arrays]
+        sizes, steps = f.words(MAX_AXES), [f.words(MAX_AXES) for _ in self.arrays]
         with f.each(self.ndim) as n:
             k = self.ndim - n - 1
             size = self.sizes.word(k)
@@ -91,7 +91,7 @@ class Grid:
         count.put(row)
         for place, step in enumerate((*(steps.word() for steps in self.steps), item)):
             strides.put(step, place)
-        places, offsets = f.words(MOST_AXES), [f.variable(0) for _ in self.arrays]
+        places, offsets = f.words(MAX_AXES), [f.variable(0) for _ in self.arrays]
         with f.each(self.total() // row) as k:
             for place, (array, offset) in enumerate(zip(self.arrays, offsets, strict=True)):
                 addresses.put(array.field(object_layout.DATA).behind(offset()), place)

@@ -17,7 +17,7 @@ from tenon.onnx.evaluate_plan import check_time, evaluate
 from tenon.onnx.known_values import Known, as_tensor, host, ints, is_known
 from tenon.onnx.operator_table import OperatorCall, operator
 
-MOST_TURNS = 1 << 62
+MAX_TURNS = 1 << 62
 WRITTEN_OUT = 32        # turns of a loop that are a part of the graph each
 
 
@@ -57,7 +57,7 @@ def loop(call: OperatorCall, most: Any, condition: Any = None, *carried: Any) ->
         found = _captured_loop(call, most, condition, carried)
         if found is not None:
             return found
-    limit = MOST_TURNS if most is None else ints(most)[0]
+    limit = MAX_TURNS if most is None else ints(most)[0]
     goes_on = condition is None or _truth(condition)
     state, collected = list(carried), []
     turn = 0
@@ -83,7 +83,7 @@ def _captured_loop(call: OperatorCall, most: Any, condition: Any, carried: Any) 
     body = call.need("body")
     if len(body.outputs) != 1 + len(carried) or not all(isinstance(x, (Known, tn.Tensor)) for x in carried):
         return None
-    limit = MOST_TURNS if most is None else as_tensor(most).reshape(())
+    limit = MAX_TURNS if most is None else as_tensor(most).reshape(())
     first = tn.tensor(True) if condition is None else as_tensor(condition).reshape(())
 
     def turn(state: Any) -> Any:

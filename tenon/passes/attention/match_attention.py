@@ -25,8 +25,8 @@ from tenon.ops.shape import broadcast_to, cast, permute, reshape_op
 from tenon.records import dataclass, field
 from tenon.types import Shape, bool_
 
-MOST_PAIRS = 1 << 22    # of a mask that is looked at now
-MOST_ADDED = 2          # masks
+MAX_PAIRS = 1 << 22     # of a mask that is looked at now
+MAX_ADDED = 2           # masks
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def _scores(x: Value, graph: Graph, added: int = 0) -> Scores | None:
         return _scaled(_scores(factor[0], graph, added), factor[1])
     if node.op is where:
         return _chosen(node, graph, added)
-    return _with_added(node, graph, added) if node.op is add and added < MOST_ADDED else None
+    return _with_added(node, graph, added) if node.op is add and added < MAX_ADDED else None
 
 
 def number_beside(node: Node) -> tuple[Value, float] | None:
@@ -313,4 +313,4 @@ def _nodes_behind(x: Value) -> set[Node] | None:
 
 
 def _is_small(x: Value) -> bool:
-    return isinstance(x.size, int) and x.size <= MOST_PAIRS
+    return isinstance(x.size, int) and x.size <= MAX_PAIRS

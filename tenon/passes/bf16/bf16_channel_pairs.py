@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 from tenon.graph.ir import Node, Value
-from tenon.loops.select_conv_schedule import MOST_TAPS
+from tenon.loops.select_conv_schedule import MAX_TAPS
 from tenon.ops.barrier import stored
 from tenon.ops.channels_last import conv_channels_last, first, last
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
@@ -29,8 +29,8 @@ from tenon.types import bfloat16
 
 CHUNK_ELEMENTS = 32     # elements along depth that are multiplied at a time
 MIN_EXTENT = 8          # rows and columns of such a product
-LEAST_DEPTH = 64        # channels that a tap is worth a sum of its own for
-LEAST_LEFT_OUT = 1 / 16 # of the products, which is worth that sums wait between taps
+MIN_DEPTH = 64          # channels that a tap is worth a sum of its own for
+MIN_LEFT_OUT = 1 / 16 # of the products, which is worth that sums wait between taps
 TURNING = 32            # products of an element of a kernel in the time that it takes to turn it once more
 Pads = Sequence[tuple[int, int]]
 
@@ -122,13 +122,13 @@ def meets_many_zeros(node: Node) -> bool:
     """
     x, w = (z.shape for z in node.inputs if isinstance(z, Value))
     taps, places, depth = w[2:], node.output.shape[2:], w[1] if node.op is conv else w[0]
-    if len(taps) < 2 or prod(taps) > MOST_TAPS or depth < LEAST_DEPTH:
+    if len(taps) < 2 or prod(taps) > MAX_TAPS or depth < MIN_DEPTH:
         return False
     if any(n < max(k, 2) or (low <= 0 and k > 1)
            for n, k, (low, _) in zip(places, taps, padding_of(node), strict=True)):
         return False
     left_out, rows = 1 - met(node), prod(n for n in (x[0], *places) if isinstance(n, int))
-    return left_out >= LEAST_LEFT_OUT and rows * left_out > TURNING
+    return left_out >= MIN_LEFT_OUT and rows * left_out > TURNING
 
 
 def is_product(node: Node) -> bool:

@@ -13,7 +13,7 @@ from tenon.passes.fusion.fusion_groups import bytes_of
 from tenon.passes.fusion.fusion_partition import Groups
 from tenon.records import dataclass, field
 
-MOST_REPEATED = 8       # nodes between a value and what lies in memory
+MAX_REPEATED = 8        # nodes between a value and what lies in memory
 SMALL_VALUE_RATIO = 16  # times smaller than a value is what need not be computed again for it
 
 
@@ -58,7 +58,7 @@ def _repeat_of(node: Node, groups: Groups) -> Repeat | None:
             continue
         if groups.is_core(current):
             repeat.nodes.append(current)
-        if len(repeat.nodes) > MOST_REPEATED:
+        if len(repeat.nodes) > MAX_REPEATED:
             return None
         for x in current.inputs:
             if not isinstance(x, Value):

@@ -13,7 +13,7 @@ from tenon.ops.matrix_products import matmul_op
 from tenon.passes.fusion.fusion_groups import FusionGroup, elements, try_nodes, union
 from tenon.passes.fusion.fusion_partition import Groups
 
-MOST_NODES = 8          # of the work on a factor
+MAX_NODES = 8           # of the work on a factor
 MIN_FACTOR_ELEMENTS = 1 << 14   # of a factor that takes longer to store than a kernel to begin
 
 
@@ -46,7 +46,7 @@ def _may_take(groups: Groups, producer: Node, node: Node) -> bool:
     if before.kinds != {"map"} or not _is_worthwhile(x, node) or not _is_read_by(groups, x, node):
         return False
     cheap = all(part.op.elementwise and not groups.kinds[part].expensive for part in before.nodes)
-    return (cheap and len(before.nodes) <= MOST_NODES and groups.with_views(before)[1] == [x]
+    return (cheap and len(before.nodes) <= MAX_NODES and groups.with_views(before)[1] == [x]
             and groups.may_be_one(before, groups.group_of(node)))
 
 

@@ -128,7 +128,7 @@ def bytes_of(x: Value) -> int:
     return known(x.size) * x.dtype.itemsize
 
 
-MOST_TRIALS = 10_000        # answers that are kept
+MAX_TRIALS = 10_000         # answers that are kept
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def try_nodes(nodes: Sequence[Node], results: Sequence[Value], target: Target) -
 
 def _tried(body: Graph, target: Target, key: str) -> Trial | None:
     """The answer, which is kept."""
-    if len(_trials) >= MOST_TRIALS:
+    if len(_trials) >= MAX_TRIALS:
         _trials.clear()
     trial = _trials[target, key] = _try(body, target, key)
     collect_young()

@@ -35,14 +35,14 @@ from tenon.passes.fusion.fusion_groups import (
     try_nodes,
     union,
 )
-from tenon.passes.fusion.fusion_profitability import MOST_INPUTS, Worth
+from tenon.passes.fusion.fusion_profitability import MAX_INPUTS, Worth
 from tenon.target import GENERIC, LINE_BYTES, Target
 
-MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
+MAX_NODES = 48              # in one kernel; beyond, compiling costs more than memory traffic
 SIZE_BITS = 4           # bits by which sizes differ that are taken for different
 PANEL_FILTERS = 16      # filters that meet an element of an image at once
 MIN_IMAGE_READS = 8         # times that an element of an image is read, for which a copy pays
-MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
+MAX_APART = 200             # places in the graph; what is further apart lies in memory for long anyway
 RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the same memory another type
 
 
@@ -252,14 +252,14 @@ class Groups:
 
     def may_be_one(self, before: FusionGroup, after: FusionGroup) -> bool:
         """Whether one kernel of the two is not too large."""
-        if len(before.nodes) + len(after.nodes) > MOST_NODES or self.is_far(before, after):
+        if len(before.nodes) + len(after.nodes) > MAX_NODES or self.is_far(before, after):
             return False
-        return self.inputs(before) + self.inputs(after) <= MOST_INPUTS
+        return self.inputs(before) + self.inputs(after) <= MAX_INPUTS
 
     def is_far(self, before: FusionGroup, after: FusionGroup) -> bool:
         """Whether what the second reads of the first has left the caches; what a product makes had better not leave
         registers, so an optimizer's step does not wait for the last gradient."""
-        return after.first - before.last > MOST_APART and "contraction" not in before.kinds
+        return after.first - before.last > MAX_APART and "contraction" not in before.kinds
 
     def joins_epilogue(self, before: FusionGroup, after: FusionGroup) -> bool:
         """Whether the first is elementwise work that is read along with a contraction's result, not by it."""

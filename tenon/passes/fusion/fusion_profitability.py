@@ -17,7 +17,7 @@ from tenon.passes.fusion.kernel_bodies import outside_of
 if TYPE_CHECKING:
     from tenon.passes.fusion.fusion_partition import Groups
 
-MOST_INPUTS = 24
+MAX_INPUTS = 24
 MAX_COST_RATIO = 0.95   # the part of what two kernels cost that one may cost
 OF_A_PRODUCT = 0.02         # the part of what the kernel of a product and sums costs that these save, at least
 NEGLIGIBLE_SAVING_RATIO = 4     # times what is saved at most that would still be too little
@@ -37,7 +37,7 @@ class Worth:
         if self.is_hopeless(before, after, merged):
             return False
         nodes, results = self.groups.with_views(merged)
-        if len(outside_of(nodes)) > MOST_INPUTS:
+        if len(outside_of(nodes)) > MAX_INPUTS:
             return False
         trial = try_nodes(nodes, results, self.groups.target)
         if trial is None or trial.checks < sum(self.groups.kinds[node].checks for node in merged.nodes):

@@ -56,7 +56,7 @@ def only_checks(node: Node) -> bool:
     return not isinstance(indices, Value) or 0 not in indices.shape
 
 
-MOST_LOWERED = 512          # kernels that are kept until somebody compiles them
+MAX_LOWERED = 512           # kernels that are kept until somebody compiles them
 
 
 def lowered(body: Graph, key: str, target: Target) -> Kernel:
@@ -68,7 +68,7 @@ def lowered(body: Graph, key: str, target: Target) -> Kernel:
         kernel = lower(body, "kernel", target=target)
         if not kernel.checks:           # which name a place in the source
             _lowered[target, key] = kernel
-            while len(_lowered) > MOST_LOWERED:
+            while len(_lowered) > MAX_LOWERED:
                 _lowered.pop(next(iter(_lowered)), None)
     return kernel
 

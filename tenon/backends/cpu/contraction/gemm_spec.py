@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.ir_helpers import I64, ONE, element_bytes, product, zero
 from tenon.backends.cpu.contraction.machine_model import tiles_by_time
-from tenon.backends.cpu.contraction.microkernel_types import K_UNROLL, MOST_NEAR
+from tenon.backends.cpu.contraction.microkernel_types import K_UNROLL, MAX_NEAR
 from tenon.backends.cpu.contraction.x86_inner_loop import InnerIteration, has_x86_inner_loop
 from tenon.records import dataclass, replace
 from tenon.target import Target
@@ -196,7 +196,7 @@ def can_defer_epilogue(spec: GemmSpec) -> bool:
     if spec.finish is None or in_registers(spec) or len(spec.near) < MIN_DEFERRED_STREAMS:
         return False
     tile, lines = blocks_tile(spec), len(spec.near) + len(spec.written)
-    return lines > MOST_NEAR or lines * tile.rows > turns_of(spec, tile)
+    return lines > MAX_NEAR or lines * tile.rows > turns_of(spec, tile)
 
 
 def turns_of(spec: GemmSpec, tile: Tile) -> int:

@@ -19,7 +19,7 @@ TILE_START = 12         # cycles until a tile's first sums are on their way
 LOAD_CYCLES = 0.05      # by how much one a cycle holds up the others; they may share their core with another program
 L2_LOAD_CYCLES = 0.3    # and a vector a cycle from the second cache
 SUM_END = 0.5           # cycles to clear and store a sum
-MOST_KNOWN = 1024       # sizes of products whose tiles are remembered: a kernel asks twenty times
+MAX_KNOWN = 1024        # sizes of products whose tiles are remembered: a kernel asks twenty times
 L2_BYTE_CYCLES = 0.0015  # cycles a byte of right, which comes from the second cache, holds up the others
 
 
@@ -29,7 +29,7 @@ def best_tile(machine: Target, lanes: int, rows: int | None = None, columns: int
     return tiles_by_time(machine, lanes, rows, columns)[0]
 
 
-@lru_cache(MOST_KNOWN)
+@lru_cache(MAX_KNOWN)
 def tiles_by_time(machine: Target, lanes: int, rows: int | None = None, columns: int | None = None,
                   narrowed: bool = False) -> tuple[tuple[int, int], ...]:
     """(rows, vectors) of all register tiles, the fastest for a product of these sizes first.

@@ -22,7 +22,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 from tenon.backends.cpu.contraction.microkernel_types import (
     BYTE,
     LINES_BYTES,
-    MOST_NEAR,
+    MAX_NEAR,
     NO_PREFETCH_TURN,
     Ahead,
     EpilogueAddress,
@@ -87,7 +87,7 @@ class PrefetchPlan:
     def at_once(self, turns: ir.Value) -> ir.Value:
         """Whether what the caller reads beside the sums is more than there are turns."""
         b, count = self.b, self.near.count
-        many = b.or_(b.icmp_signed(">", count, const(MOST_NEAR)), b.icmp_signed(">", self.lines_near(), turns))
+        many = b.or_(b.icmp_signed(">", count, const(MAX_NEAR)), b.icmp_signed(">", self.lines_near(), turns))
         return b.and_(b.icmp_signed(">", count, ZERO), many)
 
     def lines_near(self) -> ir.Value:
@@ -97,9 +97,9 @@ class PrefetchPlan:
     def listed(self) -> ir.Value:
         """A list of where they begin: what the caller reads, or where the sums go."""
         b, rows = self.b, self.shape.rows
-        table = b.alloca(POINTER, rows * MOST_NEAR)
+        table = b.alloca(POINTER, rows * MAX_NEAR)
         with b.if_else(b.icmp_signed(">", self.near.count, ZERO)) as (more, own):
-            with more, loop(b, ZERO, minimum(b, self.near.count, const(MOST_NEAR)), short=True) as (k, _):
+            with more, loop(b, ZERO, minimum(b, self.near.count, const(MAX_NEAR)), short=True) as (k, _):
                 self.list_rows(self.read_lines(k), address(b, table, b.mul(k, const(rows)), POINTER))
             with own:
                 self.list_rows(self.sums, table)

@@ -10,7 +10,7 @@ K_UNROLL = 4            # of depth are one turn of the innermost loop
 BYTE = ir.IntType(8)
 LINES_BYTES = 16        # of an entry of a table of Lines
 NO_PREFETCH_TURN = 1 << 62  # turns
-MOST_NEAR = 6           # of them are fetched a line at a turn of the innermost loop
+MAX_NEAR = 6            # of them are fetched a line at a turn of the innermost loop
 
 
 class Shape(NamedTuple):

@@ -27,7 +27,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 if TYPE_CHECKING:
     from tenon.backends.cpu.contraction.packing import Pack
 
-MOST_RUNS = 5           # of memory in a vector, which a masked load each brings together
+MAX_RUNS = 5            # of memory in a vector, which a masked load each brings together
 
 
 def runs_in_a_vector(pack: Pack) -> int | None:
@@ -47,7 +47,7 @@ def runs_among(lanes: int, run: int) -> int | None:
     """How many runs so many neighbours may lie in, if a vector of them is worth its masked loads."""
     aligned = run % lanes == 0 or lanes % run == 0
     count = max(lanes // run, 1) if aligned else (lanes + run - 2) // run + 1
-    return count if count <= MOST_RUNS else None
+    return count if count <= MAX_RUNS else None
 
 
 def pack_pieces(pack: Pack, count: int) -> None:

@@ -19,7 +19,7 @@ from tenon.llvm.work_partition import SHARE, WorkShare
 from tenon.records import replace
 from tenon.target import LINE_BYTES, round_up
 
-MOST_TILES = 3          # of blocks, among which it may be measured which is the fastest
+MAX_TILES = 3           # of blocks, among which it may be measured which is the fastest
 
 
 def emit_contraction(module: ir.Module, name: str, spec: GemmSpec, tile: Tile | None = None) -> ir.Function:
@@ -80,7 +80,7 @@ def tiles_of(spec: GemmSpec) -> list[Tile]:
     thin, direct = thin_tile(spec), direct_tile(spec)
     found = [thin] if thin else []
     found += [direct, replace(direct, schedule="panels")] if direct else []
-    return [*dict.fromkeys((*found, *choose_tiles(spec.element, MOST_TILES, spec.target, spec.known)))]
+    return [*dict.fromkeys((*found, *choose_tiles(spec.element, MAX_TILES, spec.target, spec.known)))]
 
 
 def packed_size(spec: GemmSpec, tile: Tile | None = None) -> int | None:

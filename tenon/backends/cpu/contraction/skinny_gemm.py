@@ -44,7 +44,7 @@ from tenon.loops.refusal import Refusal
 from tenon.records import replace
 from tenon.target import Target
 
-FEWEST_ROWS, FEWEST, MOST = 4, 2, 8     # and columns; those of a tile, which are no more than lanes
+MIN_ROWS, FEWEST, MOST = 4, 2, 8        # and columns; those of a tile, which are no more than lanes
 ADDING_UP = 4           # vectors that are multiplied while the lanes of a sum are added up,
 COPYING = 1             # and while an element of right is copied;
 LOADING = 2             # to load a vector, which mostly lies in two lines of the cache;
@@ -59,7 +59,7 @@ def thin_tile(spec: GemmSpec, machine: Target | None = None, worth: Sequence[flo
     if spec.packed is not None or spec.store_run or spec.pairs or spec.chunks:
         return Refusal("right is packed, or sums are pairs, or stored in runs or chunks")
     plain = reads_in_place(spec.left, len(spec.depth)) and not isinstance(spec.element, ir.IntType)
-    if rows < FEWEST_ROWS or columns < FEWEST or not plain or not (lies_in_runs(spec) or len(spec.depth) == 1):
+    if rows < MIN_ROWS or columns < FEWEST or not plain or not (lies_in_runs(spec) or len(spec.depth) == 1):
         return Refusal("rows are few, or do not lie along depth")
     lanes = machine.vector_bytes // element_bytes(spec.element)
     copying = 0 if lies_in_runs(spec) else COPYING * columns * depth / rows

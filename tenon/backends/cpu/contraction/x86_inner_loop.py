@@ -21,7 +21,7 @@ from tenon.target import Target
 VECTOR_BYTES, REGISTERS = 64, 32
 FACTORS = 2             # elements of left that are on their way
 ROWS_A_BASE = 4         # rows that are found from one register: a processor adds 0, 1 or 2 times another one, and we 3
-MOST_BASES = 4          # there are 15 registers for all numbers; these are in memory:
+MAX_BASES = 4           # there are 15 registers for all numbers; these are in memory:
 LAST, NEAR, AHEAD_APART, EVERY = range(0, 32, 8)
 TABLE = 4
 DOT = "vdpbf16ps"       # adds the products of two pairs of bfloat16 to a sum
@@ -69,7 +69,7 @@ def no_turns(where: ir.Value) -> Fetches:
 
 def has_x86_inner_loop(turn: InnerIteration, lanes: int, target: Target) -> bool:
     """Whether a machine understands it, and has registers enough."""
-    enough = (turn.rows + 1) * turn.vectors + FACTORS <= REGISTERS and turn.bases <= MOST_BASES
+    enough = (turn.rows + 1) * turn.vectors + FACTORS <= REGISTERS and turn.bases <= MAX_BASES
     whole = lanes * turn.size == VECTOR_BYTES and not isinstance(turn.element, ir.IntType)
     return enough and whole and target.has("avx512f")
 

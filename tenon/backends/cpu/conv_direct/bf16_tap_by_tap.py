@@ -33,7 +33,7 @@ from tenon.llvm import shared_functions
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Index, Load
 from tenon.loops.loop_ir import Contraction
-from tenon.loops.select_conv_schedule import MOST_TAPS, Sliding
+from tenon.loops.select_conv_schedule import MAX_TAPS, Sliding
 from tenon.loops.window_access import Axis, Windows, count, windows_of
 from tenon.records import dataclass
 from tenon.target import Target, round_up
@@ -41,7 +41,7 @@ from tenon.types import bfloat16
 
 ELEMENT = ir.FloatType()    # of the sums, and as large as a pair
 PAIR = 2
-MOST_ROWS = 2048        # of a block: its sums, and the rows, stay in the second cache
+MAX_ROWS = 2048         # of a block: its sums, and the rows, stay in the second cache
 
 
 def taps_of(statement: Contraction, machine: Target) -> Sliding | None:
@@ -61,7 +61,7 @@ def _lies_well(windows: Windows) -> bool:
     slides, outside, channels, terms = windows.slides, windows.outside, windows.channels, affine(windows.base).terms
     if len(slides) < 2 or len(outside) > 1 or len(channels) != 1 or any(s.spread != 1 for s in slides):
         return False
-    if prod(s.taps for s in slides) > MOST_TAPS or not all(isinstance(n, int) for n in terms.values()):
+    if prod(s.taps for s in slides) > MAX_TAPS or not all(isinstance(n, int) for n in terms.values()):
         return False
     depth = count(channels)
     dense = all(terms.get(index, 0) == depth for index in outside) and slides[-1].stride == depth * count(outside)
@@ -131,7 +131,7 @@ def tap_plan_of(statement: Contraction, found: Sliding, machine: Target) -> TapP
     """How to compute the statement whose windows slide like this."""
     windows, places = found.windows, found.windows.slides[0].places
     rows, vectors = best_tile(machine, PAIR_LANES, _run(windows, windows.slides[-1].places), count(found.filters))
-    blocks = -(-places // max(MOST_ROWS // rows_of_a_line(windows), 1))
+    blocks = -(-places // max(MAX_ROWS // rows_of_a_line(windows), 1))
     return TapPlan(statement, windows, found.other, found.filters, rows, vectors, -(-places // blocks))
 
 

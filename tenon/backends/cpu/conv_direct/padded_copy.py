@@ -33,7 +33,7 @@ from tenon.loops.window_access import Axis, Slide, Windows, count
 from tenon.records import dataclass
 
 POSITIVE_SHIFT = 1 << 20    # multiples of a spread that make every coordinate positive
-MOST_VECTORS = 4        # of a phase of a row, which are written out one by one
+MAX_VECTORS = 4         # of a phase of a row, which are written out one by one
 
 
 def bind_indices(values: Values, axis: Axis, flat: ir.Value) -> None:
@@ -168,7 +168,7 @@ class _PaddedCopy:
             self.one_by_one(source, target, valid)
             return
         run, none = cover.lanes * slide.spread, zero(ir.VectorType(self.element, cover.lanes))
-        if len(cover.slides) > 1 and cover.phase <= MOST_VECTORS * run:
+        if len(cover.slides) > 1 and cover.phase <= MAX_VECTORS * run:
             with b.if_else(valid, likely=True) as (there, missing):
                 with there:
                     for i in range(0, cover.phase, run):

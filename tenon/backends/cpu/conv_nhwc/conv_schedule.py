@@ -32,14 +32,14 @@ TILE_START = 24         # cycles until a tile's first sums are on their way, and
 STORE_CYCLES = 1.5      # and to store a vector of sums
 L2_WEIGHT_CYCLES = 0.04  # of a cycle a vector of weights, which comes from the second cache, holds up the others
 MAX_TILE_PLACES = 28    # places of a tile
-FEWEST_FILTERS = 4      # that are worth a vector
-FEWEST_ROWS = 16        # of a plain product
+MIN_FILTERS = 4         # that are worth a vector
+MIN_ROWS = 16           # of a plain product
 LONG_ROW, WAY = 2048, 1024      # elements of such rows; those after which lines compete
 LARGE_RESULTS = 4       # times which is more than the second cache
 L2_PER_BLOCK_DATA = 8   # L2 holds the data of so many blocks
 COPIED, LARGE = 4, 2    # the same where lines are copied for two blocks; where weights do not fit beside
 COPY_WEIGHT_RATIO = 4   # weights take so many times the data where all threads copy what windows at the edge cover
-FEWEST_TASKS = 16       # that threads share out, where a convolution has as many places
+MIN_TASKS = 16          # that threads share out, where a convolution has as many places
 MIN_TASK_MULTIPLY_ADDS = 200_000    # multiply-adds of a task that is worth its copy
 
 
@@ -198,7 +198,7 @@ def direct_plan_of(statement: Contraction, machine: Target) -> ConvSchedule | Re
         return Refusal("sizes are not known, or there is a batch")
     if not isinstance(load, Load) or load.dtype is not x.sum.dtype or load.dtype.kind != "f" or load.dtype.bits < 32:
         return Refusal("left is computed, or no array of floats")
-    if count(x.columns) < FEWEST_FILTERS or min(count(x.rows), count(x.depth)) < 1:
+    if count(x.columns) < MIN_FILTERS or min(count(x.rows), count(x.depth)) < 1:
         return Refusal("filters are few")
     border = border_of(load, x.rows, x.depth) if load.mask is not None else None
     steps = border.strides if border else _strides(load, (*x.rows, *x.depth))
@@ -222,7 +222,7 @@ def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Inde
     is_plain = not border and len(axes) == len(depth) == depth[-1].stride == 1      # a product of matrices
     tile = best_tile(machine, lanes, axes, count(x.columns), count(x.depth))
     lines = tile.rows * tile.places + tile.vectors
-    if is_plain and (axes[0].extent < FEWEST_ROWS or not is_of_vectors(x) or _are_crowded(axes[0], lines, machine)):
+    if is_plain and (axes[0].extent < MIN_ROWS or not is_of_vectors(x) or _are_crowded(axes[0], lines, machine)):
         return Refusal("a product of few rows, of rows to be copied, or with loops in its epilogue")
     plan = ConvSchedule(machine, x, load, border, outside, axes, depth, tile, 1, lanes)
     return ConvSchedule(machine, x, load, border, outside, axes, depth, tile, _block(plan, machine), lanes)
@@ -309,4 +309,4 @@ def _blocks_to_share(plan: ConvSchedule) -> int:
     """How many blocks give threads enough tasks: panels of each block, at each place outside of it."""
     others = plan.panels * prod(run.extent for run in plan.outside)
     work = count(plan.statement.rows) * plan.filters * plan.steps
-    return max(min(FEWEST_TASKS, work // MIN_TASK_MULTIPLY_ADDS) // others, 1)
+    return max(min(MIN_TASKS, work // MIN_TASK_MULTIPLY_ADDS) // others, 1)

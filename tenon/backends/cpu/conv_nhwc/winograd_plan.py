@@ -19,7 +19,7 @@ from tenon.target import LINE_BYTES, Target, round_up
 TAPS, SIDE = SQUARE[0].taps, SQUARE[0].side      # of a window, and of what a tile covers
 FREQUENCIES = SIDE * SIDE
 L2_PER_BLOCK = 2        # L2 holds the elements and sums of so many blocks
-MOST_GROWTH = 2         # times the bytes of the weights that transformed ones may take
+MAX_GROWTH = 2          # times the bytes of the weights that transformed ones may take
 MIN_BLOCK_TILES = 16    # tiles of a block, for which weights are fetched
 PANELS_TO_SHARE = 8     # panels of blocks that threads share out, where there are tiles enough
 CHANNELS_PER_PREFETCH = 16  # channels after which a register tile fetches
@@ -133,7 +133,7 @@ def winograd_plan_of(x: Contraction, machine: Target) -> WinogradPlan | Refusal:
     block = -(-tiles // blocks)
     plan = WinogradPlan(machine, x, windows, block, panels_of(machine, lanes, block, filters, channels))
     direct = TAPS**2 * count(x.rows) * channels * -(-filters // lanes) / 2
-    is_small = plan.packed <= MOST_GROWTH * TAPS**2 * channels * filters * plan.size
+    is_small = plan.packed <= MAX_GROWTH * TAPS**2 * channels * filters * plan.size
     return _to_share(plan, machine) if is_small and plan.cycles < direct else \
         Refusal("tiles of 2 x 2 windows save no time")
 

@@ -39,7 +39,7 @@ from tenon.loops.window_access import Axis, count
 from tenon.records import dataclass
 from tenon.types import DType
 
-MOST_CARRIED = 16               # vectors that are kept from one tile to the next
+MAX_CARRIED = 16                # vectors that are kept from one tile to the next
 
 
 class Copies:
@@ -157,7 +157,7 @@ def transform_elements(b: ir.IRBuilder, element: ir.Type, lanes: int, tilings: T
     line, (down, beside) = b.mul(pitch, const(lanes)), tilings
     moved = STEP * beside.step                                      # columns from one tile to the next
     shared = max(beside.side - moved, 0)
-    shared = shared if shared * down.frequencies <= MOST_CARRIED else 0
+    shared = shared if shared * down.frequencies <= MAX_CARRIED else 0
 
     def column(start: ir.Value, number: int) -> Line:
         """A column of a tile, transformed."""
