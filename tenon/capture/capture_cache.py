@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import Any
 
 from tenon.capture.capture_pattern import CapturePattern
@@ -144,8 +145,15 @@ def argument_names(function: Any, structure: Structure) -> list[str]:
 
 
 def argument_tops(function: Any, structure: Structure) -> list[str]:
-    """For every leaf of the arguments the name of its parameter."""
-    return [name for name, child in _named(function, structure) for _ in range(child.leaves)]
+    """For every leaf of the arguments the name of its parameter, which is that of `*args` or `**named` for the rest."""
+    names = [name for name, child in _named(function, structure) for _ in range(child.leaves)]
+    if (code := getattr(function, "__code__", None)) is None:
+        return names
+    count = code.co_argcount + code.co_kwonlyargcount
+    rest = code.co_varnames[count:][:bool(code.co_flags & CO_VARARGS) + bool(code.co_flags & CO_VARKEYWORDS)]
+    given = sum(child.leaves for child in structure.children[0].children)
+    own = code.co_varnames[:count]
+    return [name if name in own or not rest else rest[0] if k < given else rest[-1] for k, name in enumerate(names)]
 
 
 def _named(function: Any, structure: Structure) -> list[tuple[str, Structure]]:

@@ -110,7 +110,7 @@ class GraphBreaks(CaptureLookup):
         plain: Callable[..., Any] = self.function
         if part is None:
             return plain
-        arrays = {name for name, x in zip(names, leaves, strict=True) if isinstance(x, np.ndarray)}
+        arrays = frozenset(name for name, x in zip(names, leaves, strict=True) if isinstance(x, np.ndarray))
         if part.leave_arrays(arrays):
             return self._driver() or plain
         return None

@@ -72,6 +72,33 @@ def test_a_tensor_made_of_an_array_leaves_the_rest_compiled() -> None:
     assert any("capture" in line and not line.endswith(": 0 captures") for line in str(tn.explain(jitted)).splitlines()[1:])
 
 
+class Running:
+    def __init__(self) -> None:
+        self.mean, self.count, self.seen = np.zeros(3), 0, np.zeros(3)
+
+    def update(self, x: Any) -> None:
+        d, n = x - self.mean, self.count + 1
+        self.mean = self.mean + d / n
+        self.count = n
+
+    def keep(self, *seen: Any, **named: Any) -> None:
+        self.seen = sum(seen) + named["more"]
+
+
+def test_functions_that_are_handed_arrays_leave_arrays() -> None:
+    found = []
+    for wrap in (tn.jit, lambda f: f):
+        running = Running()
+
+        def normalized(x: Any, running: Running = running) -> Any:
+            running.update(x.numpy())
+            running.keep(x.numpy(), x.numpy(), more=x.numpy())
+            return x - tn.tensor(running.mean, dtype=tn.float32)
+        step = wrap(normalized)
+        found.append([(step(tn.arange(3.0) * k).tolist(), repr(running.mean), repr(running.seen)) for k in range(5)])
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
 def test_lbfgs_in_a_jitted_function(search: str | None) -> None:
     found = []

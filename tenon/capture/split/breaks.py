@@ -58,6 +58,7 @@ class FunctionPart:
     driver: Any = None
     cells: Mapping[Body, types.CellType] = field(default_factory=dict)
     made_at: int = -1
+    with_arrays: dict[frozenset[str], bool] = field(default_factory=dict)   # whether it computes with these, if arrays
     keys: list[dict[str, Any]] = field(default_factory=list)    # of the arguments of captures, variable by variable
 
     @property
@@ -128,16 +129,18 @@ class FunctionPart:
             self._call_instead(self.driving() or self.function)
         self.keys.clear()
 
-    def leave_arrays(self, names: Collection[str]) -> bool:
+    def leave_arrays(self, names: frozenset[str]) -> bool:
         """Leave to Python what computes with variables that hold arrays of NumPy; whether there is any such."""
-        with self.split.lock:
-            found = [x for x in nodes_of(self.body.statements) if isinstance(x, ast.stmt)
-                     and x not in self.split.cuts.stops and computes_with(header_of(x), names)]
-            if found:
-                what = f"{', '.join(sorted(names))} is an array of NumPy, which computes with it"
-                self.split.stop(found, Reason(what, Location(self.function.__code__.co_filename, found[0].lineno)))
-                self._call_instead(self.driving() or self.function)
-            return bool(found)
+        if names not in self.with_arrays:
+            with self.split.lock:
+                found = [x for x in nodes_of(self.body.statements) if isinstance(x, ast.stmt)
+                         and computes_with(header_of(x), names)]
+                if new := [x for x in found if x not in self.split.cuts.stops]:
+                    what = f"{', '.join(sorted(names))} is an array of NumPy, which computes with it"
+                    self.split.stop(new, Reason(what, Location(self.function.__code__.co_filename, new[0].lineno)))
+                    self._call_instead(self.driving() or self.function)
+                self.with_arrays[names] = bool(found)
+        return self.with_arrays[names]
 
     def driving(self) -> Any:
         """The function that runs it; None where there is nothing to compile."""
