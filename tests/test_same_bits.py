@@ -25,3 +25,13 @@ def test_a_chain_has_the_same_bits_eagerly_and_compiled(name, dtype):
     x, y = (tn.tensor(np.random.default_rng(k).standard_normal(1003), dtype=dtype) for k in range(2))
     one, other = (run(x, y).to(tn.float64).numpy() for run in (chain, tn.jit(chain)))
     np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: tn.sigmoid(tn.linalg.inv(x)), lambda x: tn.fft.rfft(x).abs().exp(),
+    lambda x: tn.tanh(tn.linalg.solve(x, x + 1)),
+    lambda x: tn.exp(tn.linalg.svd(x)[1]), lambda x: x[x > 0].tanh().sum(), lambda x: tn.log1p(tn.softmax(x @ x, -1)),
+], ids=["inv", "rfft", "solve", "svd", "mask", "product"])
+def test_warm_calls_have_the_bits_of_the_first(function):
+    f, a = tn.jit(function), np.random.default_rng(0).standard_normal((17, 17)).astype(np.float32)
+    assert len({f(tn.tensor(a)).numpy().tobytes() for _ in range(40)}) == 1
