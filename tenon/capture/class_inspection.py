@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from tenon.capture.c_function_purity import COMPUTING
-from tenon.capture.code_monitor import LIBRARIES
 from tenon.capture.code_names import module_of, names_of
+from tenon.capture.code_origin import LIBRARIES
 from tenon.tensor import Tensor
 
 OF_ITSELF = tuple(f"/{name}.py" for name in (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import sys
 import threading
@@ -16,11 +15,19 @@ from contextvars import ContextVar
 from inspect import CO_GENERATOR
 from typing import Any
 
-import numpy as np
-
 from tenon.capture.c_function_purity import acts
 from tenon.capture.code_names import CodeNames, module_of, names_of
+from tenon.capture.code_origin import (
+    OWN,
+    STANDS_FOR,
+    caller_of,
+    counts_elements,
+    follows,
+    runs_for_tenon,
+    user_frame,
+)
 from tenon.capture.frame_locals import FrameLocals
+from tenon.capture.kept_state import RandomGenerators
 from tenon.capture.stdout_watch import Streams
 from tenon.capture.suspended_generators import SuspendedGenerators
 from tenon.capture.text_streams import tells
@@ -32,21 +39,6 @@ from tenon.records import dataclass, field
 
 DRAWING = ("urandom", "getrandom", "generate_time_safe")
 MAX_CAUGHT = 100        # stops that the program may catch
-PACKAGES = ("site-packages", "dist-packages")       # what folders of installed packages are called
-
-
-def library_folders(path: Sequence[str]) -> tuple[str, ...]:
-    """Where libraries lie: those of this Python, Tenon, and what is installed elsewhere on the path, as for a user."""
-    installed = {folder for folder in path if os.path.basename(os.path.normpath(folder)) in PACKAGES}
-    return tuple({sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE, *installed})
-
-
-LIBRARIES = library_folders(sys.path)
-ELSEWHERE = (*LIBRARIES, "<frozen", "<__array_function__")
-CONVERTING = PACKAGE + "capture/convert/"
-FILES = (PACKAGE + "storage", PACKAGE + "data/")        # Tenon's code that reads and writes files for users
-FRONT_END = (PACKAGE + "nn/", PACKAGE + "optim/", PACKAGE + "random.py")    # what holds users' state
-
 # What wakes other threads, waits for them, or asks which ones run.
 SIGNALLING = {function.__code__: function.__qualname__ for function in (
     threading.Condition.notify, threading.Condition.wait, threading.Thread.start, threading.current_thread,
@@ -55,7 +47,6 @@ SIGNALLING = {function.__code__: function.__qualname__ for function in (
 OUTPUT_CALLS = frozenset(getattr(owner, name).__code__ for owner in (logging, logging.Logger)
                      for name in ("debug", "info", "warning", "error", "critical", "log"))
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
-OWN = (PACKAGE, "<frozen", "<__array_function__")
 
 # Functions whose calls need no look, by identity, and what has only such methods.
 HARMLESS = frozenset(map(id, (isinstance, issubclass, len, id, getattr, hasattr, setattr, callable, iter, repr, hash,
@@ -153,12 +144,6 @@ def leave_by_force(what: str) -> None:
         frame = frame.f_back
 
 
-# Code of Tenon's that calls what the user's code calls, and in its place.
-IN_PLACE: set[types.CodeType] = set()
-
-# Code that was rewritten for a capture -> the code that names what it may read.
-STANDS_FOR: dict[types.CodeType, tuple[types.CodeType, ...]] = {}
-
 _watching: ContextVar[CodeWatch | None] = ContextVar("_watching", default=None)
 
 
@@ -166,7 +151,7 @@ def _ask() -> None:
     """Stop a captured function before it writes to a standard stream."""
     frame = sys._getframe(2)
     watch = _watching.get()
-    if watch is not None and not (watch.rests is not None and watch.rests()) and not _of_tenon(frame):
+    if watch is not None and not (watch.rests is not None and watch.rests()) and not runs_for_tenon(frame):
         raise UnsafeCall("print() acts outside the program", user_frame(frame), convertible=True)
 
 
@@ -196,7 +181,7 @@ class CodeWatch:
     @contextmanager
     def running(self) -> Iterator[CodeWatch]:
         """Take note of everything this thread runs in the block; stop it before an unrepeatable call."""
-        sources = _Sources()
+        sources = RandomGenerators()
         places = [place_of(x) for x in self.iterators]
         entered = sys._getframe(2)
         try:
@@ -283,11 +268,11 @@ class CodeWatch:
                     if not code.co_filename.startswith(PACKAGE):
                         self._note_callers(frame)
             if not known[1] and code not in self.library and not code.co_filename.startswith(OWN) \
-                    and not _of_tenon(frame.f_back):
+                    and not runs_for_tenon(frame.f_back):
                 self.library.add(code)
             if code in OUTPUT_CALLS and frame.f_back is not None and follows(frame.f_back.f_code):
                 self._stop(f"{code.co_name}() acts outside the program", frame.f_back, convertible=True)
-            if code in SIGNALLING and not _of_tenon(frame):
+            if code in SIGNALLING and not runs_for_tenon(frame):
                 self._stop(f"{SIGNALLING[code]}() is between threads", user_frame(frame))
             if known[1] and self.undecided() and counts_elements(frame):
                 self._stop(f"{code.co_name}() runs as it is, where the data decide what containers hold",
@@ -307,17 +292,17 @@ class CodeWatch:
             if owner in PLAIN_OWNERS:
                 return
             if owner is ContextVar and arg.__name__ == "get":
-                if not _of_tenon(frame):
+                if not runs_for_tenon(frame):
                     self.variables[id(arg.__self__)] = arg.__self__
                 return
             if arg is next and self.iterators and follows(frame.f_code):
                 self._stop("next() moves an iterator", frame)
-            if owner in LOCKS and not _of_tenon(caller_of(frame)):
+            if owner in LOCKS and not runs_for_tenon(caller_of(frame)):
                 self._note_lock(arg, frame)
                 return
             caller = caller_of(frame)
             own = follows(caller.f_code)
-            if acts(arg, not own) and (own or getattr(arg, "__name__", "") in DRAWING or not _of_tenon(caller)):
+            if acts(arg, not own) and (own or getattr(arg, "__name__", "") in DRAWING or not runs_for_tenon(caller)):
                 what, place = f"{getattr(arg, '__name__', arg)}() acts outside the program", user_frame(frame)
                 if getattr(arg, "__name__", "") == "__exit__":
                     UnsafeCall(what, place)     # is noted; what was entered has to be left
@@ -432,102 +417,8 @@ def _held(x: Any) -> Any:
     return (type(x), x) if isinstance(x, (int, float, str)) else id(x)
 
 
-def _of_tenon(frame: types.FrameType | None) -> bool:
-    """Whether library code runs for Tenon, or imports something, or reads source code: what it does is no act of the
-    program's."""
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if frame.f_code in IN_PLACE and (caller := caller_of(frame)) is not frame:
-            frame = caller
-            continue
-        if name.startswith(("<frozen importlib", PACKAGE)) or name.endswith(("linecache.py", "tokenize.py")):
-            return not name.startswith(FILES)
-        if follows(frame.f_code):
-            return False
-        frame = frame.f_back
-    return False
-
-
-def caller_of(frame: types.FrameType) -> types.FrameType:
-    """The frame that makes a call, where Tenon's code makes it in its place."""
-    found: types.FrameType | None = frame
-    if frame.f_code in IN_PLACE:
-        while found is not None and found.f_code.co_filename.startswith(CONVERTING):
-            found = found.f_back
-    return found or frame
-
-
-def user_frame(frame: types.FrameType) -> types.FrameType:
-    """The innermost frame of a user's code."""
-    found: types.FrameType | None = frame
-    while found is not None and not follows(found.f_code):
-        found = found.f_back
-    return found or frame
-
-
-def follows(code: types.CodeType) -> bool:
-    """Whether what this code reads is guarded: user code, layers and optimizers, not libraries."""
-    return code.co_filename.startswith(FRONT_END) or not code.co_filename.startswith(ELSEWHERE)
-
-
-def counts_elements(frame: types.FrameType) -> bool:
-    """Whether this is a user's code that was not rewritten, so that it may count the elements of a container."""
-    code, above = frame.f_code, frame.f_back
-    file = above.f_code.co_filename if above is not None else ""
-    own = file.startswith(PACKAGE) and not file.startswith(CONVERTING)      # compares data of its own
-    generated = code.co_filename.startswith("<") and (own or code.co_name in ("__init__", "__new__", "__hash__"))
-    return code not in STANDS_FOR and not code.co_filename.startswith(PACKAGE) and not generated
-
-
 def _is_plain(x: Any) -> bool:
     """Whether a value cannot change, and holds nothing of a capture."""
     if type(x) in (tuple, frozenset):
         return all(map(_is_plain, x))
     return type(x) in (bool, int, float, complex, str, bytes, type(None), range) or isinstance(x, type)
-
-
-class _Sources:
-    """The global generators of random numbers, which library code draws from without a trace."""
-
-    def __init__(self) -> None:
-        import random  # local: slow to load, and wanted when something is captured
-        self.random, self.python = random, random.getstate()
-        self.numpy: Any = np.random.get_state(legacy=False)
-
-    def put_back(self) -> str:
-        """Undo what was drawn, for the run that draws it again; says from which."""
-        if self.random.getstate() != self.python:
-            self.random.setstate(self.python)
-            return "random"
-        if not _equal(np.random.get_state(legacy=False), self.numpy):
-            np.random.set_state(self.numpy)
-            return "numpy.random"
-        return ""
-
-
-@dataclass(eq=False)
-class KeptThing:
-    """A mutable thing that effects cannot describe: how to read all of it, and how to put it back."""
-
-    holder: Any
-    read: Callable[[Any], Any]
-    write: Callable[[Any, Any], None]
-    path: str
-
-    def __post_init__(self) -> None:
-        self.before = self.read(self.holder)
-
-    def put_back(self) -> str | None:
-        """Undo what the captured function changed; says what it was, None where nothing changed."""
-        if _equal(self.read(self.holder), self.before):
-            return None
-        self.write(self.holder, self.before)
-        return f"{self.path}, of type {type(self.holder).__name__}, is changed by the function"
-
-
-def _equal(left: Any, right: Any) -> bool:
-    if isinstance(left, np.ndarray):
-        return bool(left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes())
-    if isinstance(left, dict):
-        return left.keys() == right.keys() and all(_equal(left[k], right[k]) for k in left)
-    return bool(left == right)

@@ -12,7 +12,7 @@ from itertools import islice
 from types import CodeType, FrameType, TracebackType
 from typing import TypeAlias
 
-from tenon.capture.code_monitor import follows
+from tenon.capture.code_origin import follows
 
 Place: TypeAlias = tuple[str, int]      # file and line
 COUNT = ("range(",)      # calls that code that is converted answers without the number

@@ -16,8 +16,8 @@ from functools import lru_cache
 from typing import Any
 
 from tenon.capture.class_inspection import is_library
-from tenon.capture.code_monitor import FRONT_END, follows
 from tenon.capture.code_names import module_of
+from tenon.capture.code_origin import FRONT_END, follows
 from tenon.tensor import Tensor
 
 READ_WHOLE = (list, dict, set, types.CellType, functools.partial, weakref.ref)     # these types, and not what inherits

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.code_monitor import KeptThing
 from tenon.capture.guard_readers import (
     all_bytes,
     default_factory,
@@ -21,6 +20,7 @@ from tenon.capture.guard_readers import (
     sequence_reader,
     set_default_factory,
 )
+from tenon.capture.kept_state import KeptThing
 from tenon.capture.reached_values import ReachedValues
 
 LARGEST_ARRAY = 1 << 16         # bytes whose change is noticed by comparing them

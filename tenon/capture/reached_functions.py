@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any
 
 from tenon.capture.class_inspection import StandsFor, is_library
-from tenon.capture.code_monitor import PACKAGE, follows
 from tenon.capture.code_names import module_of, names_of
+from tenon.capture.code_origin import follows
 from tenon.capture.guard_readers import BUILTINS, FUNCTION, PARTIAL, cell_contents, defaults_with_lists, kept_by, misses
 from tenon.capture.reached_values import ReachedValues
+from tenon.errors import PACKAGE
 from tenon.tensor import Tensor
 
 LEFT = (type, types.ModuleType, Tensor)       # which are no objects of a user's class

@@ -9,8 +9,8 @@ from typing import Any
 
 from tenon.capture.class_hooks import LOOKING_UP, hidden_calls, registrations, takes_registrations
 from tenon.capture.class_inspection import functions_of, hidden_attributes, inherited_names, is_fixed, is_library
-from tenon.capture.code_monitor import LIBRARIES
 from tenon.capture.code_names import module_of
+from tenon.capture.code_origin import LIBRARIES
 from tenon.capture.guard_readers import bases, read_slots, slot_names
 from tenon.capture.guards import CLASS
 from tenon.capture.reached_values import ReachedValues

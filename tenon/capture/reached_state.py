@@ -10,8 +10,8 @@ from typing import Any
 
 from numpy.random import Generator, RandomState
 
-from tenon.capture.code_monitor import KeptThing
 from tenon.capture.guard_readers import context_of_decimals, generator_state, referent, set_generator_state, value_of
+from tenon.capture.kept_state import KeptThing
 from tenon.capture.reached_values import ReachedValues
 from tenon.capture.text_streams import is_closed, position, set_position
 

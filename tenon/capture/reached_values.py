@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.class_inspection import is_library, looks_at_its_own
-from tenon.capture.code_monitor import PACKAGE, KeptThing, follows
 from tenon.capture.code_names import formatted, module_of, names_of, only_appends, only_counts, stored_keys
+from tenon.capture.code_origin import follows
 from tenon.capture.guard_places import ENTRY, OF_A_LIBRARY, Key, places_of
 from tenon.capture.guard_readers import entry_reader, read_described
 from tenon.capture.guards import GuardGroup
+from tenon.capture.kept_state import KeptThing
+from tenon.errors import PACKAGE
 
 LARGEST_CONTAINER = 100_000
 DESCRIBING = frozenset(("__name__", "__qualname__", "__doc__", "__module__", "__annotations__"))

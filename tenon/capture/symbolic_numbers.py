@@ -20,7 +20,8 @@ import numpy as np
 
 import tenon.dims
 import tenon.tensor
-from tenon.capture.code_monitor import Stack, UnsafeCall, follows, stack_now, unwatched
+from tenon.capture.code_monitor import Stack, UnsafeCall, stack_now, unwatched
+from tenon.capture.code_origin import follows
 from tenon.capture.counted_loops import CountedLoops, asks_how_many, goes_round, place_of
 from tenon.capture.guards import DATES, PATHS, SCALARS, is_atom, same_atom
 from tenon.capture.size_numbers import SizeNumbers

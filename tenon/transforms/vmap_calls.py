@@ -14,10 +14,11 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-from tenon.capture.code_monitor import PACKAGE, CodeWatch, UnsafeCall, is_watched
+from tenon.capture.code_monitor import CodeWatch, UnsafeCall, is_watched
 from tenon.capture.effects import Snapshot
 from tenon.capture.guard_discovery import Reach
 from tenon.capture.pytree import Structure
+from tenon.errors import PACKAGE
 from tenon.graph.op import using
 from tenon.tensor import Tensor
 from tenon.tensor_state import Changes, recorder

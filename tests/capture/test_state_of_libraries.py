@@ -6,11 +6,14 @@ import contextlib
 import decimal
 import io
 import threading
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 import tenon as tn
-from tenon.capture.code_monitor import library_folders
+from tenon.capture.code_origin import FILES, FRONT_END, library_folders
+from tenon.capture.convert.callees import CONTAINERS, OPTIMIZERS
 
 
 def check(function, around, log=lambda: None, calls=6):
@@ -161,3 +164,20 @@ def test_what_pip_installed_for_a_user_is_a_library():
     found = library_folders(["/home/u/project", of_a_user, of_debian])
     assert {of_a_user, of_debian} < {*found} and "/home/u/project" not in found
     assert np.__file__.startswith(found)
+
+
+def test_a_file_of_tensors_is_read_and_written_in_every_call(tmp_path):
+    @tn.jit
+    def f(x):
+        y = x + tn.load(tmp_path / "given.safetensors")["w"]
+        tn.save({"y": y}, tmp_path / "made.safetensors")
+        return y
+    for k in range(5):
+        tn.save({"w": tn.tensor([1.0 + k, 2.0])}, tmp_path / "given.safetensors")
+        assert f(tn.zeros(2)).tolist() == [1.0 + k, 2.0]
+        assert tn.load(tmp_path / "made.safetensors")["y"].tolist() == [1.0 + k, 2.0]
+
+
+@pytest.mark.parametrize("paths", [FILES, FRONT_END, CONTAINERS, OPTIMIZERS])
+def test_paths_of_tenons_own_code_are_there(paths):
+    assert [path for path in paths if not Path(path).exists()] == []

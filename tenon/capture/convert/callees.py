@@ -12,11 +12,13 @@ from collections.abc import Callable
 from operator import is_
 from typing import Any
 
-from tenon.capture.code_monitor import PACKAGE, STANDS_FOR, follows, unwatched
+from tenon.capture.code_monitor import unwatched
+from tenon.capture.code_origin import STANDS_FOR, follows
 from tenon.capture.convert.ast_templates import HELPER
 from tenon.capture.convert.source_definitions import Unconvertible
 from tenon.capture.guard_readers import cell_contents
 from tenon.capture.text_streams import tells
+from tenon.errors import PACKAGE
 from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
 

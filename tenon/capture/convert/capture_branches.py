@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenon.capture.code_monitor import PACKAGE, UnsafeCall, unwatched
+from tenon.capture.code_monitor import UnsafeCall, unwatched
 from tenon.capture.convert.phi_merge import Arm, Join
 from tenon.capture.convert.state_snapshot import StateMark
 from tenon.capture.convert.union_value import UNBOUND
@@ -14,7 +14,7 @@ from tenon.capture.raised_exceptions import is_of_the_program
 from tenon.capture.runtime_numbers import strong
 from tenon.capture.subgraph import InnerBuilder
 from tenon.dims import UndecidedSize
-from tenon.errors import CaptureError, user_location
+from tenon.errors import PACKAGE, CaptureError, user_location
 from tenon.ops.comparison import logical_not
 from tenon.tensor import Tensor
 

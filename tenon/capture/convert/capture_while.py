@@ -12,7 +12,8 @@ import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenon.capture.code_monitor import STANDS_FOR, UnsafeCall, unwatched
+from tenon.capture.code_monitor import UnsafeCall, unwatched
+from tenon.capture.code_origin import STANDS_FOR
 from tenon.capture.convert.callees import own_truth
 from tenon.capture.convert.capture_branches import exception_of_the_program
 from tenon.capture.convert.list_growth import fitted, grown

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from tenon.capture.code_monitor import ELSEWHERE, IN_PLACE, STANDS_FOR, UnsafeCall
+from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.code_origin import ELSEWHERE, IN_PLACE, STANDS_FOR
 from tenon.capture.convert import builtins_in_python
 from tenon.capture.convert.callees import callee
 from tenon.capture.convert.dynamic_indexing import taken, turned

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import local
 from typing import TYPE_CHECKING, Any, cast
 
-from tenon.capture.code_monitor import IN_PLACE, UnsafeCall
+from tenon.capture.code_monitor import UnsafeCall
+from tenon.capture.code_origin import IN_PLACE
 from tenon.capture.convert import builtins_in_python
 from tenon.capture.convert.callees import callee, getter, own_truth
 from tenon.capture.convert.capture_branches import BranchCapture, Plain, decide

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.capture.code_monitor import IN_PLACE, user_frame
+from tenon.capture.code_origin import IN_PLACE, user_frame
 from tenon.capture.convert.builtin_overrides import aware, replaces
 from tenon.capture.convert.callees import OF_TEXT, REPLACED, callee
 from tenon.capture.convert.captured_text import form_of, may_say, method_of, option_of, part_of, say, shown

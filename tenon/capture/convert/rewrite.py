@@ -8,7 +8,7 @@ import types
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from tenon.capture.code_monitor import STANDS_FOR
+from tenon.capture.code_origin import STANDS_FOR
 from tenon.capture.convert.ast_templates import HELPER
 from tenon.capture.convert.desugar_expressions import Expressions
 from tenon.capture.convert.desugar_match import Cases

@@ -18,7 +18,8 @@ from weakref import WeakKeyDictionary, ref
 
 from tenon.capture.argument_roots import reference
 from tenon.capture.capture_cache import Reason
-from tenon.capture.code_monitor import STANDS_FOR, Stack, follows
+from tenon.capture.code_monitor import Stack
+from tenon.capture.code_origin import STANDS_FOR, follows
 from tenon.capture.convert.rewrite import as_function as without_decorators
 from tenon.capture.convert.rewrite import check, name_super
 from tenon.capture.convert.scope import bound_by, globals_of, nodes_of, reads

@@ -20,7 +20,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tenon.capture.code_monitor import follows
+from tenon.capture.code_origin import follows
 from tenon.capture.convert.ast_templates import expression, statements
 from tenon.capture.convert.scope import OWN_SCOPE, bound_by, contains, mangled, nodes_of, reads
 from tenon.capture.convert.source_definitions import Definition
