@@ -398,6 +398,8 @@ class _Maker:
         ready, arrays, program = self.ready, self.arrays, late_program(self.captured.program)
         if not hasattr(program, "quick_frame"):     # of stages, or of another backend
             return None
+        if not all(_is_ready(array) for k, array in enumerate(arrays) if self.place(k) >= 0):
+            return None                             # each run copies it
         arrays = given(ready, arrays) if ready else arrays
         donated = [] if self.captured.differentiable else [self.place(k) for k in self.captured.donations]
         frame = program.quick_frame(arrays, donated, self.most)
@@ -544,6 +546,11 @@ def _only_updates(frame: Any, reads: Sequence[int], captured: Captured) -> bool:
     updates = set(captured.updates)
     return all(donor is None or (reads[donor], k) in updates
                for k, (_, _, donor) in enumerate(frame.layout.results))
+
+
+def _is_ready(array: np.ndarray) -> bool:
+    """Whether machine code may read an array as it lies."""
+    return array.flags.num & CONTIGUOUS_AND_ALIGNED == CONTIGUOUS_AND_ALIGNED
 
 
 def _is_small(shape: Shape, dtype: Any, most: Mapping[str, int] | None) -> bool:

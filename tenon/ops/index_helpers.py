@@ -140,7 +140,7 @@ def triu_indices(rows: int, columns: int | None = None, k: int = 0) -> tuple[Any
 
 def _triangle(mask: np.ndarray) -> tuple[Any, Any]:
     rows, columns = np.nonzero(mask)
-    return lift(rows), lift(columns)
+    return lift(rows.copy()), lift(columns.copy())
 
 
 @function

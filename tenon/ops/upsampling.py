@@ -62,7 +62,7 @@ def interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = 
 def _resampled(x: Any, axis: int, at: Any, weight: Any) -> Any:
     """Along an axis, element j of the result is the sum over t of x[at[j, t]] * weight[j, t]."""
     shape = (len(at), *[1] * (x.ndim - axis - 1))
-    parts = (take(x, at[:, t].copy(), axis=axis) * weight[:, t].reshape(shape) for t in range(at.shape[1]))
+    parts = (take(x, at[:, t].copy(), axis=axis) * weight[:, t].copy().reshape(shape) for t in range(at.shape[1]))
     return reduce(add, parts)
 
 

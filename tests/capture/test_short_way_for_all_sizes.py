@@ -3,6 +3,7 @@
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 import tenon as tn
@@ -169,3 +170,16 @@ def test_it_comes_behind_that_of_the_capture_for_certain_sizes() -> None:
         f(tn.rand(rows, 3))
     exact, symbolic = next(iter(f.records.values())).captures
     assert symbolic.sized and [call for _, call in f._short_ways] == [exact.short, symbolic.short]
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: tn.tanh(x).sum(0), lambda x: x[:, :2] + COLUMN, lambda x: (x[0] * tn.tril_indices(2, 2)[0], x * 2)])
+def test_arrays_that_do_not_lie_in_rows_have_a_short_way(function, monkeypatch):
+    x = tn.from_numpy(np.arange(6, dtype=np.float32).reshape(3, 2).T)
+    jitted = tn.jit(function)
+    wanted = [repr(jitted(x)) for _ in range(3)][-1]
+    monkeypatch.setattr("tenon.capture.jitted.run", None)
+    assert repr(jitted(x)) == wanted
+
+
+COLUMN = tn.from_numpy(np.arange(4, dtype=np.float32).reshape(2, 2)[:, 1])
