@@ -40,7 +40,7 @@ from tenon.target import Target
 Pass = Callable[..., Graph]
 
 
-def later(name: str) -> Pass:
+def lazy_pass(name: str) -> Pass:
     """The pass of this name, loaded when it is first run: a graph from the disk needs none."""
     def run(graph: Graph, **options: Any) -> Graph:
         with unforked:
@@ -49,7 +49,7 @@ def later(name: str) -> Pass:
     return run
 
 
-PASSES: dict[str, Pass] = {name: later(name) for name in (
+PASSES: dict[str, Pass] = {name: lazy_pass(name) for name in (
     "merge_collectives",
     "expand", "decompose_strided_gradients", "unroll_small_linalg", "simplify", "fold", "specialize",
     "transpose_products", "hoist", "merge_duplicates", "find_attention", "place_heads_last", "merge_control_flow",
@@ -284,7 +284,7 @@ def _remembered(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
         return _run(graph, names, backend)
     with unforked:
         from tenon.program.graph_cache import remembered  # local: LLVM is slow to load, and not always needed
-    begins = {"fuse": partial(later("fuse"), begin=backend.begin)}     # so what follows runs beside the backend
+    begins = {"fuse": partial(lazy_pass("fuse"), begin=backend.begin)}     # so what follows runs beside the backend
     return remembered(graph, names, lambda graph: _run(graph, names, backend, passes=PASSES | begins))
 
 

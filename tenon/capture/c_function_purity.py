@@ -48,7 +48,7 @@ def keeps_a_state(x: Any) -> bool:
     return type(x).__module__ in (*HASHES, "zlib") or type(x).__name__ == "SRE_Scanner"
 
 
-def acts(function: Any, of_library: bool = False) -> bool:
+def is_impure(function: Any, of_library: bool = False) -> bool:
     """Whether a function in C is not known to do nothing but compute its result from its arguments."""
     name = str(getattr(function, "__name__", ""))
     owner: Any = getattr(function, "__self__", None)

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from inspect import CO_GENERATOR
 from typing import Any
 
-from tenon.capture.c_function_purity import acts
+from tenon.capture.c_function_purity import is_impure
 from tenon.capture.code_names import CodeNames, module_of, names_of
 from tenon.capture.code_origin import (
     OWN,
@@ -302,7 +302,8 @@ class CodeWatch:
                 return
             caller = caller_of(frame)
             own = follows(caller.f_code)
-            if acts(arg, not own) and (own or getattr(arg, "__name__", "") in DRAWING or not runs_for_tenon(caller)):
+            if is_impure(arg, not own) and (
+                    own or getattr(arg, "__name__", "") in DRAWING or not runs_for_tenon(caller)):
                 what, place = f"{getattr(arg, '__name__', arg)}() acts outside the program", user_frame(frame)
                 if getattr(arg, "__name__", "") == "__exit__":
                     UnsafeCall(what, place)     # is noted; what was entered has to be left

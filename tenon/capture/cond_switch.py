@@ -22,7 +22,7 @@ from tenon.eager.grad_mode import recorded_like
 from tenon.errors import ArgumentError, DTypeError, ShapeError, TenonError
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
-from tenon.ops.branches import all_of
+from tenon.ops.branches import as_tuple
 from tenon.ops.branches import cond as cond_op
 from tenon.ops.branches import recomputed as recomputed_op
 from tenon.ops.branches import switch as switch_op
@@ -164,7 +164,7 @@ def choice(name: str, functions: dict[str, Function], operands: Sequence[Any], e
     if not results[0]:
         return traced[0].structure.build(traced[0].leaves)
     with recorded_like(chain.from_iterable(columns)):
-        outputs = list(all_of(emit(together([t.branch for t in traced], results))))
+        outputs = list(as_tuple(emit(together([t.branch for t in traced], results))))
     count = len(outputs) - len(assigned)
     requiring = {id(seen.tensor) for t in traced for seen in t.branch.assigned if seen.state.requires_grad}
     for tensor, new in zip(assigned, outputs[count:], strict=True):

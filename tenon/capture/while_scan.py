@@ -19,7 +19,7 @@ from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
-from tenon.ops.branches import all_of
+from tenon.ops.branches import as_tuple
 from tenon.ops.joining_and_axes import stack
 from tenon.ops.loops import scan as scan_op
 from tenon.ops.loops import while_loop as while_op
@@ -151,7 +151,7 @@ def traced_while(cond_fn: Function, body_fn: Function, carried: Carried) -> Any:
         return with_condition_carried(cond_fn, body_fn, carried)
     carried, verdict = settled, condition.value(holds)
     loop = TracedLoop(carried, body, [condition])
-    out = all_of(while_op(*loop.inputs, constants=len(loop.constants), body=loop.body(),
+    out = as_tuple(while_op(*loop.inputs, constants=len(loop.constants), body=loop.body(),
                           condition=condition.graph(loop.params(condition), [verdict])))
     return loop.finish(out)
 
@@ -185,7 +185,7 @@ def traced_scan(f: Function, carried: Carried, sequences: Sequence[Any], structu
     loop = TracedLoop(carried, body)
     graph = loop.body(stacked)
     count = len(carried.tensors) + len(loop.assigned)
-    out = all_of(scan_op(*loop.inputs, *tensors, constants=len(loop.constants), carried=count, length=length,
+    out = as_tuple(scan_op(*loop.inputs, *tensors, constants=len(loop.constants), carried=count, length=length,
                          body=graph, reverse=reverse)) if graph.results else ()
     found = iter(out[count:])
     return loop.finish(out[:count]), form_of_y.build(next(found) if isinstance(y, Tensor) else y for y in leaves)

@@ -36,7 +36,7 @@ def check_same_state(name: str, whole: Sequence[tuple[Value, np.ndarray]], held:
     parts = [np.split(x, ends) for x in found]
     for rank in range(1, link.size):
         for k, (p, _) in enumerate(whole):
-            if not alike(parts[0][k], parts[rank][k]):
+            if not agree(parts[0][k], parts[rank][k]):
                 does, hint = ("hold different tensors", HINT) if p in held else ("give different arguments", GIVEN)
                 raise CommunicationError(f"ranks {does} at the first call of {name}: {p.name}, {p.type}, is not on "
                                          f"rank {rank} what it is on rank 0", hint=hint)
@@ -51,7 +51,7 @@ def sample(x: np.ndarray) -> np.ndarray:
     return picked.astype(np.complex128 if flat.dtype.kind == "c" else np.float64).view(np.float64)
 
 
-def alike(x: np.ndarray, y: np.ndarray) -> bool:
+def agree(x: np.ndarray, y: np.ndarray) -> bool:
     """Whether samples are those of the same tensor."""
     largest = np.max(np.abs(x), initial=0.0, where=np.isfinite(x))
     return bool(np.allclose(x, y, rtol=NEAR, atol=NEAR * largest, equal_nan=True))

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.parameters import positive, together, within
+from tenon.distributions.parameters import broadcast, positive, within
 from tenon.distributions.transformed import TransformedDistribution
 from tenon.distributions.transforms import ExpTransform, SigmoidTransform
 from tenon.distributions.trials import BernoulliTrials, Categorical, OneHotCategorical
@@ -25,7 +25,7 @@ __all__ = ["ExpRelaxedCategorical", "LogitRelaxedBernoulli", "OneHotCategoricalS
 
 
 def _temperature(owner: str, given: Any, like: Any) -> Any:
-    found, = together(owner, {"temperature": positive}, temperature=given)
+    found, = broadcast(owner, {"temperature": positive}, temperature=given)
     return found.astype(like.dtype)
 
 

@@ -9,7 +9,7 @@ from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.gammas import Gamma
 from tenon.distributions.location_scale import EULER
-from tenon.distributions.parameters import positive, together
+from tenon.distributions.parameters import broadcast, positive
 from tenon.ops.arithmetic import square
 from tenon.ops.comparison import where
 from tenon.ops.exponential import exp, log, log1p
@@ -31,7 +31,7 @@ class InverseGamma(Distribution):
     arg_names = ("concentration", "rate")
 
     def __init__(self, concentration: Any, rate: Any):
-        self.concentration, self.rate = together("InverseGamma", {"concentration": positive, "rate": positive},
+        self.concentration, self.rate = broadcast("InverseGamma", {"concentration": positive, "rate": positive},
                                                  concentration=concentration, rate=rate)
         self.batch_shape = tuple(self.rate.shape)
 
@@ -77,7 +77,7 @@ class FisherSnedecor(Distribution):
     arg_names = ("df1", "df2")
 
     def __init__(self, df1: Any, df2: Any):
-        self.df1, self.df2 = together("FisherSnedecor", {"df1": positive, "df2": positive}, df1=df1, df2=df2)
+        self.df1, self.df2 = broadcast("FisherSnedecor", {"df1": positive, "df2": positive}, df1=df1, df2=df2)
         self.batch_shape = tuple(self.df1.shape)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
@@ -119,7 +119,7 @@ class Kumaraswamy(Distribution):
     arg_names = ("concentration1", "concentration0")
 
     def __init__(self, concentration1: Any, concentration0: Any):
-        self.concentration1, self.concentration0 = together(
+        self.concentration1, self.concentration0 = broadcast(
             "Kumaraswamy", {"concentration1": positive, "concentration0": positive}, concentration1=concentration1,
             concentration0=concentration0)
         self.batch_shape = tuple(self.concentration1.shape)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.parameters import a_number, positive, together
+from tenon.distributions.parameters import a_number, broadcast, positive
 from tenon.errors import ShapeError
 from tenon.ops.arithmetic import square
 from tenon.ops.comparison import clip, where
@@ -59,7 +59,7 @@ class Gamma(Distribution):
     arg_names: tuple[str, ...] = ("concentration", "rate")
 
     def __init__(self, concentration: Any, rate: Any):
-        self.concentration, self.rate = together(self._name(), {"concentration": positive, "rate": positive},
+        self.concentration, self.rate = broadcast(self._name(), {"concentration": positive, "rate": positive},
                                                  concentration=concentration, rate=rate)
         self.batch_shape = tuple(self.rate.shape)
 
@@ -99,7 +99,7 @@ class Chi2(Gamma):
     """
 
     def __init__(self, df: Any):
-        self.df, = together("Chi2", {"df": positive}, df=df)
+        self.df, = broadcast("Chi2", {"df": positive}, df=df)
         super().__init__(self.df * 0.5, 0.5)
 
 
@@ -115,7 +115,7 @@ class Dirichlet(Distribution):
     arg_names = ("concentration",)
 
     def __init__(self, concentration: Any):
-        self.concentration, = together("Dirichlet", {"concentration": positive}, concentration=concentration)
+        self.concentration, = broadcast("Dirichlet", {"concentration": positive}, concentration=concentration)
         if not self.concentration.ndim:
             raise ShapeError("Dirichlet: the concentration needs an axis of classes, it is a single number")
         self.batch_shape, self.event_shape = tuple(self.concentration.shape[:-1]), tuple(self.concentration.shape[-1:])
@@ -164,7 +164,7 @@ class Beta(Distribution):
     arg_names = ("concentration1", "concentration0")
 
     def __init__(self, concentration1: Any, concentration0: Any):
-        self.concentration1, self.concentration0 = together(
+        self.concentration1, self.concentration0 = broadcast(
             "Beta", {"concentration1": positive, "concentration0": positive},
             concentration1=concentration1, concentration0=concentration0)
         self.batch_shape = tuple(self.concentration1.shape)
@@ -211,7 +211,7 @@ class StudentT(Distribution):
     arg_names = ("df", "loc", "scale")
 
     def __init__(self, df: Any, loc: Any = 0.0, scale: Any = 1.0):
-        self.df, self.loc, self.scale = together("StudentT", {"df": positive, "loc": a_number, "scale": positive},
+        self.df, self.loc, self.scale = broadcast("StudentT", {"df": positive, "loc": a_number, "scale": positive},
                                                  df=df, loc=loc, scale=scale)
         self.batch_shape = tuple(self.df.shape)
 

@@ -8,7 +8,7 @@ from typing import Any
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.location_scale import EULER
-from tenon.distributions.parameters import a_number, positive, together
+from tenon.distributions.parameters import a_number, broadcast, positive
 from tenon.ops.arithmetic import square
 from tenon.ops.comparison import clip, where
 from tenon.ops.creation import full_like, zeros_like
@@ -32,7 +32,7 @@ class Weibull(Distribution):
     arg_names = ("scale", "concentration")
 
     def __init__(self, scale: Any, concentration: Any):
-        self.scale, self.concentration = together("Weibull", {"scale": positive, "concentration": positive},
+        self.scale, self.concentration = broadcast("Weibull", {"scale": positive, "concentration": positive},
                                                   scale=scale, concentration=concentration)
         self.batch_shape = tuple(self.scale.shape)
 
@@ -83,7 +83,7 @@ class Pareto(Distribution):
     arg_names = ("scale", "alpha")
 
     def __init__(self, scale: Any, alpha: Any):
-        self.scale, self.alpha = together("Pareto", {"scale": positive, "alpha": positive}, scale=scale, alpha=alpha)
+        self.scale, self.alpha = broadcast("Pareto", {"scale": positive, "alpha": positive}, scale=scale, alpha=alpha)
         self.batch_shape = tuple(self.scale.shape)
 
     @property
@@ -135,7 +135,7 @@ class GeneralizedPareto(Distribution):
     arg_names = ("loc", "scale", "concentration")
 
     def __init__(self, loc: Any, scale: Any, concentration: Any):
-        self.loc, self.scale, self.concentration = together(
+        self.loc, self.scale, self.concentration = broadcast(
             "GeneralizedPareto", {"loc": a_number, "scale": positive}, loc=loc, scale=scale,
             concentration=concentration)
         self.batch_shape = tuple(self.scale.shape)
@@ -200,7 +200,7 @@ class HalfCauchy(Distribution):
     arg_names = ("scale",)
 
     def __init__(self, scale: Any):
-        self.scale, = together("HalfCauchy", {"scale": positive}, scale=scale)
+        self.scale, = broadcast("HalfCauchy", {"scale": positive}, scale=scale)
         self.batch_shape = tuple(self.scale.shape)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:

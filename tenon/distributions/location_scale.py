@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.parameters import a_number, check, positive, together
+from tenon.distributions.parameters import a_number, broadcast, check, positive
 from tenon.ops.arithmetic import abs_, sign, square
 from tenon.ops.bit_exact_math import portable_log, scaled
 from tenon.ops.comparison import clip, where
@@ -28,7 +28,7 @@ class _LocationScale(Distribution):
     arg_names = ("loc", "scale")
 
     def __init__(self, loc: Any, scale: Any):
-        self.loc, self.scale = together(self._name(), {"loc": a_number, "scale": positive}, loc=loc, scale=scale)
+        self.loc, self.scale = broadcast(self._name(), {"loc": a_number, "scale": positive}, loc=loc, scale=scale)
         self.batch_shape = tuple(self.loc.shape)
 
     def _standard(self, value: Any) -> Any:
@@ -229,7 +229,7 @@ class HalfNormal(Distribution):
     arg_names = ("scale",)
 
     def __init__(self, scale: Any):
-        self.scale, = together(self._name(), {"scale": positive}, scale=scale)
+        self.scale, = broadcast(self._name(), {"scale": positive}, scale=scale)
         self.batch_shape = tuple(self.scale.shape)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:
@@ -272,7 +272,7 @@ class Uniform(Distribution):
     arg_names = ("low", "high")
 
     def __init__(self, low: Any, high: Any):
-        self.low, self.high = together("Uniform", {}, low=low, high=high)
+        self.low, self.high = broadcast("Uniform", {}, low=low, high=high)
         check("Uniform", "high - low", self.high - self.low, positive)
         self.batch_shape = tuple(self.low.shape)
 
@@ -321,7 +321,7 @@ class Exponential(Distribution):
     arg_names = ("rate",)
 
     def __init__(self, rate: Any):
-        self.rate, = together("Exponential", {"rate": positive}, rate=rate)
+        self.rate, = broadcast("Exponential", {"rate": positive}, rate=rate)
         self.batch_shape = tuple(self.rate.shape)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:

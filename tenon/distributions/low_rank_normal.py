@@ -8,7 +8,7 @@ from typing import Any
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.location_scale import Normal
-from tenon.distributions.parameters import a_number, positive, together
+from tenon.distributions.parameters import a_number, broadcast, positive
 from tenon.distributions.transformed import TransformedDistribution
 from tenon.distributions.transforms import StickBreakingTransform
 from tenon.errors import ShapeError
@@ -42,8 +42,8 @@ class LowRankMultivariateNormal(Distribution):
     arg_names = ("loc", "cov_factor", "cov_diag")
 
     def __init__(self, loc: Any, cov_factor: Any, cov_diag: Any):
-        mean, spread = together(self._name(), {"loc": a_number, "cov_diag": positive}, loc=loc, cov_diag=cov_diag)
-        factor, = together(self._name(), {"cov_factor": a_number}, cov_factor=cov_factor)
+        mean, spread = broadcast(self._name(), {"loc": a_number, "cov_diag": positive}, loc=loc, cov_diag=cov_diag)
+        factor, = broadcast(self._name(), {"cov_factor": a_number}, cov_factor=cov_factor)
         if not mean.ndim or factor.ndim < 2 or factor.shape[-2] != mean.shape[-1]:
             raise ShapeError(f"{self._name()}: loc {mean.type} needs a row of cov_factor for each of its elements, "
                              f"which is {factor.type}")

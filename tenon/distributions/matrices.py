@@ -9,7 +9,7 @@ from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
 from tenon.distributions.gammas import Beta, Chi2
 from tenon.distributions.multivariate_normal import MultivariateNormal
-from tenon.distributions.parameters import positive, together
+from tenon.distributions.parameters import broadcast, positive
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.arithmetic import square
 from tenon.ops.comparison import clip, where
@@ -51,7 +51,7 @@ class Wishart(Distribution):
         size = 0 if given is None else given.shape[-1]
         normal = MultivariateNormal(zeros(size), covariance_matrix, precision_matrix, scale_tril)
         self.event_shape = (size, size)
-        degrees, _ = together("Wishart", {"df": (lambda x: x > size - 1, f"must be above {size - 1}")}, df=df,
+        degrees, _ = broadcast("Wishart", {"df": (lambda x: x > size - 1, f"must be above {size - 1}")}, df=df,
                               of=zeros(normal.batch_shape, dtype=normal.scale_tril.dtype))
         self.df, self.batch_shape = degrees, tuple(degrees.shape)
         self.scale_tril = broadcast_to(normal.scale_tril, (*self.batch_shape, size, size))
@@ -112,7 +112,7 @@ class LKJCholesky(Distribution):
     def __init__(self, dim: int, concentration: Any = 1.0):
         if dim < 2:
             raise ArgumentError(f"LKJCholesky: dim must be 2 or more, not {dim}")
-        self.concentration, = together("LKJCholesky", {"concentration": positive}, concentration=concentration)
+        self.concentration, = broadcast("LKJCholesky", {"concentration": positive}, concentration=concentration)
         self.dim, self.batch_shape, self.event_shape = dim, tuple(self.concentration.shape), (dim, dim)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from tenon.array_api import result_type
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.parameters import a_number, together
+from tenon.distributions.parameters import a_number, broadcast
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.arithmetic import square
 from tenon.ops.diagonal import diagonal
@@ -43,8 +43,8 @@ class MultivariateNormal(Distribution):
         if len(named) != 1:
             raise ArgumentError("MultivariateNormal: one of covariance_matrix, precision_matrix and scale_tril is "
                                 f"needed, not {' and '.join(named) or 'none'}")
-        matrix, = together("MultivariateNormal", {named[0]: a_number}, **{named[0]: given[named[0]]})
-        mean, = together("MultivariateNormal", {"loc": a_number}, loc=loc)
+        matrix, = broadcast("MultivariateNormal", {named[0]: a_number}, **{named[0]: given[named[0]]})
+        mean, = broadcast("MultivariateNormal", {"loc": a_number}, loc=loc)
         if not mean.ndim or matrix.ndim < 2 or matrix.shape[-2:] != (mean.shape[-1],) * 2:
             raise ShapeError(f"MultivariateNormal: loc {mean.type} needs a square matrix of its size, {named[0]} is "
                              f"{matrix.type}")

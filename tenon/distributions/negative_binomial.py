@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.distributions import constraints
 from tenon.distributions.gammas import Gamma
-from tenon.distributions.parameters import not_negative, together
+from tenon.distributions.parameters import broadcast, not_negative
 from tenon.distributions.trials import BernoulliTrials, Poisson, counts
 from tenon.ops.activations import softplus
 from tenon.ops.comparison import clip, where
@@ -27,7 +27,7 @@ class NegativeBinomial(BernoulliTrials):
 
     def __init__(self, total_count: Any, probs: Any = None, logits: Any = None):
         super().__init__(probs, logits)
-        self.total_count, self._given = together("NegativeBinomial", {"total_count": not_negative},
+        self.total_count, self._given = broadcast("NegativeBinomial", {"total_count": not_negative},
                                                  total_count=total_count, probs=self._given)
         self.batch_shape = tuple(self._given.shape)
 

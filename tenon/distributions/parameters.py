@@ -24,7 +24,7 @@ a_probability: Check = (lambda x: (x >= 0) & (x <= 1), "must lie between 0 and 1
 a_number: Check = (lambda x: x == x, "must be numbers, not NaN")
 
 
-def together(owner: str, checks: dict[str, Check], **given: Any) -> list[Any]:
+def broadcast(owner: str, checks: dict[str, Check], **given: Any) -> list[Any]:
     """The parameters as tensors of one floating type and one shape.
 
     Raises ArgumentError for values that a check refuses, where they are known.

@@ -13,10 +13,10 @@ from tenon.distributions.parameters import (
     Shares,
     a_number,
     a_probability,
+    broadcast,
     check,
     not_negative,
     one_of,
-    together,
 )
 from tenon.errors import ShapeError
 from tenon.ops.activations import softplus
@@ -48,7 +48,7 @@ class BernoulliTrials(Distribution):
 
     def __init__(self, probs: Any = None, logits: Any = None):
         self._as_logits, given = one_of(self._name(), probs, logits)
-        self._given, = together(self._name(), self._checks(), **{self._parameter: given})
+        self._given, = broadcast(self._name(), self._checks(), **{self._parameter: given})
         self.batch_shape = tuple(self._given.shape)
 
     @property
@@ -157,7 +157,7 @@ class Binomial(BernoulliTrials):
 
     def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None):
         super().__init__(probs, logits)
-        self.total_count, self._given = together("Binomial", {"total_count": whole}, total_count=total_count,
+        self.total_count, self._given = broadcast("Binomial", {"total_count": whole}, total_count=total_count,
                                                  probs=self._given)
         self.batch_shape = tuple(self._given.shape)
 
@@ -211,7 +211,7 @@ class Poisson(Distribution):
     arg_names = ("rate",)
 
     def __init__(self, rate: Any):
-        self.rate, = together("Poisson", {"rate": not_negative}, rate=rate)
+        self.rate, = broadcast("Poisson", {"rate": not_negative}, rate=rate)
         self.batch_shape = tuple(self.rate.shape)
 
     def _draw(self, shape: tuple[Any, ...]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.distributions import constraints
 from tenon.distributions.distribution import Distribution
-from tenon.distributions.parameters import a_number, positive, together
+from tenon.distributions.parameters import a_number, broadcast, positive
 from tenon.ops.exponential import log
 from tenon.ops.rejection_sampling import random_von_mises
 from tenon.ops.special_functions import i0e, i1e
@@ -28,7 +28,7 @@ class VonMises(Distribution):
     arg_names = ("loc", "concentration")
 
     def __init__(self, loc: Any, concentration: Any):
-        self.loc, self.concentration = together("VonMises", {"loc": a_number, "concentration": positive}, loc=loc,
+        self.loc, self.concentration = broadcast("VonMises", {"loc": a_number, "concentration": positive}, loc=loc,
                                                 concentration=concentration)
         self.batch_shape = tuple(self.loc.shape)
 

@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from tenon.errors import TenonError
-from tenon.llvm.optimization_level import cut
+from tenon.llvm.optimization_level import split_module
 
 MAX_LIGHT_LOOPS = 4     # of a module, for which less of LLVM does as well
 LOADED_BOOLEAN = "icmp ne i8"
@@ -26,7 +26,7 @@ class CodeError(TenonError, RuntimeError):
 
 def optimised_module(ir_text: str, machine: Any, masks: bool) -> Any:
     """The module after LLVM's passes: all of them for loops over scalars, a few for the functions that have none."""
-    context, parts = llvm.create_context(), cut(ir_text)
+    context, parts = llvm.create_context(), split_module(ir_text)
     if parts is None:
         return _optimise(_parse(ir_text, machine, context), machine, *effort(ir_text, masks))
     module = _parse(parts.plain, machine, context)

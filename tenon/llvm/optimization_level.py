@@ -166,7 +166,7 @@ class ModuleParts:
     inlined: tuple[str, ...]    # those of the others that LLVM may copy into the plain ones
 
 
-def cut(text: str) -> ModuleParts | None:
+def split_module(text: str) -> ModuleParts | None:
     """The plain functions of a module and the others; None where nobody says which they are."""
     if not text.startswith(HEAD):
         return None

@@ -21,16 +21,16 @@ from tenon.loops.traversal import walk
 MAX_TURN_BYTES = 1 << 17  # bytes of a turn: what a second cache keeps beside other things
 
 
-def joined(nests: Sequence[Nest]) -> list[Nest]:
+def fuse_loops(nests: Sequence[Nest]) -> list[Nest]:
     """The nests, as few as can be."""
     found: list[Nest] = []
     for nest in nests:
-        both = _joined(found[-1], nest) if found else None
+        both = _fused(found[-1], nest) if found else None
         found[-1:] = [both] if both is not None else [*found[-1:], nest]
     return found
 
 
-def _joined(one: Nest, other: Nest) -> Nest | None:
+def _fused(one: Nest, other: Nest) -> Nest | None:
     """Both in one loop, where neither reads what is stored and a turn of both stays in a cache."""
     a, b = _loop(one), _loop(other)
     if a is None or b is None or a.index is not b.index or a.extent is not b.extent:

@@ -23,7 +23,7 @@ from tenon.loops.fuse_row_reductions import along_rows
 from tenon.loops.group_elements import grouped
 from tenon.loops.index_set_splitting import in_intervals
 from tenon.loops.loop_context import LoopContext
-from tenon.loops.loop_fusion import joined
+from tenon.loops.loop_fusion import fuse_loops
 from tenon.loops.loop_ir import Kernel, Nest
 from tenon.loops.loop_printer import print_loops
 from tenon.loops.pad_operand import with_zeros_around
@@ -149,7 +149,7 @@ SCHEDULE_PASSES = [
 NEST_PASSES = [
     LoopPass("group_elements", alone(grouped), into_groups),
     *SCHEDULE_PASSES,
-    LoopPass("loop_fusion", alone(joined), all_nests)]
+    LoopPass("loop_fusion", alone(fuse_loops), all_nests)]
 KERNEL_PASSES = [
     LoopPass("peeling", alone(peeled), whole_kernel)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tenon.models.public_model import PublicModel
-from tenon.models.shared_layers import activation, apart, joined
+from tenon.models.shared_layers import activation, merge_heads, split_heads
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import ModuleList
 from tenon.nn.dropout import Dropout
@@ -69,8 +69,8 @@ class SelfAttention(Module):
         self.heads, self.rate = config.num_attention_heads, config.attention_probs_dropout_prob
 
     def forward(self, x: Any, mask: Any) -> Any:
-        q, k, v = (apart(layer(x), self.heads) for layer in (self.query, self.key, self.value))
-        return joined(scaled_dot_product_attention(q, k, v, mask, self.rate if self.training else 0.0))
+        q, k, v = (split_heads(layer(x), self.heads) for layer in (self.query, self.key, self.value))
+        return merge_heads(scaled_dot_product_attention(q, k, v, mask, self.rate if self.training else 0.0))
 
 
 class Added(Module):

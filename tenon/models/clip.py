@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tenon.models.public_model import PublicModel
-from tenon.models.shared_layers import activation, apart, joined
+from tenon.models.shared_layers import activation, merge_heads, split_heads
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import ModuleList
 from tenon.nn.convolution import Conv2d
@@ -62,8 +62,8 @@ class Attention(Module):
         self.k_proj, self.v_proj, self.q_proj, self.out_proj = (Linear(width, width) for _ in range(4))
 
     def forward(self, x: Any, causal: bool) -> Any:
-        q, k, v = (apart(layer(x), self.heads) for layer in (self.q_proj, self.k_proj, self.v_proj))
-        return self.out_proj(joined(scaled_dot_product_attention(q, k, v, is_causal=causal)))
+        q, k, v = (split_heads(layer(x), self.heads) for layer in (self.q_proj, self.k_proj, self.v_proj))
+        return self.out_proj(merge_heads(scaled_dot_product_attention(q, k, v, is_causal=causal)))
 
 
 class MLP(Module):

@@ -11,7 +11,7 @@ from typing import Any
 from tenon.errors import ShapeError
 from tenon.models.kv_cache import Caches, attended, empty_caches, positions
 from tenon.models.public_model import PublicModel
-from tenon.models.shared_layers import activation, apart, joined
+from tenon.models.shared_layers import activation, merge_heads, split_heads
 from tenon.nn.containers import ModuleList
 from tenon.nn.embedding import Embedding
 from tenon.nn.module import Module, Parameter
@@ -55,8 +55,8 @@ class Attention(Module):
         self.c_attn, self.c_proj = Product(config.n_embd, 3 * config.n_embd), Product(config.n_embd, config.n_embd)
 
     def forward(self, x: Any, caches: Caches | None, layer: int, at: Any) -> Any:
-        q, k, v = (apart(part, self.heads) for part in chunk(self.c_attn(x), 3, axis=-1))
-        return self.c_proj(joined(attended(q, k, v, caches, layer, at)))
+        q, k, v = (split_heads(part, self.heads) for part in chunk(self.c_attn(x), 3, axis=-1))
+        return self.c_proj(merge_heads(attended(q, k, v, caches, layer, at)))
 
 
 class MLP(Module):

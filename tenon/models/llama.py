@@ -14,7 +14,7 @@ import numpy as np
 
 from tenon.models.kv_cache import Caches, attended, empty_caches, positions
 from tenon.models.public_model import PublicModel
-from tenon.models.shared_layers import activation, apart, joined
+from tenon.models.shared_layers import activation, merge_heads, split_heads
 from tenon.nn.containers import ModuleList
 from tenon.nn.embedding import Embedding
 from tenon.nn.linear import Linear
@@ -91,9 +91,9 @@ class Attention(Module):
         self.o_proj = Linear(self.heads * size, config.hidden_size, bias=config.attention_bias)
 
     def forward(self, x: Any, angles: tuple[Any, Any], caches: Caches | None, layer: int, at: Any) -> Any:
-        q = rotated(apart(self.q_proj(x), self.heads), *angles)
-        k, v = rotated(apart(self.k_proj(x), self.kv_heads), *angles), apart(self.v_proj(x), self.kv_heads)
-        return self.o_proj(joined(attended(q, k, v, caches, layer, at, self.heads != self.kv_heads)))
+        q = rotated(split_heads(self.q_proj(x), self.heads), *angles)
+        k, v = rotated(split_heads(self.k_proj(x), self.kv_heads), *angles), split_heads(self.v_proj(x), self.kv_heads)
+        return self.o_proj(merge_heads(attended(q, k, v, caches, layer, at, self.heads != self.kv_heads)))
 
 
 class MLP(Module):

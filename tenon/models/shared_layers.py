@@ -24,11 +24,11 @@ def activation(name: str) -> Callable[[Any], Any]:
     return ACTIVATIONS[name]
 
 
-def apart(x: Any, heads: int) -> Any:
+def split_heads(x: Any, heads: int) -> Any:
     """[N, T, heads * size] as [N, heads, T, size]."""
     return permute(reshape(x, (x.shape[0], x.shape[1], heads, x.shape[2] // heads)), (0, 2, 1, 3))
 
 
-def joined(x: Any) -> Any:
+def merge_heads(x: Any) -> Any:
     """[N, heads, T, size] as [N, T, heads * size]."""
     return reshape(permute(x, (0, 2, 1, 3)), (x.shape[0], x.shape[2], x.shape[1] * x.shape[3]))

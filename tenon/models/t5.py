@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenon.models.public_model import PublicModel
-from tenon.models.shared_layers import activation, apart, joined
+from tenon.models.shared_layers import activation, merge_heads, split_heads
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import ModuleList
 from tenon.nn.embedding import Embedding
@@ -71,8 +71,8 @@ class Attention(Module):
             self.relative_attention_bias = Embedding(config.relative_attention_num_buckets, config.num_heads)
 
     def forward(self, x: Any, source: Any, bias: Any) -> Any:
-        q, k, v = (apart(layer(y), self.heads) for layer, y in ((self.q, x), (self.k, source), (self.v, source)))
-        return self.o(joined(scaled_dot_product_attention(q, k, v, bias, scale=1.0)))
+        q, k, v = (split_heads(layer(y), self.heads) for layer, y in ((self.q, x), (self.k, source), (self.v, source)))
+        return self.o(merge_heads(scaled_dot_product_attention(q, k, v, bias, scale=1.0)))
 
 
 class Normed(Module):

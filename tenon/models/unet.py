@@ -11,7 +11,7 @@ from typing import Any
 
 from tenon.errors import ArgumentError
 from tenon.models.public_model import PublicModel
-from tenon.models.shared_layers import activation, apart, joined
+from tenon.models.shared_layers import activation, merge_heads, split_heads
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import ModuleList
 from tenon.nn.convolution import Conv2d
@@ -53,7 +53,7 @@ class UNetConfig:
     freq_shift: float = 0
 
 
-def waves(times: Any, size: int, cosines_first: bool = True, shift: float = 0) -> Any:
+def sinusoidal_embedding(times: Any, size: int, cosines_first: bool = True, shift: float = 0) -> Any:
     """Times [N] as [N, size]: cosines and sines of them at wave lengths from 1 to 10,000."""
     half = size // 2
     angles = times.astype(float32)[:, None] * exp(arange(half, dtype=float32) * (-math.log(10_000) / (half - shift)))
@@ -100,8 +100,8 @@ class SpatialAttention(Module):
 
     def forward(self, x: Any) -> Any:
         places = swapaxes(reshape(self.group_norm(x), (*x.shape[:2], x.shape[2] * x.shape[3])), 1, 2)
-        q, k, v = (apart(project(places), self.heads) for project in (self.to_q, self.to_k, self.to_v))
-        y = self.to_out[0](joined(scaled_dot_product_attention(q, k, v)))
+        q, k, v = (split_heads(project(places), self.heads) for project in (self.to_q, self.to_k, self.to_v))
+        y = self.to_out[0](merge_heads(scaled_dot_product_attention(q, k, v)))
         return x + reshape(swapaxes(y, 1, 2), x.shape)
 
 
@@ -218,7 +218,7 @@ class UNet(PublicModel):
     def forward(self, x: Any, times: Any) -> Any:
         config = self.config
         times = broadcast_to(lift(times), shape=(x.shape[0],))
-        time = self.time_embedding(waves(times, config.block_out_channels[0], config.flip_sin_to_cos,
+        time = self.time_embedding(sinusoidal_embedding(times, config.block_out_channels[0], config.flip_sin_to_cos,
                                          config.freq_shift))
         x = self.conv_in(x)
         kept = [x]

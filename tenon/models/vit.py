@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.errors import ShapeError
 from tenon.models.public_model import PublicModel
-from tenon.models.shared_layers import apart, joined
+from tenon.models.shared_layers import merge_heads, split_heads
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import Sequential
 from tenon.nn.convolution import Conv2d
@@ -61,8 +61,8 @@ class Attention(Module):
         self.proj = Linear(config.embed_dim, config.embed_dim)
 
     def forward(self, x: Any) -> Any:
-        q, k, v = (apart(part, self.heads) for part in chunk(self.qkv(x), 3, axis=-1))
-        return self.proj(joined(scaled_dot_product_attention(q, k, v)))
+        q, k, v = (split_heads(part, self.heads) for part in chunk(self.qkv(x), 3, axis=-1))
+        return self.proj(merge_heads(scaled_dot_product_attention(q, k, v)))
 
 
 class MLP(Module):

@@ -13,7 +13,7 @@ import numpy as np
 
 from tenon.models.kv_cache import Caches, attended, empty_caches, positions
 from tenon.models.public_model import PublicModel
-from tenon.models.shared_layers import activation, apart, joined
+from tenon.models.shared_layers import activation, merge_heads, split_heads
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.containers import ModuleList
 from tenon.nn.convolution import Conv1d
@@ -46,7 +46,7 @@ class WhisperConfig:
     max_target_positions: int = 448
 
 
-def waves(length: int, width: int) -> np.ndarray:
+def sinusoids(length: int, width: int) -> np.ndarray:
     """Sines and cosines of each place, f32[length, width]."""
     turns = np.exp(-math.log(10000) / (width // 2 - 1) * np.arange(width // 2))
     angles = np.arange(length)[:, None] * turns
@@ -64,13 +64,13 @@ class Attention(Module):
     def forward(self, x: Any, source: Any = None) -> Any:
         """To all of the source, which is x itself unless given."""
         source = x if source is None else source
-        q, k, v = (apart(part, self.heads) for part in (self.q_proj(x), self.k_proj(source), self.v_proj(source)))
-        return self.out_proj(joined(scaled_dot_product_attention(q, k, v)))
+        q, k, v = (split_heads(part, self.heads) for part in (self.q_proj(x), self.k_proj(source), self.v_proj(source)))
+        return self.out_proj(merge_heads(scaled_dot_product_attention(q, k, v)))
 
     def causal(self, x: Any, caches: Caches | None, layer: int, at: Any) -> Any:
         """To tokens before."""
-        q, k, v = (apart(part, self.heads) for part in (self.q_proj(x), self.k_proj(x), self.v_proj(x)))
-        return self.out_proj(joined(attended(q, k, v, caches, layer, at)))
+        q, k, v = (split_heads(part, self.heads) for part in (self.q_proj(x), self.k_proj(x), self.v_proj(x)))
+        return self.out_proj(merge_heads(attended(q, k, v, caches, layer, at)))
 
 
 class Layer(Module):
@@ -105,7 +105,7 @@ class Encoder(Module):
     def __init__(self, config: WhisperConfig):
         width = config.d_model
         self.conv1, self.conv2 = Conv1d(config.num_mel_bins, width, 3, padding=1), Conv1d(width, width, 3, 2, 1)
-        self.embed_positions = Embedding.from_pretrained(tensor(waves(config.max_source_positions, width)))
+        self.embed_positions = Embedding.from_pretrained(tensor(sinusoids(config.max_source_positions, width)))
         self.layers = ModuleList([Layer(config, False) for _ in range(config.encoder_layers)])
         self.layer_norm = LayerNorm(width)
 

@@ -28,27 +28,27 @@ from tenon.types import TensorType, bool_
 Types = Any    # one type, or a tuple of them
 
 
-def all_of(out: Any) -> tuple[Any, ...]:
+def as_tuple(out: Any) -> tuple[Any, ...]:
     """The outputs of a call, one or several."""
     return out if isinstance(out, tuple) else (out,)
 
 
 def seeds_of(g: Any, graph: Graph) -> list[Any]:
     """The gradients of a graph's differentiable results, among those of all its results."""
-    return [seed for seed, r in zip(all_of(g), graph.results, strict=False) if r.dtype.is_differentiable]
+    return [seed for seed, r in zip(as_tuple(g), graph.results, strict=False) if r.dtype.is_differentiable]
 
 
 def pullbacks(g: Any, *graphs: Graph) -> tuple[list[Any], tuple[Graph, ...]]:
     """(the gradients that there are, the pullbacks that take them), of graphs whose results are alike: zeros for the
     others, times an infinite derivative, would be NaN."""
-    found = {k: seed for k, (seed, r) in enumerate(zip(all_of(g), graphs[0].results, strict=True))
+    found = {k: seed for k, (seed, r) in enumerate(zip(as_tuple(g), graphs[0].results, strict=True))
              if seed is not None and r.dtype.is_differentiable}
     return list(found.values()), tuple(pullback_of(with_results(graph, tuple(found))) for graph in graphs)
 
 
 def spread(found: Any, inputs: Sequence[Any]) -> list[Any]:
     """One gradient an input, from those of the differentiable ones."""
-    given = iter(all_of(found))
+    given = iter(as_tuple(found))
     return [next(given) if x.dtype.is_differentiable else None for x in inputs]
 
 
@@ -125,7 +125,7 @@ def _recomputed_type(*operands: TensorType, body: Graph) -> Types:
 def _recomputed_vjp(g: Any, y: Any, *operands: Any, body: Graph) -> list[Any]:
     """The barrier makes the body's values depend on the gradients, so that none of them is kept for it."""
     seeds, (pullback,) = pullbacks(g, body)
-    walled = all_of(barrier(*operands, *seeds))
+    walled = as_tuple(barrier(*operands, *seeds))
     return spread(apply_graph(pullback, walled), operands)
 
 

@@ -30,7 +30,7 @@ from tenon.graph.interpret import concrete_type, current_sizes, interpret_within
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
 from tenon.graph.partition import with_results
-from tenon.ops.branches import all_of, seeds_of, spread
+from tenon.ops.branches import as_tuple, seeds_of, spread
 from tenon.ops.creation import zeros_like
 from tenon.ops.custom import apply_graph
 from tenon.ops.define import define
@@ -82,7 +82,7 @@ def _scan_vjp(g: Any, y: Any, *inputs: Any, constants: int, carried: int, length
               reverse: bool = False) -> list[Any]:
     """A scan in the other direction.  It carries the gradients of what was carried and the sums of those of the
     constants, and stacks those of the sequences."""
-    ends = [(k, seed, x) for k, (seed, x) in enumerate(zip(all_of(g), all_of(y), strict=True))
+    ends = [(k, seed, x) for k, (seed, x) in enumerate(zip(as_tuple(g), as_tuple(y), strict=True))
             if k < carried or seed is not None]
     seeds = [zeros_like(x) if seed is None else seed for _, seed, x in ends if x.dtype.is_differentiable]
     body = with_results(body, tuple(k for k, _, _ in ends))
@@ -90,7 +90,7 @@ def _scan_vjp(g: Any, y: Any, *inputs: Any, constants: int, carried: int, length
     fixed, sequences = inputs[:constants], inputs[constants + carried:]
     stacks: Sequence[Any] = ()
     if parts.stacked:
-        run = all_of(scan(*inputs, constants=constants, carried=carried, length=length, body=parts.forward,
+        run = as_tuple(scan(*inputs, constants=constants, carried=carried, length=length, body=parts.forward,
                           reverse=reverse))
         stacks = run[len(body.results):]
     known = (*(fixed[k] for k in parts.fixed), *apply_graph(parts.invariant, fixed))
@@ -98,9 +98,9 @@ def _scan_vjp(g: Any, y: Any, *inputs: Any, constants: int, carried: int, length
     sums = [zeros_like(x) for x in fixed if x.dtype.is_differentiable]
     if not seeds or not any(x.dtype.is_differentiable for x in inputs):
         return [None] * len(inputs)
-    out = all_of(scan(*known, *seeds[:first], *sums, *stacks, *(sequences[k] for k in parts.sequences), *seeds[first:],
-                      constants=len(known), carried=first + len(sums), length=length,
-                      body=reversed_body(body, constants, carried), reverse=not reverse))
+    out = as_tuple(scan(*known, *seeds[:first], *sums, *stacks, *(sequences[k] for k in parts.sequences),
+                        *seeds[first:], constants=len(known), carried=first + len(sums), length=length,
+                        body=reversed_body(body, constants, carried), reverse=not reverse))
     states, totals, slices = out[:first], out[first:first + len(sums)], out[first + len(sums):]
     return spread((*totals, *states, *slices), inputs)
 
@@ -147,7 +147,7 @@ while_loop: Op = define(
 
 def _gradient_type(*inputs: TensorType, constants: int, condition: Graph, body: Graph) -> Types:
     of_loop = inputs[:len(body.params)]
-    carried = all_of(_while_type(*of_loop, constants=constants, condition=condition, body=body))
+    carried = as_tuple(_while_type(*of_loop, constants=constants, condition=condition, body=body))
     seeds = tuple(x for x in carried if x.dtype.is_differentiable)
     if inputs[len(body.params):] != seeds:
         raise GraphError(f"while_gradient: the gradients are ({shown(inputs[len(body.params):])}), they must be "
@@ -159,12 +159,12 @@ def _gradient(*inputs: Any, constants: int, condition: Graph, body: Graph) -> An
     """The loop with a stack, and the loop that takes from it."""
     parts = loop_parts(body, constants, len(body.results))
     fixed, seeds = inputs[:constants], inputs[len(body.params):]
-    *_, stack = all_of(while_loop(*inputs[:len(body.params)], empty_stack(), constants=constants,
+    *_, stack = as_tuple(while_loop(*inputs[:len(body.params)], empty_stack(), constants=constants,
                                   condition=beside_stack(condition), body=pushing(body, constants)))
     known = (*(fixed[k] for k in parts.fixed), *apply_graph(parts.invariant, fixed))
     sums = [zeros_like(x) for x in fixed if x.dtype.is_differentiable]
     back = reversed_body(body, constants, len(body.results), from_stack=True)
-    _, *found = all_of(while_loop(*known, stack, *seeds, *sums, constants=len(known),
+    _, *found = as_tuple(while_loop(*known, stack, *seeds, *sums, constants=len(known),
                                   condition=until_empty(back, len(known)), body=back))
     return one_or_all((*found[len(seeds):], *found[:len(seeds)]))
 
@@ -173,7 +173,7 @@ def _gradient_vjp(g: Any, y: Any, *inputs: Any, constants: int, condition: Graph
     """With respect to the seeds, in which a gradient is linear, the transpose: the loop with tangents.  With respect to
     the rest, the gradient of that loop, since <seed, tangent of the result> = <gradient, tangent of the input>."""
     count, seeds = len(body.params), inputs[len(body.params):]
-    tangents = all_of(g)
+    tangents = as_tuple(g)
     fixed = sum(p.dtype.is_differentiable for p in body.params[:constants])
     widened = (*inputs[:constants], *tangents[:fixed], *inputs[constants:count], *tangents[fixed:])
     attrs: dict[str, Any] = {"constants": constants + fixed, "condition": with_tangents(condition, constants, False),
@@ -181,11 +181,11 @@ def _gradient_vjp(g: Any, y: Any, *inputs: Any, constants: int, condition: Graph
 
     @cache
     def pushed() -> Sequence[Any]:
-        return all_of(while_loop(*widened, **attrs))[len(body.results):]
+        return as_tuple(while_loop(*widened, **attrs))[len(body.results):]
 
     @cache
     def pulled() -> Sequence[Any]:
-        found = all_of(while_gradient(*widened, *map(zeros_like, seeds), *seeds, **attrs))
+        found = as_tuple(while_gradient(*widened, *map(zeros_like, seeds), *seeds, **attrs))
         listed = spread(found, widened)
         return [*listed[:constants], *listed[constants + fixed:count + fixed]]
     return [*(partial(_item, pulled, k) if p.dtype.is_differentiable else None for k, p in enumerate(body.params)),

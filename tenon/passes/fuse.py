@@ -19,7 +19,7 @@ from tenon.passes.fusion.fuse_prologues import take_prologues
 from tenon.passes.fusion.fuse_row_sums import join_row_sums
 from tenon.passes.fusion.fusion_partition import Groups
 from tenon.passes.fusion.horizontal_fusion import merge_siblings
-from tenon.passes.rewriting.nested import inside
+from tenon.passes.rewriting.nested import on_subgraphs
 from tenon.target import GENERIC, Target
 
 SWEEPS = 2      # what stood between two nodes may have been merged with one of them since
@@ -30,7 +30,7 @@ def fuse(graph: Graph, begin: Callable[[Graph], None] | None = None, target: Tar
 
     `begin` is told of products when they are what they will be: of some at the start, of all before the last step.
     """
-    groups = Groups(drop_dead(inside(graph, partial(fuse, target=target))), target)
+    groups = Groups(drop_dead(on_subgraphs(graph, partial(fuse, target=target))), target)
     if begin is not None:
         begin(settled_products(groups))
     for alike in groups.links() * SWEEPS:

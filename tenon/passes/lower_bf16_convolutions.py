@@ -27,7 +27,7 @@ from tenon.ops.shape import cast
 from tenon.ops.splitting import narrow
 from tenon.passes.bf16.bf16_channel_pairs import as_product, has_pairs, in_pairs, is_product, meets_many_zeros, met
 from tenon.passes.bf16.bf16_tap_pairs import by_lines, by_taps, has_lines, has_taps
-from tenon.passes.rewriting.nested import inside
+from tenon.passes.rewriting.nested import on_subgraphs
 from tenon.types import bfloat16, float16, float32
 
 CONVOLUTIONS = (conv, conv_input_grad, conv_weight_grad)
@@ -36,7 +36,7 @@ WINOGRAD = 16           # channels and filters from which on tiles save multipli
 
 def lower_bf16_convolutions(graph: Graph, pairs: str | None = None) -> Graph:
     """Rewrite every convolution of 16 bits; `pairs` of bfloat16 are multiplied in "registers", as "vectors" or not."""
-    graph = inside(graph, partial(lower_bf16_convolutions, pairs=pairs))
+    graph = on_subgraphs(graph, partial(lower_bf16_convolutions, pairs=pairs))
     if not any(_is_narrow(node) for node in graph.nodes):
         return graph
     if pairs:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tenon.models.gpt2 import MLP, Attention, Block, GPT2Config, Product
 from tenon.models.kv_cache import Caches
-from tenon.models.shared_layers import apart, joined
+from tenon.models.shared_layers import merge_heads, split_heads
 from tenon.nn.attention import scaled_dot_product_attention
 from tenon.nn.embedding import Embedding
 from tenon.nn.module import Module
@@ -97,9 +97,9 @@ class RankAttention(Attention):
         self.c_attn, self.c_proj = Product(width, 3 * own), Product(own, width)
 
     def forward(self, x: Any, caches: Caches | None = None, layer: int = 0, at: Any = None) -> Any:
-        q, k, v = (apart(part, self.heads) for part in chunk(self.c_attn(self.split.enter(x)), 3, axis=-1))
+        q, k, v = (split_heads(part, self.heads) for part in chunk(self.c_attn(self.split.enter(x)), 3, axis=-1))
         core = checkpoint(self.core) if self.split.recompute_attention else self.core
-        return dropout(_after(self.c_proj, self.split, joined(core(q, k, v))), self.split.dropout)
+        return dropout(_after(self.c_proj, self.split, merge_heads(core(q, k, v))), self.split.dropout)
 
     def core(self, q: Any, k: Any, v: Any) -> Any:
         """Scores, softmax, and values."""

@@ -17,7 +17,7 @@ from tenon.locks import cached_property
 from tenon.loops.whole_operators import attended, is_attention
 from tenon.ops.attention import attention
 from tenon.program.kernel_cache import key_for
-from tenon.program.kernel_metadata import Facts, Shared
+from tenon.program.kernel_metadata import KernelMetadata, Shared
 from tenon.records import dataclass, replace
 from tenon.target import Target
 
@@ -34,7 +34,7 @@ class CompiledKernel:
 
     body: Graph
     target: Target                          # the machine that its code is for
-    facts: Facts
+    facts: KernelMetadata
     shared: Shared = ()
     key: str | None = None                  # under which it is kept on disk
     code: bytes | Job[bytes] | None = None   # what is not loaded yet; another thread may still be making it

@@ -18,12 +18,12 @@ from tenon.graph.text import parse_type
 from tenon.llvm import machine_code
 from tenon.llvm.code_cache import make_key
 from tenon.llvm.fingerprint import fingerprint
-from tenon.program.kernel_metadata import Check, Facts, Shared
+from tenon.program.kernel_metadata import Check, KernelMetadata, Shared
 from tenon.target import Target
 
 MAX_KNOWN = 4096        # kernels that this process remembers
 
-_known: OrderedDict[str, Facts] = OrderedDict()
+_known: OrderedDict[str, KernelMetadata] = OrderedDict()
 
 
 def key_for(text: str, body: Graph, target: Target, shared: Shared = ()) -> str | None:
@@ -34,7 +34,7 @@ def key_for(text: str, body: Graph, target: Target, shared: Shared = ()) -> str 
     return make_key("unit", version, text, repr(shared), *machine_code.environment(target))
 
 
-def find(key: str) -> tuple[Facts, bytes | None] | None:
+def find(key: str) -> tuple[KernelMetadata, bytes | None] | None:
     """What this process, or an earlier one, found out about the kernel, with its object code where that was read."""
     facts = _known.get(key)
     if facts is not None:
@@ -49,20 +49,20 @@ def code_of(key: str) -> bytes | None:
     return (machine_code.stored(key) or b"").partition(b"\n")[2] or None
 
 
-def keep(key: str, facts: Facts, code: bytes = b"") -> None:
+def store_kernel(key: str, facts: KernelMetadata, code: bytes = b"") -> None:
     """Remember both."""
     _remember(key, facts)
     machine_code.store(key, _encoded(facts) + b"\n" + code)
 
 
-def _remember(key: str, facts: Facts) -> Facts:
+def _remember(key: str, facts: KernelMetadata) -> KernelMetadata:
     _known[key] = facts
     if len(_known) > MAX_KNOWN:
         _known.popitem(last=False)
     return facts
 
 
-def _encoded(facts: Facts) -> bytes:
+def _encoded(facts: KernelMetadata) -> bytes:
     return json.dumps({
         "stages": facts.stages, "temporaries": [str(type) for type in facts.temporaries],
         "scratch": facts.scratch if isinstance(facts.scratch, int) else str(facts.scratch),
@@ -70,10 +70,10 @@ def _encoded(facts: Facts) -> bytes:
         "checks": [[check.node, check.operator] for check in facts.checks]}).encode()
 
 
-def _decoded(line: bytes) -> Facts:
+def _decoded(line: bytes) -> KernelMetadata:
     fields = json.loads(line)
     scratch = fields["scratch"]
-    return Facts(
+    return KernelMetadata(
         stages=fields["stages"], temporaries=tuple(map(parse_type, fields["temporaries"])),
         scratch=scratch if isinstance(scratch, int) else parse_dim(ast.parse(scratch, mode="eval").body),
         in_place=frozenset((output, source) for output, source in fields["in_place"]),

@@ -18,7 +18,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Facts:
+class KernelMetadata:
     """How to call a kernel."""
 
     stages: int                             # functions, between barriers

@@ -16,7 +16,7 @@ from tenon.ops.shape import reshape_op
 from tenon.program.kernel import CompiledKernel
 
 
-class Foreseen:
+class PredictedAliasing:
     """The variants of kernels of a graph that `tenon.runtime.program_layout.called_first` will name."""
 
     def __init__(self, graph: Graph) -> None:

@@ -21,7 +21,7 @@ from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, using
 from tenon.ops.barrier import stop_gradient
 from tenon.ops.batching import Arguments, as_tensor
-from tenon.ops.branches import all_of, cond, recomputed, switch
+from tenon.ops.branches import as_tuple, cond, recomputed, switch
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import zeros_like
 from tenon.ops.custom import apply_graph, apply_graph_by, custom_call
@@ -80,7 +80,7 @@ def chosen(op: Op, a: Arguments, **attrs: Any) -> Any:
     for k, graph in enumerate(graphs):
         mask = equal(index, k)
         safe = [taking_part(x, mask) if flag else x for x, flag in zip(operands, a.batched[1:], strict=True)]
-        found = all_of(cond(mask.any(), *safe, true=graph, false=nothing(graph)))
+        found = as_tuple(cond(mask.any(), *safe, true=graph, false=nothing(graph)))
         results = [select(mask, new, old) for new, old in zip(found, results, strict=True)] if results else list(found)
     return one_or_all(results)
 
@@ -149,7 +149,7 @@ def scanned(op: Op, a: Arguments, constants: int, carried: int, length: Dim, bod
              for x, flag, had in zip(inputs[constants:count], flags, a.batched[constants:count], strict=True)]
     sequences = [permute(x, axes=(1, 0, *range(2, x.ndim))) if flag else x
                  for x, flag in zip(inputs[count:], slices, strict=True)]
-    out = all_of(op(*inputs[:constants], *state, *sequences, constants=constants, carried=carried, length=length,
+    out = as_tuple(op(*inputs[:constants], *state, *sequences, constants=constants, carried=carried, length=length,
                     body=graph, reverse=reverse))
     last = [x if flag else spread_out(x, a.size) for x, flag in zip(out[:carried], flags, strict=True)]
     return one_or_all([*last, *(permute(x, axes=(1, 0, *range(2, x.ndim))) for x in out[carried:])])
@@ -166,7 +166,7 @@ def looped(op: Op, a: Arguments, constants: int, condition: Graph, body: Graph) 
     inputs = tensors(a)
     state = [spread_out(x, a.size) if flag and not had else x
              for x, flag, had in zip(inputs[constants:], flags, a.batched[constants:], strict=True)]
-    out = all_of(op(*inputs[:constants], *state, constants=constants, condition=graph, body=turn))
+    out = as_tuple(op(*inputs[:constants], *state, constants=constants, condition=graph, body=turn))
     return one_or_all([x if flag else spread_out(x, a.size) for x, flag in zip(out, flags, strict=True)])
 
 
@@ -182,7 +182,7 @@ def until_all_are_done(op: Op, a: Arguments, constants: int, condition: Graph, b
     turn, _ = batched_graph(body, a, everything, (True,) * len(body.results))
     inputs = a.all_whole()
     active = apply_graph(test, inputs[:len(body.params)])[0]
-    out = all_of(op(*inputs[:constants], active, *inputs[constants:], constants=constants,
+    out = as_tuple(op(*inputs[:constants], active, *inputs[constants:], constants=constants,
                     condition=with_active(turn, constants, a.size, lambda active, params: [active.any()]),
                     body=masked(test, turn, constants, a.size)))
     return one_or_all(out[1:] if op is while_loop else out)

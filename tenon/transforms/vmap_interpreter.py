@@ -22,7 +22,7 @@ from tenon.errors import ArgumentError, CaptureError, ShapeError, user_location
 from tenon.graph.op import Op, interpreter, using
 from tenon.graph.synonyms import also_named
 from tenon.ops.batching import Arguments, rule_of
-from tenon.ops.branches import all_of
+from tenon.ops.branches import as_tuple
 from tenon.ops.joining_and_axes import stack
 from tenon.ops.shape import broadcast_to, permute
 from tenon.tensor import Tensor, asarray
@@ -85,9 +85,9 @@ class Batching(TensorInterpreter):
             out = rule(op, arguments, **attrs) if rule is not None else NotImplemented
         if out is NotImplemented and op.expand is not None:
             with using(self):
-                return tuple(x.payload for x in all_of(op.expand(*inputs, **attrs)))
+                return tuple(x.payload for x in as_tuple(op.expand(*inputs, **attrs)))
         with using(self.outer):
-            outputs = one_by_one(op, arguments, attrs) if out is NotImplemented else all_of(out)
+            outputs = one_by_one(op, arguments, attrs) if out is NotImplemented else as_tuple(out)
         return tuple(Batched(y, self) for y in outputs)
 
     def cast(self, x: Any, dtype: DType | None) -> Any:
@@ -122,7 +122,7 @@ def one_by_one(op: Op, arguments: Arguments, attrs: Mapping[str, Any]) -> tuple[
     results = []
     for k in range(int(arguments.size)):
         example = tuple(x[k] if b else x for x, b in zip(arguments.inputs, arguments.batched, strict=True))
-        results.append(all_of(interpreter().apply(op, example, dict(attrs))))
+        results.append(as_tuple(interpreter().apply(op, example, dict(attrs))))
     return tuple(stack(list(group)) for group in zip(*results, strict=True))
 
 

@@ -10,7 +10,7 @@ from tenon.backends.cpu.contraction import emit_contraction
 from tenon.backends.cpu.contraction.ir_helpers import ZERO, loop, splat, store_vector
 from tenon.llvm import machine_code
 from tenon.llvm.host_target import host
-from tenon.llvm.optimization_level import HEAD, cut, gains, headed, is_driver, join, text_of
+from tenon.llvm.optimization_level import HEAD, gains, headed, is_driver, join, split_module, text_of
 from tenon.llvm.outline_loops import innermost, natural_loops
 from tenon.llvm.target_module import TargetModule
 from tenon.records import replace
@@ -61,7 +61,7 @@ def test_what_gains_is_scalars_to_be_vectors_and_masks_to_be_taken_out(fill, sho
 
 
 def test_the_loops_around_tiles_are_drivers_and_what_packs_or_computes_is_none():
-    assert cut(text_of(product())).drivers == ("product", "product.packed")
+    assert split_module(text_of(product())).drivers == ("product", "product.packed")
 
 
 def calling(attribute, defined=True):
@@ -108,7 +108,7 @@ def test_a_short_module_is_left_whole():
     module = TargetModule(host())
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "nothing")
     ir.IRBuilder(function.append_basic_block()).ret_void()
-    assert cut(text_of(module)) is None
+    assert split_module(text_of(module)) is None
 
 
 def entry_of(inner, calls=1, linkage="internal") -> ir.Function:
@@ -138,7 +138,7 @@ def test_a_function_that_is_part_of_plain_ones_alone_stands_in_their_part_alone(
     b = ir.IRBuilder(entry.append_basic_block())
     b.call(inner, entry.args)
     b.ret_void()
-    parts = cut(text_of(module))
+    parts = split_module(text_of(module))
     assert parts is not None and parts.drivers == ("product.packed", "entry")
     assert 'void @"product"(' in parts.plain and '@"product"(' not in parts.others
     assert "@product(" not in machine_code.optimised(text_of(module))
@@ -157,7 +157,7 @@ def test_loops_are_the_innermost_ones():
 
 
 def test_both_parts_define_every_function_once():
-    parts = cut(text_of(product()))
+    parts = split_module(text_of(product()))
     assert parts is not None
     defined = [line.split("@")[1].split("(")[0] for text in (parts.plain, parts.others) for line in text.splitlines()
                if line.startswith("define")]
@@ -168,7 +168,7 @@ def test_both_parts_define_every_function_once():
 @pytest.mark.parametrize("bias_relu", [False, True])
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 33, 5), (64, 96, 300)])
 def test_the_parts_together_are_the_module(sizes, bias_relu):
-    assert cut(text_of(product(bias_relu))) is not None
+    assert split_module(text_of(product(bias_relu))) is not None
     m, n, k = sizes
     rng = np.random.default_rng(m)
     left, right, bias = (rng.standard_normal(shape, np.float32) for shape in ((m, k), (k, n), (n,)))

@@ -22,7 +22,7 @@ from tenon.llvm.host_target import host
 from tenon.observe import subscribe
 from tenon.pipeline import compile, optimize
 from tenon.program import kernel_cache
-from tenon.program.predict_aliasing import Foreseen
+from tenon.program.predict_aliasing import PredictedAliasing
 from tenon.records import replace
 from tenon.runtime.program_layout import called_first
 
@@ -162,7 +162,7 @@ def f(x: f32[61, 67], w: f32[67, 67], u: f32[67, 67]):
 
 def test_a_product_waits_that_may_share_memory_with_what_lies_between_kernels(disk):
     graph = optimize(parse_graph(SUM_BETWEEN), backend="cpu")
-    foreseen = Foreseen(graph)
+    foreseen = PredictedAliasing(graph)
     [(node, unit)] = [(node, make_unit(node.attrs["body"], host())) for node in graph.nodes if "body" in node.attrs]
     assert unit.facts.in_place
     assert foreseen.variant(unit, node.inputs, node.outputs) is None
@@ -184,10 +184,10 @@ def test_a_product_waits_that_may_share_memory_where_there_is_a_loop(disk):
     [(graph, node, unit)] = [(graph, node, make_unit(node.attrs["body"], host())) for graph in seen for node in graph.nodes
                              if "body" in node.attrs and "matmul" in str(node.attrs["body"])]
     assert unit.facts.in_place and graph.notes[DONATED]
-    assert Foreseen(graph).variant(unit, node.inputs, node.outputs) is None
+    assert PredictedAliasing(graph).variant(unit, node.inputs, node.outputs) is None
     notes = {**graph.notes, UPDATES: tuple((k, 0) for k in graph.notes[DONATED])}
     without = replace(graph, nodes=(node,), results=node.outputs, notes=notes)
-    assert Foreseen(without).variant(unit, node.inputs, node.outputs).shared
+    assert PredictedAliasing(without).variant(unit, node.inputs, node.outputs).shared
 
 
 def test_what_code_cannot_express_falls_into_parts(monkeypatch):

@@ -9,7 +9,7 @@ from loops.compiled import check, run
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
 from tenon.loops.expressions import Buffer, Index, Load, size
-from tenon.loops.loop_fusion import joined as joined_nests
+from tenon.loops.loop_fusion import fuse_loops as joined_nests
 from tenon.loops.loop_ir import Loop, Nest, Store, statements
 from tenon.loops.lower import lower
 from tenon.types import TensorType, float32

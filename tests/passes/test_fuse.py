@@ -17,7 +17,7 @@ from tenon.ops.define import define
 from tenon.ops.graph_calls import fused as fused_op
 from tenon.passes.fuse import fuse
 from tenon.passes.fusion import fusion_profitability
-from tenon.passes.fusion.fusion_profitability import Worth
+from tenon.passes.fusion.fusion_profitability import FusionProfit
 from tenon.passes.fusion.kernel_bodies import body_of
 from tenon.pipeline import PASSES, compile, optimize
 from tenon.types import TensorType, float32
@@ -360,18 +360,18 @@ def step_of(net: tn.nn.Module) -> Graph:
 
 @pytest.mark.parametrize("graph", [training_step, strided_step])
 def test_what_is_not_tried_would_not_have_paid(monkeypatch, graph: Callable[[], Graph]) -> None:
-    hopeless, pays = Worth.is_hopeless, Worth.pays
+    hopeless, pays = FusionProfit.is_hopeless, FusionProfit.pays
     met = []
 
     def tried(self, before, after, merged):
         met.append(hopeless(self, before, after, merged))
         with monkeypatch.context() as m:
-            m.setattr(Worth, "is_hopeless", lambda *pair: False)
+            m.setattr(FusionProfit, "is_hopeless", lambda *pair: False)
             paid = pays(self, before, after, merged)
         assert not (met[-1] and paid)
         return paid
 
-    monkeypatch.setattr(Worth, "pays", tried)
+    monkeypatch.setattr(FusionProfit, "pays", tried)
     optimize(graph())
     assert any(met) and not all(met)
 

@@ -24,8 +24,8 @@ from tenon.passes.fusion.parametrize_slices import on_pieces
 from tenon.program.execution_plan import Assembly, assemble
 from tenon.program.kernel import CompiledKernel, is_product
 from tenon.program.kernel_backend import LoopKernels, Prepacking
-from tenon.program.kernel_cache import keep
-from tenon.program.predict_aliasing import Foreseen
+from tenon.program.kernel_cache import store_kernel
+from tenon.program.predict_aliasing import PredictedAliasing
 from tenon.records import dataclass
 from tenon.target import Target
 
@@ -88,7 +88,7 @@ def begin(graph: Graph, target: Target) -> None:
     """
     if graph.notes.get(AUTOTUNE) or CONSTANTS in graph.notes:
         return
-    pool, foreseen = threads(), Foreseen(graph)
+    pool, foreseen = threads(), PredictedAliasing(graph)
     for node in graph.nodes:
         body, outside = _body_of(node)
         if body is None or not is_product(body) or (unit := _begun_unit(body, target)) is None:
@@ -128,7 +128,7 @@ def _start_all(units: Mapping[CompiledKernel, CompiledKernel],
     for variant, unit in sorted(units.items(), key=lambda x: (not is_product(x[1].body), x[0] is x[1])):
         try:
             if variant is not unit and "kernel" in vars(unit) and unit.key is not None:
-                keep(unit.key, unit.facts)          # without code, which it may never have
+                store_kernel(unit.key, unit.facts)          # without code, which it may never have
             if pool is None:
                 _ = variant.ir
             else:

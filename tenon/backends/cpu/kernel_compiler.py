@@ -20,7 +20,7 @@ from tenon.llvm.compile_pool import Job, Workers
 from tenon.llvm.native_thread_pool import default_sleep, entries
 from tenon.locks import Lock
 from tenon.program.kernel import CompiledKernel
-from tenon.program.kernel_cache import code_of, keep
+from tenon.program.kernel_cache import code_of, store_kernel
 from tenon.program.step_executor import driver
 
 
@@ -83,7 +83,7 @@ def _compile(unit: CompiledKernel, text: str) -> bytes:
     with machine_code.short_turns:
         code = machine_code.compile_object(text)
         if unit.key is not None:
-            keep(unit.key, unit.facts, code)
+            store_kernel(unit.key, unit.facts, code)
         else:
             machine_code.store(_name(unit), code)
         return code

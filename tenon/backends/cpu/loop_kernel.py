@@ -23,7 +23,7 @@ from tenon.llvm.work_partition import whole
 from tenon.locks import cached_property
 from tenon.program.kernel import UNKNOWN_TRIP_COUNT, CompiledKernel
 from tenon.program.kernel_cache import find, key_for
-from tenon.program.kernel_metadata import Facts, Shared
+from tenon.program.kernel_metadata import KernelMetadata, Shared
 from tenon.program.loop_body import LoopBody
 from tenon.program.steps import BranchStep, CopyStep, KernelStep, LoopStep, Step, Storage, leaves, resolve
 from tenon.records import dataclass
@@ -157,7 +157,7 @@ def make_whole(target: Target, node: Node, given: Sequence[Storage], turns: Loop
     nodes = tuple(step.node for step in leaves(turns.steps) if isinstance(step, KernelStep))
     key = key_for(_text(node, given, turns), Graph("whole", (), (*nodes, node)), target)
     found = None if key is None else find(key)
-    facts = Facts(1, (), 0, frozenset(), (), ())
+    facts = KernelMetadata(1, (), 0, frozenset(), (), ())
     body = Graph(node.op.name, (), (node,), node.outputs)
     return LoopKernel(body, target, facts, (), key, found and found[1], turns=turns)
 

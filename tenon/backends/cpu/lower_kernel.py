@@ -23,7 +23,7 @@ from tenon.loops.traversal import walk
 from tenon.loops.validate_loops import reproducible
 from tenon.loops.verify_bounds import verify_bounds
 from tenon.passes.fusion.kernel_bodies import lowered
-from tenon.program.kernel_metadata import Check, Facts, Shared
+from tenon.program.kernel_metadata import Check, KernelMetadata, Shared
 from tenon.records import replace
 from tenon.target import GENERIC, Target
 
@@ -64,13 +64,13 @@ def schedules(kernel: Kernel, target: Target) -> list[str]:
     return schedules_of(products[0], target) if len(products) == 1 and not kernel.sizes else []
 
 
-def learn(body: Graph, kernel: Kernel, target: Target) -> Facts:
+def learn(body: Graph, kernel: Kernel, target: Target) -> KernelMetadata:
     """What running the kernel takes."""
     single = len(kernel.nests) == 1
     pairs = in_place_pairs(body) if single else stored_over(kernel) if adds_up(kernel) else copied_first(kernel)
-    return Facts(len(kernel.nests), tuple(buffer.type for buffer in kernel.temporaries), scratch_size(kernel, target),
-                 frozenset(pairs), kernel.sizes,
-                 tuple(Check(_reader(body, check), check.operator) for check in kernel.checks))
+    return KernelMetadata(
+        len(kernel.nests), tuple(buffer.type for buffer in kernel.temporaries), scratch_size(kernel, target),
+        frozenset(pairs), kernel.sizes, tuple(Check(_reader(body, check), check.operator) for check in kernel.checks))
 
 
 def _reader(body: Graph, check: CheckedIndex) -> int:

@@ -23,7 +23,7 @@ from tenon.loops.loop_ir import Contraction
 from tenon.ops.channels_last import conv_channels_last
 from tenon.program.kernel import CompiledKernel, count, name_of
 from tenon.program.kernel_cache import find, key_for
-from tenon.program.kernel_metadata import Facts, Shared
+from tenon.program.kernel_metadata import KernelMetadata, Shared
 from tenon.program.steps import BranchStep, KernelStep, LoopStep, Step, Storage, homes, leaves, resolve
 from tenon.records import dataclass, replace
 from tenon.types import TensorType, uint8
@@ -73,12 +73,12 @@ class Packed(LoweredKernel):
         return self._variants[shared]
 
 
-def _part(kind: type[CompiledKernel], unit: CompiledKernel, facts: Facts, what: str) -> CompiledKernel:
+def _part(kind: type[CompiledKernel], unit: CompiledKernel, facts: KernelMetadata, what: str) -> CompiledKernel:
     """A part of a kernel, the same one wherever that kernel is called."""
     return unit.others.setdefault(what, _variant(kind, unit, facts, what))
 
 
-def _variant(kind: type[CompiledKernel], unit: CompiledKernel, facts: Facts, what: str,
+def _variant(kind: type[CompiledKernel], unit: CompiledKernel, facts: KernelMetadata, what: str,
              shared: Shared = ()) -> CompiledKernel:
     """A variant of a kernel, with its code where that is on the disk."""
     key = key_for(f"{what} {key_of(unit.body)}", unit.body, unit.target, shared)
@@ -108,7 +108,7 @@ def in_two(step: KernelStep, right: tuple[Storage, ...], size: int) -> tuple[Ker
     """The step that packs a product's right factor, and the product that uses the panels."""
     panels = Storage("arena", TensorType(uint8, (size,)))
     assert isinstance(step.unit, LoweredKernel)
-    packing = _part(Packing, step.unit, Facts(1, (), 0, frozenset(), (), ()), "packing")
+    packing = _part(Packing, step.unit, KernelMetadata(1, (), 0, frozenset(), (), ()), "packing")
     packed = _part(Packed, step.unit, replace(step.unit.facts, scratch=_scratch(step.unit)), "packed")
     return (KernelStep(step.node, packing, right, (panels,)),
             replace(step, unit=packed, inputs=(*step.inputs, panels)))

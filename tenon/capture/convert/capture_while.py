@@ -31,7 +31,7 @@ from tenon.eager.grad_mode import recorded_like
 from tenon.eager.tape import TapeNode, linked
 from tenon.errors import user_location
 from tenon.graph.ir import Graph, Value
-from tenon.ops.branches import all_of
+from tenon.ops.branches import as_tuple
 from tenon.ops.comparison import logical_and, logical_not
 from tenon.ops.loops import while_loop
 from tenon.tensor import Tensor
@@ -313,7 +313,7 @@ class WhileCapture:
         body_graph, test = closed_first(graph, free), closed_first(Graph("condition", graph.params, (), (flag,)), free)
         inputs = [*constants, as_tensor(self.condition), *(strong(self.params[k][0]) for k in carried)]
         with recorded_like([*inputs, *exit_of.values()]):
-            made = all_of(while_loop(*inputs, constants=len(constants), condition=test, body=body_graph))
+            made = as_tuple(while_loop(*inputs, constants=len(constants), condition=test, body=body_graph))
         after = [entry for entry, _, _ in self.params]
         for k, out in zip(carried, made[1:], strict=True):
             entry = after[k]

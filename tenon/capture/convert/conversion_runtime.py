@@ -18,9 +18,9 @@ from tenon.capture.convert.captured_text import filled_in, text_of
 from tenon.capture.convert.comprehensions import Filtered, perhaps_made, without_missing
 from tenon.capture.convert.container_methods import in_place_of
 from tenon.capture.convert.dynamic_containers import (
-    alike,
     attribute,
     contained,
+    containers_equal,
     content,
     counted,
     is_counted,
@@ -329,7 +329,7 @@ class Runtime(OfCapture, local):
         """A comparison, option by option where a side is one of several values."""
         capture = capture_now()
         if capture is not None and capture.irregular and compare is not operator.is_ and is_counted(left, right):
-            same = alike(capture, left, right)
+            same = containers_equal(capture, left, right)
             return same if compare is operator.eq else self.negate(same)
         if capture is None or (type(left) is not UnionValue and type(right) is not UnionValue):
             return compare(left, right)

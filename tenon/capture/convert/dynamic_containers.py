@@ -169,7 +169,7 @@ def is_counted(*values: Any) -> bool:
     return any(type(x) is not UnionValue and holds_undecided(x) for x in values)
 
 
-def alike(capture: ConvertingCapture, left: Any, right: Any) -> Any:
+def containers_equal(capture: ConvertingCapture, left: Any, right: Any) -> Any:
     """`left == right` of two such containers."""
     if type(left) is UnionValue or type(right) is UnionValue or isinstance(left, dict) or isinstance(right, dict):
         raise refused("a container is compared with another")

@@ -26,7 +26,7 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.partition import has_effect
 from tenon.graph.structural_key import structure
 from tenon.ops.barrier import stop_gradient
-from tenon.ops.branches import all_of, cond
+from tenon.ops.branches import as_tuple, cond
 from tenon.ops.comparison import logical_not, where
 from tenon.ops.creation import zeros
 from tenon.records import dataclass
@@ -260,7 +260,7 @@ class Join:
         elif pairs:
             free = free_values(graphs)
             with recorded_like(chain.from_iterable(self.requests.values())):
-                made = all_of(cond(self.condition, *map(self.capture.carrier, free),
+                made = as_tuple(cond(self.condition, *map(self.capture.carrier, free),
                                    true=self.closed(graphs[0], free), false=self.closed(graphs[1], free)))
         else:
             made = []

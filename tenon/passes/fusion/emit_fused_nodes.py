@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Node, Value
 from tenon.ops.graph_calls import fused
-from tenon.passes.fusion.fusion_groups import FusionGroup, now
+from tenon.passes.fusion.fusion_groups import FusionGroup, find_group
 from tenon.passes.fusion.kernel_bodies import body_of
 from tenon.records import replace
 
@@ -73,7 +73,7 @@ class _FusedEmitter:
 def in_order(groups: Groups) -> Iterator[FusionGroup]:
     """Groups after those that they read, otherwise in the order of the graph; an effect reads the one before it."""
     listed = groups.all()
-    needs = {group: set(map(now, group.reads)) - {group} for group in listed}
+    needs = {group: set(map(find_group, group.reads)) - {group} for group in listed}
     readers: dict[FusionGroup, list[FusionGroup]] = {group: [] for group in listed}
     for group, needed in needs.items():
         for other in needed:

@@ -40,7 +40,7 @@ class FusionGroup:
 
 # ---------------------------------------------------------------- the graph of groups
 
-def now(group: FusionGroup) -> FusionGroup:
+def find_group(group: FusionGroup) -> FusionGroup:
     """What a group has become."""
     while group.into is not None:
         group = group.into
@@ -50,7 +50,7 @@ def now(group: FusionGroup) -> FusionGroup:
 def union(before: FusionGroup, after: FusionGroup, position: Mapping[Node, int]) -> FusionGroup:
     """The two as one; they stay as they are."""
     nodes = sorted(before.nodes + after.nodes, key=position.__getitem__)
-    reads = set(map(now, before.reads | after.reads)) - {before, after}
+    reads = set(map(find_group, before.reads | after.reads)) - {before, after}
     return FusionGroup(nodes, before.kinds | after.kinds, reads, min(before.first, after.first),
                        max(before.last, after.last))
 
@@ -68,13 +68,13 @@ class GroupOrder:
     def between(self, before: FusionGroup, after: FusionGroup) -> set[FusionGroup] | None:
         """What `after` depends on, of the groups that stand between the two; None if any of it depends on `before`."""
         found: set[FusionGroup] = set()
-        stack = [group for group in map(now, after.reads) if group is not before]
+        stack = [group for group in map(find_group, after.reads) if group is not before]
         while stack:
             group = stack.pop()
             if group in found or self.place[group] < self.place[before]:
                 continue
             found.add(group)
-            reads = set(map(now, group.reads)) - {group}
+            reads = set(map(find_group, group.reads)) - {group}
             if before in reads:
                 return None
             stack.extend(reads)
@@ -87,13 +87,13 @@ class GroupOrder:
         stack = [after]
         while stack:
             group = stack.pop()
-            reads = set(map(now, group.reads)) - {after} - needed
+            reads = set(map(find_group, group.reads)) - {after} - needed
             found = {x for x in reads if self.place[x] > self.place[before]}
             needed |= found
             stack.extend(found)
         links = {before}
         for group in sorted(needed, key=self.place.__getitem__):
-            if not links.isdisjoint(map(now, group.reads)):
+            if not links.isdisjoint(map(find_group, group.reads)):
                 links.add(group)
         links.remove(before)
         return links.pop() if len(links) == 1 else None

@@ -30,12 +30,12 @@ from tenon.passes.fusion.fusion_groups import (
     GroupOrder,
     bytes_of,
     elements,
+    find_group,
     largest,
-    now,
     try_nodes,
     union,
 )
-from tenon.passes.fusion.fusion_profitability import MAX_INPUTS, Worth
+from tenon.passes.fusion.fusion_profitability import MAX_INPUTS, FusionProfit
 from tenon.target import GENERIC, LINE_BYTES, Target
 
 MAX_NODES = 48              # in one kernel; beyond, compiling costs more than memory traffic
@@ -84,11 +84,11 @@ class Groups:
         self.known: dict[FusionGroup, tuple[list[Node], list[Value]]] = {}    # `with_views`
         self.read: dict[FusionGroup, set[Value]] = {}                         # `inputs_of`
         self.refused: set[tuple[FusionGroup, FusionGroup]] = set()                  # pairs that do not pay
-        self.worth = Worth(self)
+        self.worth = FusionProfit(self)
 
     def all(self) -> list[FusionGroup]:
         """The groups there are by now."""
-        return list(dict.fromkeys(map(now, self.group.values())))
+        return list(dict.fromkeys(map(find_group, self.group.values())))
 
     def inline(self, nodes: Sequence[Node]) -> None:
         """Let whoever reads these nodes compute them, as if they were views; `refresh` has to follow."""
@@ -188,7 +188,7 @@ class Groups:
 
     def group_of(self, node: Node) -> FusionGroup:
         """The group that the node is in by now."""
-        group = self.group[node] = now(self.group[node])
+        group = self.group[node] = find_group(self.group[node])
         return group
 
     def try_merge(self, producer: Node, consumer: Node) -> None:

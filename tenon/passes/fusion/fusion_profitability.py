@@ -24,7 +24,7 @@ NEGLIGIBLE_SAVING_RATIO = 4     # times what is saved at most that would still b
 ONE_NEST = 2.0              # the same where its loops come out as one nest: what is estimated wrongly is not moved
 
 
-class Worth:
+class FusionProfit:
     """What the kernels of groups cost, each found once, while the groups stay what they are."""
 
     def __init__(self, groups: Groups):

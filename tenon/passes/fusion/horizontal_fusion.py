@@ -6,7 +6,7 @@ from __future__ import annotations
 from itertools import combinations
 
 from tenon.graph.ir import Value
-from tenon.passes.fusion.fusion_groups import FusionGroup, bytes_of, now
+from tenon.passes.fusion.fusion_groups import FusionGroup, bytes_of, find_group
 from tenon.passes.fusion.fusion_partition import Groups
 from tenon.passes.fusion.fusion_profitability import MAX_COST_RATIO
 
@@ -20,8 +20,8 @@ def merge_siblings(groups: Groups) -> None:
         beside = [group for group in made | groups.readers(x) if group.kinds <= {"map", "reduce"}]
         beside = [group for group in beside if bytes_of(x) >= (1 - MAX_COST_RATIO) * moved.by(group)]
         for one, other in combinations(sorted(beside, key=groups.order.place.__getitem__), 2):
-            if moved.may_save(now(one), now(other)):
-                groups.try_merge_siblings(now(one), now(other))
+            if moved.may_save(find_group(one), find_group(other)):
+                groups.try_merge_siblings(find_group(one), find_group(other))
 
 
 class _Moved:

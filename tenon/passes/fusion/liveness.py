@@ -17,7 +17,7 @@ def peak_bytes(graph: Graph) -> int:
 
 
 @dataclass(frozen=True)
-class Life:
+class LiveRange:
     """Memory that a node makes: where it is read, and how large it is.  Renamed values are one memory."""
 
     made: int
@@ -46,7 +46,7 @@ class Timeline:
                 if self.home[x] is x:
                     made[x] = k
         results = {self.home.get(r, r) for r in graph.results}
-        self.lives = {x: Life(k, tuple(reads.get(x, ())), elements(x.shape) * x.dtype.itemsize, x in results)
+        self.lives = {x: LiveRange(k, tuple(reads.get(x, ())), elements(x.shape) * x.dtype.itemsize, x in results)
                       for x, k in made.items()}
         change = np.zeros(self.end + 2, np.int64)
         for life in self.lives.values():

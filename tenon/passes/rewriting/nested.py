@@ -17,11 +17,11 @@ def nested(run: Pass) -> Pass:
     """`run`, innermost graphs first."""
     @wraps(run)
     def everywhere(graph: Graph) -> Graph:
-        return run(inside(graph, everywhere))
+        return run(on_subgraphs(graph, everywhere))
     return everywhere
 
 
-def inside(graph: Graph, run: Pass) -> Graph:
+def on_subgraphs(graph: Graph, run: Pass) -> Graph:
     """The graph in which `run` has changed every sub-graph."""
     if not any(node.graphs for node in graph.nodes):
         return graph
