@@ -1,4 +1,4 @@
-"""A loop of little work in each turn -> one kernel, the loop itself in machine code: what it carries is in registers.
+"""A loop with little work in each iteration -> one kernel: the loop is machine code, what it carries is in registers.
 
 The kernels of condition and body are emitted into one function, on memory of the function's own, where LLVM puts them
 together as if they had been written so.  Larger loops are steps of the program, which cost some nanoseconds a turn.

@@ -1,4 +1,4 @@
-"""A mathematical function in a loop of many -> a call of one function, which all kernels share.
+"""A mathematical function in a vector loop -> a call of one out-of-line function, which all kernels share.
 
     y = call(builder, "sin", False, [x])        # x: float or double; where LLVM makes vectors it calls their variant
 

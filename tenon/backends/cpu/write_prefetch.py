@@ -1,4 +1,4 @@
-"""Stores along several streams -> the lines of memory that they will write, which are fetched some lines ahead.
+"""Stores along several streams -> prefetches of the lines that they will write.
 
 A store to a line that is in no cache waits until the line has come.  Processors fetch ahead along few streams, and not
 over the end of a page; a kernel with five results takes half of the time where they are fetched in time.

@@ -1,5 +1,4 @@
-"""What the tiles of a small product fetch of the next one of its batch: a processor does not foresee where its factors
-begin.
+"""Prefetches in a batch of small products: while one is computed, the operands of the next are fetched.
 
 At every turn of its loop a tile asks for lines of the cache, a few of its rows of left, and of its share of a panel of
 right, so that those of a chunk of depth, as long as such a line, are asked for in the turns of a chunk.

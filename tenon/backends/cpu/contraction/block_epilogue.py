@@ -1,4 +1,4 @@
-"""The epilogue of all rows of a block together: for one that reads and writes much beside the sums.
+"""The epilogue of a whole block of rows, for one that reads and writes much beside the sums.
 
 An optimizer's step reads a weight and its running means, and writes all three.  Tile by tile that is a few lines here
 and there of many streams of memory, which nothing fetches in time.  The sums of a block wait in the second cache

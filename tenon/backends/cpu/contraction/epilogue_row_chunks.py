@@ -1,4 +1,4 @@
-"""Where the chunks of rows begin along which an epilogue adds up: each with a tile, and as even as can be.
+"""Row chunks of reductions in an epilogue: each is whole tiles, and they are as even as can be.
 
 Of T tiles and C chunks, no more than tiles, chunk c has the tiles from c * T // C on.  That is found without knowing
 who computes which tile, so what is added up does not depend on the number of threads.

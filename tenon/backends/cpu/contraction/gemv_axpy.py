@@ -1,4 +1,4 @@
-"""Lines of an operand, read where they are as streams of memory, and added to sums that stay in the first cache.
+"""Matrix times vector as AXPY: lines of the matrix are read as streams, and added to sums that stay in L1.
 
     sums[i, j] = sum over k of near[i, k] * line k [j]
 

@@ -1,4 +1,4 @@
-"""Vectors by a matrix whose rows are runs of memory: sums of products along depth, of several rows at a time.
+"""Matrix times vector as dot products along K, of several rows at a time.
 
 A few vectors meet these rows together, so that memory is read once; more of them find the rows in the second cache.
 

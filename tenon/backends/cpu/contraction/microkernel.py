@@ -1,4 +1,4 @@
-"""The sums of a register tile, a piece that all products of one machine share (`tenon.llvm.shared_functions`).
+"""GEMM's microkernel (BLIS 2015): the sums of a register tile, a function that all products of one machine share.
 
     sums[i, j] = (sums[i, j] if adds) + sum over k < depth of left[i, k] * right[k, j]       i < rows, j < width
 

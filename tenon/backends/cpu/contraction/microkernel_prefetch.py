@@ -1,4 +1,4 @@
-"""What a tile fetches while its sums are computed: for itself, for its epilogue, and for later tiles.
+"""Prefetches of the microkernel: for its own tile, for its epilogue, and for later tiles.
 
 In the machine's own words that is a line of memory at a turn of the innermost loop; elsewhere, and where there is more
 than turns, some lines before each chunk of depth.

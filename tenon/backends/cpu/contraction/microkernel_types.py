@@ -1,4 +1,4 @@
-"""What a tile's sums are, and where in memory all lies that they touch."""
+"""What the microkernel takes: its shape, and the addresses of all that it touches."""
 from typing import NamedTuple
 
 from llvmlite import ir

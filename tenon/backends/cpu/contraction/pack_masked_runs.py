@@ -1,4 +1,4 @@
-"""Pieces: a panel's vectors that are several runs of memory each, as columns of windows are, by masked loads."""
+"""Packing by masked loads: a panel's vectors that are several runs of memory, as columns of windows are."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

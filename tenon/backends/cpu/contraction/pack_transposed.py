@@ -1,4 +1,4 @@
-"""Squares: panels whose columns lie along depth in memory are put together by transposing lanes x lanes elements."""
+"""Packing with a transpose: columns that lie along K are transposed in registers, lanes x lanes at a time."""
 from __future__ import annotations
 
 import math

@@ -1,4 +1,4 @@
-"""What is fetched into the second cache while tiles are computed: their shares of the panel of right that comes next.
+"""Prefetch into L2 while tiles are computed: each fetches its share of the next panel of right.
 
 A share is (address, bytes from chunk to chunk, bytes from line to line): at every chunk of depth a tile asks for
 `spread` lines of memory, `cache_lines` of each.  A fetch of what is not needed, or not there, does no harm.

@@ -1,4 +1,4 @@
-"""The right side of a product, packed before in whole: made by a kernel of its own, and where its panels are.
+"""The right operand, packed ahead of time: the kernel that packs it, and the addresses of its panels.
 
     void name(arguments..., i32 first, i32 until, i32 threads)
 

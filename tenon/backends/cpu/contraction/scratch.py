@@ -1,5 +1,4 @@
-"""What a product in blocks packs, and the memory that it needs for that beside its arguments, one part behind another.
-"""
+"""Scratch memory of a blocked product: the buffers that it packs, one behind another."""
 from __future__ import annotations
 
 from tenon.backends.cpu.contraction.block_epilogue import apart

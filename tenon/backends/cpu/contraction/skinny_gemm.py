@@ -1,4 +1,4 @@
-"""The schedule for rows that are runs of memory times few columns: sums of products along depth, of both at a time.
+"""GEMM with few columns and contiguous rows: dot products along K, of several rows and columns at a time.
 
 Lanes of columns would be filled by few of them only; here lanes are steps of depth.  Columns are copied once, each a
 run as well, if they do not lie so.  What the lanes of many sums add up to is found for all of them together.

@@ -1,4 +1,4 @@
-"""The schedule for products of known, small sizes: left is read where it is, and right too where its columns are lines.
+"""GEMM of small, known sizes: left is read in place, and right too where its columns are lines.
 
 Nothing is cut along depth, and rows and vectors of columns are shared out evenly, so tiles are of two heights and two
 widths; where the last vector is not whole it is masked.  The tiles are part of one function, so a tile costs little

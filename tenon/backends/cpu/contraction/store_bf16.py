@@ -1,4 +1,4 @@
-"""Sums that are rounded to bfloat16 and do nothing else: lines of them by the instruction that rounds.
+"""Sums that are rounded to bfloat16, with no other epilogue: whole lines by the instruction that rounds.
 
 What it makes 0, numbers below 1e-38, sums of pairs never are.
 """

@@ -1,4 +1,4 @@
-"""A call's share of a product -> the rectangles of the result that it computes.
+"""A thread's share of a product -> the rectangles of the result that it computes.
 
 Threads share out rows or columns, whichever is done sooner, in whole tiles.  Panels of columns are few, and a thread
 that has one more than the other keeps it waiting: where rows of left are read in place, the panel in which the share of

@@ -1,4 +1,4 @@
-"""Squares of lines, turned: pieces that kernels share, from what lies in lines to what lies side by side, and back.
+"""Transposes in registers, which kernels share: from lines of memory to lanes, and back.
 
     from_lines(starts, target, run, pitch)          target[x * pitch + k] = line k of `starts` [x]
     to_lines(starts, source, run, pitch, some)      line k of `starts` [x] = source[x * pitch + k],  k < some

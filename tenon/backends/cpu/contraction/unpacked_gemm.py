@@ -1,4 +1,4 @@
-"""Two schedules that pack nothing, for products so small or so narrow that packing costs more than it brings.
+"""Two schedules that pack nothing, for products too small or too narrow for packing to pay.
 
 Lines: a vector of right's columns (or left's rows) is read where it is, and added to sums in the first cache.
 Both along depth: sums of products of several rows at a time (`gemv_dot`).  Otherwise element by element.

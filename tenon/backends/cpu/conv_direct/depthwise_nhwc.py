@@ -1,4 +1,4 @@
-"""A convolution of every channel by itself, channels last -> LLVM IR whose lanes are channels.
+"""A depthwise convolution, channels last -> LLVM IR whose lanes are channels.
 
     for images, places of the outer axes, vectors of channels: for tiles of a row:
         for taps of the outer axes that meet a line of the image: for taps of a row: sums += vector of weights * vector

@@ -1,4 +1,4 @@
-"""A product with a factor that is read in windows -> LLVM IR that keeps sums of windows in registers.
+"""A convolution with few filters -> LLVM IR that keeps sums of windows in registers.
 
     for each batch (group of channels), image and block of rows:
         copy what the windows of the block cover, with zeros around it, a row in vectors, a phase of the stride apart

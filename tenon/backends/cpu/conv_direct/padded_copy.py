@@ -1,4 +1,4 @@
-"""What the windows of a block cover -> a copy of it with zeros around and between, a phase of the innermost step apart.
+"""The input of a block's windows -> a padded copy of it, with the phases of the innermost stride apart.
 
     copy[channel, t, ..., phase, i] = element at (t, ..., step*i + phase), or 0 where nothing is
 

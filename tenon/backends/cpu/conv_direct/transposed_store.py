@@ -1,4 +1,4 @@
-"""Sums of a plane of places, filters side by side -> lines of places for each filter, and the epilogue."""
+"""Sums with filters side by side -> rows of places for each filter (NHWC to NCHW), and the epilogue."""
 
 from __future__ import annotations
 

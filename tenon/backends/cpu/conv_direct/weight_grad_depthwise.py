@@ -1,4 +1,4 @@
-"""A product that is summed over all places of windows -> LLVM IR: the gradient of a kernel of few channels.
+"""The weight gradient of a convolution with few channels -> LLVM IR that sums over all places of windows.
 
     for each batch (group of channels):
         for each image and block of rows:

@@ -1,4 +1,4 @@
-"""A product that is summed over all places of windows, with many filters -> LLVM IR: the gradient of a kernel.
+"""The weight gradient of a convolution with many filters -> LLVM IR that sums over all places of windows.
 
     for each block of images or rows:
         put the other factor, of all filters, together as panels: a line of filters for every place

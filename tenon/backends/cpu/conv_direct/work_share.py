@@ -1,4 +1,4 @@
-"""What the schedules of sliding windows share: a function's share of the work and scratch memory, sizes of blocks."""
+"""What direct convolutions share: a function's share of the work, scratch memory, block sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the windows of a block cover -> a copy of it with zeros around, in which every tap is at a known distance.
+"""The input of a block's windows, with its halo of zeros -> a copy in which every tap is at a known distance.
 
     copy[t, ..., channels] = element at t + shift, or 0 where nothing is        channels are neighbours in memory
     copy[..., channels, t]                                                      the last places are
