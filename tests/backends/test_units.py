@@ -270,7 +270,7 @@ def test_a_user_s_operator_of_the_same_name_is_another_kernel(disk, monkeypatch)
 
 
 def test_facts_survive_the_disk():
-    facts = kernel_cache.Facts(2, (tn.types.TensorType(tn.float32, (3, tn.dims.symbol("B") * 2)),),
+    facts = kernel_cache.KernelMetadata(2, (tn.types.TensorType(tn.float32, (3, tn.dims.symbol("B") * 2)),),
                              tn.dims.symbol("B") + 64, frozenset({(0, 1), (1, 0)}), ("B",),
                              (kernel_cache.Check(3, "take"), kernel_cache.Check(-1, "")))
     assert kernel_cache._decoded(kernel_cache._encoded(facts)) == facts
