@@ -1,5 +1,6 @@
 """Collecting cycles is put off while something is compiled, and comes back in every case."""
 
+import contextvars
 import gc
 import os
 import subprocess
@@ -314,3 +315,16 @@ def test_a_tensor_changed_in_place_by_what_is_on_the_tape_goes_with_its_last_nam
         assert gone() is None
     finally:
         gc.enable()
+
+
+def test_a_recording_that_ends_in_another_context_brings_collecting_back():
+    # as that of a generator which another task, or the collector, closes
+    def begun():
+        recording = using(Builder("recorded"))
+        recording.__enter__()
+        return recording
+    recording = contextvars.copy_context().run(begun)
+    assert not gc.isenabled()
+    with pytest.raises(ValueError, match="different Context"):
+        recording.__exit__(None, None, None)
+    assert gc.isenabled()

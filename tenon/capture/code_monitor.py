@@ -213,28 +213,27 @@ class CodeWatch:
 
         Nothing is collected meanwhile: finalizers and `gc.callbacks` are no acts of the function.
         """
-        before: Any = sys.getprofile()
-        COLLECTOR.pause()
-        token, tracing, self._entered = _watching.set(self), sys.gettrace(), sys._getframe(2)
-        STREAMS.begin()
-        sys.setprofile(self._event)
-        try:
-            yield
-        except Exception:
-            if self.noted:
-                raise self.noted[0] from None
-            raise
-        finally:
-            _watching.reset(token)
-            self._entered = None
-            sys.settrace(tracing)
-            sys.setprofile(None)
-            STREAMS.end()
-            if hasattr(before, "enable"):
-                before.enable()     # cProfile's profiler, which is no function
-            else:
-                sys.setprofile(before)
-            COLLECTOR.resume()
+        with COLLECTOR:
+            before: Any = sys.getprofile()
+            token, tracing, self._entered = _watching.set(self), sys.gettrace(), sys._getframe(2)
+            STREAMS.begin()
+            sys.setprofile(self._event)
+            try:
+                yield
+            except Exception:
+                if self.noted:
+                    raise self.noted[0] from None
+                raise
+            finally:
+                _watching.reset(token)
+                self._entered = None
+                sys.settrace(tracing)
+                sys.setprofile(None)
+                STREAMS.end()
+                if hasattr(before, "enable"):
+                    before.enable()     # cProfile's profiler, which is no function
+                else:
+                    sys.setprofile(before)
         if self.noted:
             raise self.noted[0]
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Protocol
@@ -96,15 +96,12 @@ def using_default() -> AbstractContextManager[Any]:
 @contextmanager
 def using(inner: Interpreter) -> Iterator[Interpreter]:
     """Let `inner` decide what operator calls mean in this block, in this thread; no finalizer's, where it records."""
-    if inner.records:
-        COLLECTOR.pause()
-    token = innermost.set(inner)
-    try:
-        yield inner
-    finally:
-        innermost.reset(token)
-        if inner.records:
-            COLLECTOR.resume()
+    with COLLECTOR if inner.records else nullcontext():
+        token = innermost.set(inner)
+        try:
+            yield inner
+        finally:
+            innermost.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
