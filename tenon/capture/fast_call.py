@@ -2,7 +2,7 @@
 
 One native pass looks at everything that such a call depends on: that the arguments have these types, that every value
 and tensor from outside is what it was, that no argument is a tensor from outside.  A quick program runs in that same
-pass.  A call that is different in anything goes the slow path (`tenon.jit`), which knows why and captures if need be.
+pass.  A call that is different in anything takes the slow path (`tenon.jit`), which knows why and captures if need be.
 
 A tensor that the program assigns and that nobody else holds is updated in its own memory: nobody else can have its
 state or its array, which their reference counts tell.
@@ -537,8 +537,8 @@ def _places_on_tape(captured: Captured) -> list[int]:
     acts = captured.changes, captured.effects, captured.gradients, captured.flags, captured.output_effects
     if any(acts) or captured.by_data or captured.failed is not None or captured.output.undecided:
         return []
-    usual = all(x == FromGraph(x.index, True, False) for x in leaves if isinstance(x, FromGraph))
-    return [x.index for x in leaves] if usual and all(isinstance(x, FromGraph) for x in leaves) else []
+    usual = all(isinstance(x, FromGraph) and x == FromGraph(x.index, True, released=False) for x in leaves)
+    return [x.index for x in leaves] if usual else []
 
 
 def _only_updates(frame: Any, reads: Sequence[int], captured: Captured) -> bool:

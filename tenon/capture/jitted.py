@@ -225,7 +225,7 @@ class Jitted(Capturing):
         """Let `around(run, captured, arguments, containers)` make the runs of captures in this block, of all threads;
         those of the function's pieces, where it is split, too.
 
-        Such calls go the slow path; fast paths are there again afterwards.
+        Such calls take the slow path; fast paths are there again afterwards.
         """
         ways = {x: x._look_at(around) for x in self.with_pieces()}
         try:

@@ -1,6 +1,6 @@
 """A graph in which the data decide sizes -> an executable: stages run one after the other, each of ordinary size.
 
-    program = Staged(graph, compile)
+    program = StagedProgram(graph, compile)
     (chosen,) = program.run([x])        # x[x > 0], however many there are
 
 Where a size is 0 or 1 the stage has a program of its own, as ordinary symbols have captures of their own.
