@@ -94,7 +94,7 @@ def with_text_alone() -> None:
 
 def native_texts() -> Iterator[Text]:
     """Of the functions that run programs, answer calls and compute eagerly, by the library that they are in."""
-    from tenon.capture.fast_call import _slots
+    from tenon.capture.preload_fast_calls import state_slots
     from tenon.cpython.jit_fast_call import library
     from tenon.eager.native_fast_path import _machine
     from tenon.llvm import function_builder
@@ -109,7 +109,7 @@ def native_texts() -> Iterator[Text]:
         return make(name, *constants, module_of=module_of)
 
     function_builder.library = note
-    driver(), entries(default_sleep()), library(_slots()), _machine()
+    driver(), entries(default_sleep()), library(state_slots()), _machine()
     function_builder.library = make
     yield from texts
 

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from tenon.capture.captured import Captured
-from tenon.capture.fast_call import MISS, Call, is_plain
 from tenon.capture.guard_places import CHANGING
+from tenon.capture.match_arguments import MISS, Call, is_plain
 from tenon.capture.pytree import Structure
 
 MAX_FAST_CALLS = 12         # of one function: each costs calls that go another way

@@ -23,11 +23,14 @@ from tenon.capture.captured import Captured
 from tenon.capture.capturing import Capturing
 from tenon.capture.code_monitor import comes_from_library, stack_where
 from tenon.capture.counted_loops import CountedLoops
-from tenon.capture.fast_call import MISS, OffTheGraph, make_fast_call, make_ready
+from tenon.capture.fast_call import make_fast_call
+from tenon.capture.fast_call_results import OffTheGraph
 from tenon.capture.fast_call_table import Ways, added, plain_values, without
 from tenon.capture.graph_breaks import Around, Instead, Run
 from tenon.capture.lazy_tensors import FunctionParts
+from tenon.capture.match_arguments import MISS
 from tenon.capture.opened_objects import classes_to_open
+from tenon.capture.preload_fast_calls import preload
 from tenon.capture.pytree import BOUND, Structure, unfold
 from tenon.capture.replay import run
 from tenon.capture.store_results import Stopped
@@ -158,7 +161,7 @@ class Jitted(Capturing):
                 if self.background and not is_made(captured, arguments):
                     return self.function(*args, **keywords)
                 if captured.calls == 0:
-                    make_ready()
+                    preload()
                 captured.calls += 1
                 if captured.calls == 2:
                     self._served()

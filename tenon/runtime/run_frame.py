@@ -38,7 +38,7 @@ DATA_OFFSET = object.__basicsize__  # where an ndarray keeps the address of its 
 class Frame:
     """What one run at a time writes to: the driver's context, its table of addresses, the words that report errors.
 
-    A quick call (`tenon.capture.fast_call`) has a frame of its own, with the `pool` (its state, the function that
+    A quick call (`tenon.capture.fast_call_runs`) has a frame of its own, with the `pool` (its state, the function that
     starts a region) that it runs on, and the words in memory that must be as they were.  They are looked at before a
     call; the number of threads may be set meanwhile, so the frame keeps its pool, which is closed then and runs the
     caller alone.

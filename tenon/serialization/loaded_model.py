@@ -17,10 +17,11 @@ from tenon.autocast import narrowing
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.conditional_gradients import use
 from tenon.capture.convert.reachable import OfCapture
-from tenon.capture.fast_call import MISS, make_fast_call
+from tenon.capture.fast_call import make_fast_call
 from tenon.capture.fast_call_table import Ways, added, without
 from tenon.capture.guards import Guards
 from tenon.capture.jitted import SHORTEN_AT
+from tenon.capture.match_arguments import MISS
 from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.pytree import unfold
 from tenon.capture.replay import run

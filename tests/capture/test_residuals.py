@@ -7,7 +7,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.capture import fast_call, jitted
+from tenon.capture import fast_call_runs, jitted
 from tenon.capture.residuals import _backward_of, halves
 from tenon.cpython import object_layout
 from tenon.errors import GradientError
@@ -216,7 +216,7 @@ def test_a_call_on_the_tape_takes_the_short_way_too(monkeypatch):
     W.grad = V.grad = None
     for _ in range(5):
         f(x)
-    monkeypatch.setattr(fast_call, "run", None)             # the long way from here on
+    monkeypatch.setattr(fast_call_runs, "run", None)             # the long way from here on
     monkeypatch.setattr(jitted.Jitted, "_find_and_run", None)
     for _ in range(3):
         W.grad = V.grad = None

@@ -14,7 +14,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
-from tenon.capture.fast_call import _slots, make_ready
+from tenon.capture.preload_fast_calls import preload, state_slots
 from tenon.cpython import object_layout
 
 jit_module = sys.modules["tenon.capture.jitted"]
@@ -601,7 +601,7 @@ def test_one_tensor_in_two_places_and_names_go_another_way(monkeypatch):
 
 def test_the_native_functions_are_made_while_a_program_is_compiled(monkeypatch):
     asked, f = [], tn.jit(lambda x: tn.exp(x * 2.0) + 1.0)
-    monkeypatch.setattr(jit_module, "make_ready", lambda: asked.append(f))
+    monkeypatch.setattr(jit_module, "preload", lambda: asked.append(f))
     for _ in range(3):
         f(ones(3))
     assert asked == [f]
@@ -634,5 +634,5 @@ print(compiled)
 
 def test_all_threads_have_the_same_native_functions():
     from tenon.cpython.jit_fast_call import library
-    make_ready()
-    assert library(_slots()) is library(_slots())
+    preload()
+    assert library(state_slots()) is library(state_slots())
