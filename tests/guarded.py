@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture import donation, fast_call
+from tenon.capture import donation, fast_call_runs
 from tenon.program.backend_interface import Array
 from tenon.runtime import arena_planning, buffer_pool, program, program_layout, run_frame, stack_region
 from tenon.runtime.program_layout import Layout
@@ -43,13 +43,19 @@ def at_the_start(size: int) -> int:
 
 def guard(gap: Gap) -> None:
     """Let all memory be such memory, of small results too."""
-    program_layout.plan_arena = partial(plan_apart, gap=gap)        # type: ignore[assignment]
-    program.make_layout = partial(layout_apart, gap=gap)    # type: ignore[assignment]
-    program.Program._take_arena = take_arena  # type: ignore[assignment, method-assign]
+    replace(program_layout, "plan_arena", partial(plan_apart, gap=gap))
+    replace(program, "make_layout", partial(layout_apart, gap=gap))
+    replace(program.Program, "_take_arena", take_arena)
     for module in (run_frame, buffer_pool, stack_region):
-        module.aligned_bytes = partial(walled, gap=gap)
-    for module in (buffer_pool, fast_call, donation):
-        module.SMALLEST = 0
+        replace(module, "aligned_bytes", partial(walled, gap=gap))
+    for module in (buffer_pool, fast_call_runs, donation):
+        replace(module, "MIN_POOLED_BYTES", 0)
+
+
+def replace(owner: Any, name: str, value: Any) -> None:
+    """Put this in the place of what has this name there: a name that is gone would guard nothing."""
+    assert hasattr(owner, name), name
+    setattr(owner, name, value)
 
 
 def guarded(array: Array, gap: Gap) -> Array:
