@@ -21,7 +21,8 @@ from tenon.array_conversion import array_of, as_numpy, copied, has_tensors, tens
 from tenon.autodiff import backward
 from tenon.buffer_ownership import adopted
 from tenon.devices import HOST, among, check_device, placing
-from tenon.dims import length_of, size_of
+from tenon.dims.element_count import size_of
+from tenon.dims.symbolic_dim import length_of
 from tenon.dlpack import imported
 from tenon.eager.grad_mode import differentiating, is_grad_enabled, refusing_nan
 from tenon.errors import ArgumentError, DeviceError, DTypeError, GradientError, ShapeError

@@ -16,7 +16,7 @@ import numpy as np
 
 from tenon.atomic import Store
 from tenon.context_values import during
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.graph.ir import Value
 from tenon.types import DType, Shape
 

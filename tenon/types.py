@@ -14,7 +14,8 @@ from typing import Any, NewType
 import ml_dtypes
 import numpy as np
 
-from tenon.dims import Dim, is_one, product, same_sizes
+from tenon.dims.compare_sizes import is_one, same_sizes
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from tenon.locks import cached_property
 from tenon.records import dataclass

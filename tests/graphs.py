@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import tenon as tn
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.errors import TenonError
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Value

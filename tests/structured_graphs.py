@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import OPS, using

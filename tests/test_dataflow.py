@@ -18,7 +18,7 @@ from tenon.dataflow.execute import execute
 from tenon.dataflow.from_graph import to_dataflow
 from tenon.dataflow.verify_dataflow import verify
 from tenon.debug.stage_texts import show_function
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.errors import GraphError
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret

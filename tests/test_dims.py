@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tenon.dims import Dim, bounds, evaluate, maximum, symbol
+from tenon.dims.symbolic_dim import Dim, bounds, evaluate, maximum, symbol
 
 NAMES = ("B", "C", "data_0")
 VALUES = [dict(zip(NAMES, sizes, strict=True)) for sizes in itertools.product((2, 3, 5, 8), (2, 4, 7), (0, 1, 6))]

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 # Low to high. A module imports from its own row or a lower one. `__init__` is the public API, `import tenon as tn`.
 LAYERS = """
-records atomic context_values types devices target dims size_assumptions errors error_hints error_context migration_hints unpacked_rows config observe locks gc_control buffer_ownership dlpack
+records atomic context_values types devices target dims errors error_hints error_context migration_hints unpacked_rows config observe locks gc_control buffer_ownership dlpack
 tensor_file tracebacks
 graph
 ops

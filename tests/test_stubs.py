@@ -88,4 +88,4 @@ def test_every_operator_says_what_it_returns(stubs):
 def test_dir_lists_what_is_meant_for_users():
     names = [name for name in dir(tn) if not name.startswith("_")]
     assert {"jit", "zeros", "nn", "float32", "save"} <= set(names)
-    assert not {"array_conversion", "autodiff", "size_assumptions", "passes", "loops"} & set(names)
+    assert not {"array_conversion", "autodiff", "dims", "passes", "loops"} & set(names)

@@ -17,7 +17,7 @@ from tenon.capture.code_monitor import Stack
 from tenon.capture.guard_places import GuardPlace, Key
 from tenon.capture.lazy_tensors import FunctionParts
 from tenon.capture.pytree import Structure
-from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, substitute, symbol, symbols
+from tenon.dims.symbolic_dim import SMALLEST_SYMBOLIC_SIZE, Dim, substitute, symbol, symbols
 from tenon.errors import Location
 from tenon.graph.ir import Node
 from tenon.records import dataclass, field

@@ -35,10 +35,11 @@ from tenon.capture.runtime_numbers import in_graph
 from tenon.capture.store_results import Stopped, sizes_of
 from tenon.capture.symbolic_numbers import SymNumber
 from tenon.capture.trace import Capture, capturing
-from tenon.dims import Dim, SymbolicDim, UndecidedSize, evaluate
+from tenon.dims.size_assumptions import Assumptions, assuming, learn, told_by
+from tenon.dims.symbolic_dim import Dim, SymbolicDim, evaluate
+from tenon.dims.undecided_sizes import UndecidedSize
 from tenon.errors import PACKAGE, CompilerDefect
 from tenon.records import dataclass, field
-from tenon.size_assumptions import Assumptions, assuming, learn, told_by
 from tenon.tensor import Tensor
 from tenon.tensor_state import leaf_hooks
 from tenon.types import TensorType

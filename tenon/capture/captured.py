@@ -35,6 +35,7 @@ from tenon.capture.result_leaves import (
     results_in,
 )
 from tenon.devices import Device
+from tenon.dims.size_assumptions import Assumptions
 from tenon.eager.dispatch import program_of
 from tenon.graph.ir import MESH, Graph, Value
 from tenon.graph.size_stages import is_sized_by_data
@@ -43,7 +44,6 @@ from tenon.locks import Lock, cached_property
 from tenon.observe import timed
 from tenon.program.backend_interface import Executable
 from tenon.records import dataclass, field
-from tenon.size_assumptions import Assumptions
 from tenon.tensor import Tensor, asarray
 from tenon.types import TensorType
 

@@ -30,7 +30,8 @@ from tenon.capture.store_results import Stopped
 from tenon.capture.symbolic_numbers import Unmoved
 from tenon.config import ConfigError
 from tenon.devices import placing
-from tenon.dims import BY_NUMBER, Dim, PinnedSize, UndecidedSize, is_by_data, substitute, symbol
+from tenon.dims.symbolic_dim import BY_NUMBER, Dim, PinnedSize, is_by_data, substitute, symbol
+from tenon.dims.undecided_sizes import UndecidedSize
 from tenon.eager.grad_mode import modes
 from tenon.errors import CaptureError, CompilerDefect
 from tenon.graph.ir import (

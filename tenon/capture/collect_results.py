@@ -14,7 +14,7 @@ from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.opened_objects import is_made_of_attributes
 from tenon.capture.pytree import unfold
 from tenon.capture.result_leaves import ResultNest, SharedLeaf
-from tenon.dims import SymbolicDim
+from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.tensor import Tensor
 
 COLLECTIONS = (set, Counter)     # which are opened where they are left, unlike those among arguments

@@ -21,7 +21,7 @@ from tenon.capture.match_arguments import MISS, Call, Run
 from tenon.capture.replay import run
 from tenon.capture.size_reader import NewArray, SizeLimits
 from tenon.capture.store_results import Stopped
-from tenon.dims import Dim, evaluate, symbol
+from tenon.dims.symbolic_dim import Dim, evaluate, symbol
 from tenon.in_place import Loan
 from tenon.records import replace
 from tenon.runtime.buffer_pool import MIN_POOLED_BYTES, take

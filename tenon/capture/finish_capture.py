@@ -42,13 +42,14 @@ from tenon.capture.result_leaves import (
 from tenon.capture.runtime_numbers import RuntimeNumber, one_kind
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber
 from tenon.capture.trace import Capture, capturing
-from tenon.dims import Size, SymbolicDim, is_by_data
+from tenon.dims.element_count import Size
+from tenon.dims.size_assumptions import Assumptions
+from tenon.dims.symbolic_dim import SymbolicDim, is_by_data
 from tenon.eager.gradient_hooks import place_of_hooks
 from tenon.eager.tape import TapeNode
 from tenon.graph.ir import SIZES, Graph, Value
 from tenon.graph.value_devices import result_devices
 from tenon.records import replace
-from tenon.size_assumptions import Assumptions
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState, leaf_hooks
 from tenon.types import TensorType

@@ -18,7 +18,7 @@ from tenon.capture.guard_places import CHANGING
 from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.preload_fast_calls import state_slots
 from tenon.capture.size_reader import NewArray, SizeLimits, SizeReader, array_maker, size_reader
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.in_place import Loan, UpdatedState
 from tenon.locks import unforked
 from tenon.records import replace

@@ -18,7 +18,7 @@ import numpy as np
 
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymText
-from tenon.dims import SymbolicDim
+from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.errors import user_location
 from tenon.locks import cached_property
 from tenon.ops.deferred_output import Heard

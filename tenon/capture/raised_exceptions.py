@@ -12,7 +12,7 @@ import types
 from functools import lru_cache
 
 from tenon.capture.code_monitor import UnsafeCall
-from tenon.dims import PinnedSize
+from tenon.dims.symbolic_dim import PinnedSize
 
 OF_CAPTURE = (UnsafeCall, PinnedSize, GeneratorExit)
 

@@ -16,6 +16,7 @@ import numpy as np
 from tenon.autodiff import call
 from tenon.capture.conditional_gradients import use
 from tenon.capture.independent_results import independent_results
+from tenon.dims.size_assumptions import told_by
 from tenon.eager.dispatch import program_of
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved
@@ -28,7 +29,6 @@ from tenon.graph.partition import copy_nodes, derivative_of, has_effect, needed,
 from tenon.locks import cached_property, unforked
 from tenon.program.backend_interface import Executable
 from tenon.records import dataclass, field, replace
-from tenon.size_assumptions import told_by
 from tenon.tensor import Tensor, fresh
 
 

@@ -9,7 +9,7 @@ from tenon.capture.effects import MISSING
 from tenon.capture.output_effects import Text
 from tenon.capture.parameter_sources import Source
 from tenon.capture.pytree import Structure
-from tenon.dims import Dim, SymbolicDim
+from tenon.dims.symbolic_dim import Dim, SymbolicDim
 from tenon.locks import cached_property
 from tenon.records import dataclass
 

@@ -16,7 +16,7 @@ import numpy as np
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.decimal_rounding import MAX_DIGITS, rounded
 from tenon.capture.symbolic_numbers import SymNumber, value_of
-from tenon.dims import SymbolicDim
+from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.errors import PACKAGE, user_location
 from tenon.graph.build import literal
 from tenon.ops.arithmetic import divide, floor_divide, negative, remainder, subtract

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tenon.dims import Dim, SymbolicDim, evaluate, symbols
-from tenon.size_assumptions import told_by
+from tenon.dims.size_assumptions import told_by
+from tenon.dims.symbolic_dim import Dim, SymbolicDim, evaluate, symbols
 from tenon.types import TensorType
 
 

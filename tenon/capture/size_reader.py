@@ -14,9 +14,9 @@ from typing import Any
 from tenon.capture.captured import Captured
 from tenon.capture.source_writer import SourceWriter
 from tenon.capture.store_results import ARRAYS
-from tenon.dims import Dim, evaluate, smallest_size, substitute, symbol, symbols
+from tenon.dims.size_assumptions import told_by
+from tenon.dims.symbolic_dim import Dim, evaluate, smallest_size, substitute, symbol, symbols
 from tenon.records import dataclass
-from tenon.size_assumptions import told_by
 from tenon.tensor import Tensor
 from tenon.types import Shape
 

@@ -36,14 +36,15 @@ from tenon.capture.result_leaves import (
     Written,
 )
 from tenon.devices import Device
-from tenon.dims import Dim, evaluate, size_of
+from tenon.dims.element_count import size_of
+from tenon.dims.size_assumptions import learn
+from tenon.dims.symbolic_dim import Dim, evaluate
 from tenon.eager.on_device import on
 from tenon.eager.on_mesh import OnMesh
 from tenon.eager.tape import RELEASED, ended
 from tenon.errors import CaptureError
 from tenon.ops.deferred_output import Heard
 from tenon.sharding.sharded_array import ShardedArray
-from tenon.size_assumptions import learn
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState, noted_change
 from tenon.types import TensorType

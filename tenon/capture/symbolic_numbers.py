@@ -18,19 +18,19 @@ from typing import Any
 
 import numpy as np
 
-import tenon.dims
+import tenon.dims.symbolic_dim
 import tenon.tensor
 from tenon.capture.code_monitor import Stack, UnsafeCall, stack_now, unwatched
 from tenon.capture.code_origin import follows
 from tenon.capture.counted_loops import CountedLoops, asks_how_many, goes_round, place_of
 from tenon.capture.guards import DATES, PATHS, SCALARS, is_atom, same_atom
 from tenon.capture.size_numbers import SizeNumbers
-from tenon.dims import (
+from tenon.dims.element_count import Size
+from tenon.dims.symbolic_dim import (
     BY_NUMBER,
     SMALLEST_SYMBOLIC_SIZE,
     Dim,
     PinnedSize,
-    Size,
     SymbolicDim,
     number_behind,
     substitute,
@@ -52,7 +52,7 @@ FIXED = (*PLAIN, *DATES, *PATHS, *SCALARS)
 MAX_STEPS = 1000
 UNEQUAL = (type(None), str, bytes, tuple, list, dict)     # no number equals one of these
 OF_SIZES = (operator.add, operator.sub, operator.mul, operator.neg, operator.pos)    # which give sizes
-OF_SIZES_THEMSELVES = (tenon.dims.__file__, tenon.tensor.__file__)     # where methods of sizes and `len` are
+OF_SIZES_THEMSELVES = (tenon.dims.symbolic_dim.__file__, tenon.tensor.__file__)     # their methods, and `len`
 NEVER_RAISES = frozenset((operator.add, operator.sub, operator.mul, operator.and_, operator.or_, operator.xor,
                           operator.neg, operator.pos, operator.abs, operator.invert))
 

@@ -24,7 +24,7 @@ from tenon.capture.parameter_sources import Argument, Source
 from tenon.capture.symbolic_numbers import Numbers, SymNumber, SymScalar, nest_known, sizes_in
 from tenon.context_values import during
 from tenon.devices import HOST, PYTHON, on_python, placing
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.eager.grad_mode import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved_as
 from tenon.errors import TenonError, user_location

@@ -15,7 +15,7 @@ from tenon.capture.nested_capture import Branch
 from tenon.capture.pytree import Structure, flatten
 from tenon.capture.trace import is_capturing
 from tenon.capture.unify_types import as_tensor, condition_of, described, labels, lifted
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter

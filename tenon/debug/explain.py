@@ -18,7 +18,7 @@ from tenon.capture.parameter_sources import Argument, GradientOf
 from tenon.capture.pytree import unfold
 from tenon.debug.notebook import MONOSPACE, block, table_html
 from tenon.debug.source_lines import GRAPH, PYTHON, STOP, Line, source_lines
-from tenon.dims import SymbolicDim
+from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.errors import ArgumentError, CaptureError
 from tenon.jit import jit
 from tenon.records import dataclass

@@ -18,7 +18,7 @@ from tenon.capture.capture_run import Attempt
 from tenon.capture.captured import Captured
 from tenon.capture.jitted import Jitted
 from tenon.capture.pytree import unfold
-from tenon.dims import PinnedSize
+from tenon.dims.symbolic_dim import PinnedSize
 from tenon.errors import PACKAGE, Location
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph

@@ -13,7 +13,7 @@ from typing import Any
 from tenon.capture.constant_weights import late_program
 from tenon.capture.jitted import Jitted
 from tenon.dataflow.from_graph import to_dataflow
-from tenon.dims import SymbolicDim
+from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.errors import PACKAGE, ArgumentError, Location, TenonError, location_of
 from tenon.graph.text import parse_graph, parse_type, print_graph
 from tenon.graph.verify import verify

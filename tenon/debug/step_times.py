@@ -20,7 +20,7 @@ import numpy as np
 
 from tenon.capture.captured import Captured
 from tenon.capture.constant_weights import WithConstants, given, late_program
-from tenon.dims import evaluate
+from tenon.dims.symbolic_dim import evaluate
 from tenon.errors import ArgumentError, Location
 from tenon.graph.interpret import running
 from tenon.graph.ir import Node

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from tenon.config import config
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph
 from tenon.graph.op import Op

@@ -10,7 +10,7 @@ import numpy as np
 
 from tenon.autocast import autocasting, holds_recast, recast
 from tenon.autodiff import call
-from tenon.dims import SymbolicDim
+from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.eager.call_cache import remembered_call
 from tenon.eager.call_table import PLAN, cached_calls, describe_attrs
 from tenon.eager.compiled_ops import heavy_program, run_whole

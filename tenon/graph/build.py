@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import SymbolicDim, is_by_data, same_sizes
+from tenon.dims.compare_sizes import same_sizes
+from tenon.dims.size_assumptions import Answers, are_given_again, noted_answers
+from tenon.dims.symbolic_dim import SymbolicDim, is_by_data
 from tenon.errors import CaptureError, DTypeError, GraphError, Location, TenonError, user_location
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import OPS, Op, interpreter, using
 from tenon.graph.promotion import separate
 from tenon.graph.structural_key import Exact
 from tenon.observe import emit as tell
-from tenon.size_assumptions import Answers, are_given_again, noted_answers
 from tenon.types import TOKEN, DType, TensorType, as_dtype, broadcast_shapes, no_operand
 
 PYTHON_SCALARS = (bool, int, float, complex)

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from tenon.context_values import during
-from tenon.dims import SymbolicDim, evaluate
+from tenon.dims.size_assumptions import learn
+from tenon.dims.symbolic_dim import SymbolicDim, evaluate
 from tenon.errors import DTypeError, GraphError, ShapeError
 from tenon.graph.build import expansion
 from tenon.graph.ir import Graph, Literal, Node, Value, graphs_in
 from tenon.graph.kernels import UserKernel
 from tenon.graph.op import Op
 from tenon.records import dataclass, field
-from tenon.size_assumptions import learn
 from tenon.types import TOKEN, DType, TensorType, as_dtype, bfloat16, float16
 
 NARROW = (float16, bfloat16)    # computed in float32 and rounded once, as compiled code does

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tenon.dims import Dim, SymbolicDim, symbols
+from tenon.dims.symbolic_dim import Dim, SymbolicDim, symbols
 from tenon.errors import Location
 from tenon.graph.operators import Traced
 from tenon.records import dataclass, field

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.devices import HOST
-from tenon.dims import parse_dim
+from tenon.dims.parse_dims import parse_dim
 from tenon.errors import GraphError, Location, TenonError
 from tenon.graph.build import literal
 from tenon.graph.ir import AS_READ, DEVICES, Graph, Literal, Node, Value

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tenon.dims.size_assumptions import told_by
 from tenon.graph.build import Builder
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op
 from tenon.graph.size_stages import sizes_read, told_by_data
 from tenon.records import dataclass
-from tenon.size_assumptions import told_by
 
 
 def needed(graph: Graph, results: Iterable[Value], keep: Callable[[Node], bool] = lambda node: False,

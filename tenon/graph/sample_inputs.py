@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from tenon.dims import evaluate
+from tenon.dims.symbolic_dim import evaluate
 from tenon.graph.ir import Graph
 from tenon.records import dataclass
 from tenon.types import TensorType

@@ -12,13 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tenon.dims import BY_DATA, SMALLEST_SYMBOLIC_SIZE, Dim, SymbolicDim, is_by_data, substitute, symbol, symbols
+from tenon.dims.size_assumptions import told_by
+from tenon.dims.symbolic_dim import (
+    BY_DATA,
+    SMALLEST_SYMBOLIC_SIZE,
+    Dim,
+    SymbolicDim,
+    is_by_data,
+    substitute,
+    symbol,
+    symbols,
+)
 from tenon.errors import ShapeError
 from tenon.graph.build import Builder
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import AS_READ, AUTOTUNE, MEMORY_BUDGET, Graph, Node, Value, symbols_in
 from tenon.records import dataclass, replace
-from tenon.size_assumptions import told_by
 from tenon.types import TOKEN, TensorType
 
 KEPT_NOTES = (AUTOTUNE, MEMORY_BUDGET)

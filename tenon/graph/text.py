@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.devices import HOST, Device
-from tenon.dims import SymbolicDim
+from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.errors import DeviceError, GraphError
 from tenon.graph.graph_cache_property import once_a_graph
 from tenon.graph.ir import Graph, Literal, Node, Value, graphs_in

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tenon.dims import evaluate
+from tenon.dims.symbolic_dim import evaluate
 from tenon.errors import CompilerDefect, GraphError, TenonError
 from tenon.graph.compare import difference, narrowest
 from tenon.graph.interpret import OutOfPatience, interpret, with_patience

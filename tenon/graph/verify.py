@@ -15,7 +15,9 @@ from math import prod
 from typing import Any
 
 from tenon.context_values import during
-from tenon.dims import SymbolicDim, innermost
+from tenon.dims.size_assumptions import told_by
+from tenon.dims.symbolic_dim import SymbolicDim
+from tenon.dims.undecided_sizes import innermost
 from tenon.errors import ADDRESSABLE, ArgumentError, DeviceError, GraphError, TenonError
 from tenon.graph.attributes import check_attributes
 from tenon.graph.build import agree, canonical_attrs, types_of
@@ -24,7 +26,6 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.partition import extent, map_graphs
 from tenon.graph.structural_key import exactly
 from tenon.graph.value_devices import devices_of, speaks_of_devices
-from tenon.size_assumptions import told_by
 from tenon.types import TOKEN, TensorType, has_arrays
 
 MAX_AXES = 64               # of NumPy's arrays

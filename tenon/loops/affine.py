@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tenon.dims import Dim
-from tenon.dims import bounds as dim_bounds
+from tenon.dims.symbolic_dim import Dim
+from tenon.dims.symbolic_dim import bounds as dim_bounds
 from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Index, SizeOf, constant, size
 from tenon.records import dataclass
 from tenon.types import int64

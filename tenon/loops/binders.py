@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.loops.expressions import Expr, Index, Reduce
 from tenon.loops.loop_ir import Block, Let, Loop, roots, statements
 from tenon.loops.traversal import parts, walk

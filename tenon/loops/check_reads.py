@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenon.dims import Dim, SymbolicDim
+from tenon.dims.symbolic_dim import Dim, SymbolicDim
 from tenon.errors import READS, ArgumentError
 from tenon.graph.ir import Node
 from tenon.loops.expressions import Cast, CheckedIndex, Expr, Index, lift, size

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.loops.cache_rows import KeptElement
 from tenon.loops.expressions import (
     OPERATION,

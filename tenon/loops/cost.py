@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, SizeOf
 from tenon.loops.loop_ir import Block, Contraction, Kernel, Let, Loop, Nest, Stmt, Store, roots

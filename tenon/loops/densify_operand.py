@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Cast, Load, Reduce

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.loops.collapse_loops import with_flat_loops, with_flat_reductions
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Local, Reduce, Select, constant, size

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import evaluate
+from tenon.dims.symbolic_dim import evaluate
 from tenon.errors import failed_check
 from tenon.loops.expressions import (
     Binary,

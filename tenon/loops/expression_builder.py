@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.loops.affine import Affine, affine, from_affine
 from tenon.loops.check_reads import made_as_told, within

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, SymbolicDim, product
+from tenon.dims.symbolic_dim import Dim, SymbolicDim, product
 from tenon.errors import Location
 from tenon.loops.hash_consing import Interned
 from tenon.loops.traversal import in_order

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tenon.dims import Dim, divide_exactly
+from tenon.dims.symbolic_dim import Dim, divide_exactly
 from tenon.loops.affine import Affine, affine, dim_of, is_same
 from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, Local, Select, SizeOf
 from tenon.loops.index_facts import Interval, facts_of, type_interval

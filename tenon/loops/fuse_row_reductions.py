@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.loops.collapse_loops import with_flat_loops
 from tenon.loops.column_reductions import lies_across
 from tenon.loops.cost import known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.loops.affine import Affine, affine
 from tenon.loops.expressions import Binary, Call, Cast, Const, Expr, Select
 from tenon.types import DType, bool_, int64

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-from tenon.dims import Dim, SymbolicDim, divide_exactly, symbol, symbols
+from tenon.dims.symbolic_dim import Dim, SymbolicDim, divide_exactly, symbol, symbols
 from tenon.loops.affine import Affine
 from tenon.loops.size_order import common_factor, divided
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tenon.dims import symbols
+from tenon.dims.symbolic_dim import symbols
 from tenon.loops.expressions import (
     OPERATION,
     Binary,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.graph.ir import Graph, Value
 from tenon.loops.binders import loops_are_distinct
 from tenon.loops.column_reductions import in_columns

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expression_builder import GraphExpressions, InputRead, Scalars, is_empty, offset

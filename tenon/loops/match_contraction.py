@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Binary, Cast, CheckedIndex, Expr, Index, Load, Reduce, size
 from tenon.loops.select_conv_schedule import sliding

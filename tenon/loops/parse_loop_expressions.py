@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenon.dims import Dim, SymbolicDim, symbols
+from tenon.dims.symbolic_dim import Dim, SymbolicDim, symbols
 from tenon.graph.parse import NUMBERS, Parser
 from tenon.loops.expressions import (
     DEFAULT_TYPES,

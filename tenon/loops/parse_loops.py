@@ -12,7 +12,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from tenon.dims import symbols
+from tenon.dims.symbolic_dim import symbols
 from tenon.errors import GraphError
 from tenon.graph.parse import syntax_of
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Expr, Index, Local, size

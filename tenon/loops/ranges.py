@@ -9,7 +9,7 @@ This shares no reasoning with `simplify_expressions`, whose results it is to che
 
 from __future__ import annotations
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.loops.affine import Affine, affine
 from tenon.loops.expressions import Expr
 from tenon.loops.fourier_motzkin import Elimination

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.loops.affine import (
     affine,
     affine_bounds,

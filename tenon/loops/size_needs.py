@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.graph.ir import Graph, Node
 from tenon.graph.partition import all_nodes
 from tenon.loops.size_order import never_negative

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import gcd
 
-from tenon.dims import (
+from tenon.dims.symbolic_dim import (
     SMALLEST_SYMBOLIC_SIZE,
     Atom,
     Dim,

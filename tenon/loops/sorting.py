@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.loops.cost import known
 from tenon.loops.expressions import (
     Binary,

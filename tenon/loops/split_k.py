@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Index, Load, Reduce, size
 from tenon.loops.loop_context import LoopContext

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.loops.column_reductions import TILE_RESULTS, is_across
 from tenon.loops.expressions import OPERATION, Binary, Cast, Expr, Index, Reduce, size
 from tenon.loops.loop_context import LoopContext, Temporary

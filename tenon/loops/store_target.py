@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.locks import cached_property
 from tenon.loops.binders import binders_are_distinct
 from tenon.loops.expressions import Binary, Buffer, Call, CheckedIndex, Expr, Index, Load, Reduce, size

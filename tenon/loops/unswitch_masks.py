@@ -9,7 +9,7 @@ that is left out makes code of its own.
 
 from __future__ import annotations
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.loops.affine import Affine, affine, affine_bounds, from_affine
 from tenon.loops.expressions import (
     Binary,

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from tenon.config import config
-from tenon.dims import Dim, evaluate, symbols
+from tenon.dims.symbolic_dim import Dim, evaluate, symbols
 from tenon.errors import CompilerDefect, TenonError
 from tenon.graph.compare import WIDEST, difference, narrowest
 from tenon.graph.ir import Graph, Value

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.errors import BoundsError
 from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, SizeOf, size
 from tenon.loops.index_facts import Interval

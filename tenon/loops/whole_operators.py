@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.graph.ir import Node, Value
 from tenon.ops.attention import attention, attention_gradient
 from tenon.types import Shape

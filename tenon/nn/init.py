@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import ArgumentError, ShapeError
 from tenon.pytorch_in_place import for_somebody

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.errors import ArgumentError
 from tenon.nn.module import Module
 from tenon.nn.padding import pad

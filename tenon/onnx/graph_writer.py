@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, Maximum, Quotient, SymbolicDim
+from tenon.dims.symbolic_dim import Dim, Maximum, Quotient, SymbolicDim
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.onnx.element_types import ElementTypes, aligned, number_of
 from tenon.onnx.known_values import UnsupportedError

@@ -11,7 +11,7 @@ import numpy as np
 
 from tenon.capture.parameter_sources import Argument, Held
 from tenon.capture.result_leaves import FromGraph, FromOutside, RowsOf
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.errors import ArgumentError
 from tenon.graph.partition import all_nodes
 from tenon.onnx import rules  # noqa: F401    enters the rules in the table

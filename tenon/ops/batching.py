@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.graph.ir import Literal
 from tenon.graph.op import Op
 from tenon.ops.shape import broadcast_to, full_op, permute, reshape_op

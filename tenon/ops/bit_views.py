@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.dims import PinnedSize
+from tenon.dims.symbolic_dim import PinnedSize
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import same

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, SymbolicDim, maximum
+from tenon.dims.symbolic_dim import Dim, SymbolicDim, maximum
 from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.build import PYTHON_SCALARS
 from tenon.ops.comparison import equal, where

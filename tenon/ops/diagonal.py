@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.dims import Dim, comparable
+from tenon.dims.compare_sizes import comparable
+from tenon.dims.symbolic_dim import Dim
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.ops.comparison import equal, where

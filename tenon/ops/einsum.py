@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, is_one, product
+from tenon.dims.compare_sizes import is_one
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.arithmetic import multiply
 from tenon.ops.define import function, lift

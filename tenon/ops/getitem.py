@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, is_by_data, product, same_sizes
+from tenon.dims.compare_sizes import same_sizes
+from tenon.dims.symbolic_dim import Dim, is_by_data, product
 from tenon.errors import DTypeError, OutOfRange, ShapeError
 from tenon.graph.op import at_once
 from tenon.ops.comparison import less, maximum, minimum, where

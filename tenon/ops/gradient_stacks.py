@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.errors import GraphError, Location
 from tenon.graph.interpret import current_run
 from tenon.ops.define import define

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, hold_where_natural, product
+from tenon.dims.compare_sizes import hold_where_natural
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.ops import splitting

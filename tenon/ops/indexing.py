@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
 from tenon.graph.axis_rule import AxisRule, Labels, linear_in
 from tenon.graph.build import literal

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenon.dims import is_one, product, same_sizes
+from tenon.dims.compare_sizes import is_one, same_sizes
+from tenon.dims.symbolic_dim import product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import aliases, function, lift, remembering
 from tenon.ops.placing import on_device

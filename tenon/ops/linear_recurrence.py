@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.errors import ShapeError
 from tenon.graph.axis_rule import beside_axis
 from tenon.graph.op import Op

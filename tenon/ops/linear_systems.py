@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.errors import ShapeError
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange, eye

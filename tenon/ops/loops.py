@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.errors import GraphError
 from tenon.graph.build import expansion
 from tenon.graph.interpret import concrete_type, current_sizes, interpret_within

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tenon.dims import least
+from tenon.dims.compare_sizes import least
 from tenon.errors import ShapeError
 from tenon.graph.axis_rule import over_batches
 from tenon.graph.op import Op

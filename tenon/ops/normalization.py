@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.promotion import floating
 from tenon.ops.comparison import maximum

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tenon.dims import hold_where_natural
+from tenon.dims.compare_sizes import hold_where_natural
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.axis_rule import beside_axis
 from tenon.graph.op import Op

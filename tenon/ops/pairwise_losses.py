@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.promotion import Kinds, floating
 from tenon.ops.activations import logsigmoid, relu, softplus

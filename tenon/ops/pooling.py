@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.op import Op

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tenon.dims import Dim, symbol
+from tenon.dims.symbolic_dim import Dim, symbol
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.axis_rule import AxisRule
 from tenon.graph.op import Op, current

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, Size, SymbolicDim, is_one, product, same_sizes
+from tenon.dims.compare_sizes import is_one, same_sizes
+from tenon.dims.element_count import Size
+from tenon.dims.symbolic_dim import Dim, SymbolicDim, product
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import NumPyCall, Op
 from tenon.ops.define import define

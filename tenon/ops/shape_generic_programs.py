@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.ops.windows import window_counts
 from tenon.types import TensorType
 

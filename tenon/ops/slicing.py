@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.errors import ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import like_first

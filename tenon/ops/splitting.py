@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.comparison import where
 from tenon.ops.define import aliases, function, lift

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import aliases, layer_function
 from tenon.ops.indexing import take

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.errors import DTypeError, ShapeError
 from tenon.ops.arithmetic import multiply
 from tenon.ops.complex_parts import conj

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError
 from tenon.optim.line_search import strong_wolfe

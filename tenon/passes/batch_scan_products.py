@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.graph.build import Builder, copy, current_builder, rebuild
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import SymbolicDim
+from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.errors import TenonError
 from tenon.graph.build import copy, current_builder, rebuild
 from tenon.graph.interpret import evaluate_op

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.graph.build import call_graph, copy, rebuild, trace, types_of
 from tenon.graph.ir import Graph, Input
 from tenon.ops.comparison import less

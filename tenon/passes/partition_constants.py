@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenon.dims import SymbolicDim
+from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.graph.build import copy, rebuild
 from tenon.graph.ir import CONSTANTS, DONATED, UPDATES, Graph, Node, Value
 from tenon.graph.partition import has_effect, is_cheap, needed, part

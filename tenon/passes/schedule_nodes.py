@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.partition import has_effect
 from tenon.ops.graph_calls import fused

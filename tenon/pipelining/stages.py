@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import evaluate
+from tenon.dims.symbolic_dim import evaluate
 from tenon.errors import DevicePlanError
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.pipelining.step_parts import StepParts, is_meeting, sources

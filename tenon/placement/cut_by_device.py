@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.dims.size_assumptions import told_by
 from tenon.errors import GraphError, Location
 from tenon.graph.build import Builder, constant_attrs
 from tenon.graph.ir import AS_READ, AUTOTUNE, MEMORY_BUDGET, Graph, Input, Node, Value
@@ -29,7 +30,6 @@ from tenon.placement.deadlock_check import check_no_deadlock
 from tenon.placement.placement import Placement, check_placement
 from tenon.placement.stack_homes import with_stacks_together
 from tenon.records import dataclass
-from tenon.size_assumptions import told_by
 from tenon.types import TOKEN
 
 KEPT_NOTES = (AUTOTUNE, MEMORY_BUDGET)

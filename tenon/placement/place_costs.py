@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import evaluate
+from tenon.dims.symbolic_dim import evaluate
 from tenon.graph.build import trace
 from tenon.graph.ir import Graph, Node, Value
 from tenon.locks import Lock

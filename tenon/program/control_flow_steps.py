@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.graph.build import trace
 from tenon.graph.ir import Graph, Node
 from tenon.graph.kernels import has_kernel

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import CONSTANTS, Graph, Input, Literal, Node, Value
 from tenon.ops.async_all_reduce import all_reduce_done

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from tenon.dims import Dim, evaluate
+from tenon.dims.symbolic_dim import Dim, evaluate
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of

@@ -12,7 +12,7 @@ import ast
 import json
 from collections import OrderedDict
 
-from tenon.dims import parse_dim
+from tenon.dims.parse_dims import parse_dim
 from tenon.graph.ir import Graph
 from tenon.graph.text import parse_type
 from tenon.llvm import machine_code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.records import dataclass
 from tenon.types import TensorType
 

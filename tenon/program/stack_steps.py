@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.graph.build import trace
 from tenon.graph.ir import Node
 from tenon.graph.op import Op

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.graph.ir import Literal, Node
 from tenon.program.backend_interface import Array
 from tenon.program.kernel import CompiledKernel

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.passes.fusion.index_checks import checked, is_whole
 from tenon.program.steps import (
     AllocateStep,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenon.backends.cpu.kernel_compiler import libraries
-from tenon.dims import evaluate
+from tenon.dims.symbolic_dim import evaluate
 from tenon.errors import ADDRESSABLE, ArgumentError, OverBudget, ShapeError, TenonError, out_of_memory
 from tenon.gc_control import LARGE_PROGRAM_STEPS, collected_at_the_end, give_back
 from tenon.graph.interpret import bind_sizes, concrete_type

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from tenon.dims import Dim, SymbolicDim
+from tenon.dims.symbolic_dim import Dim, SymbolicDim
 from tenon.errors import OverBudget
 from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import DONATED, MEMORY_BUDGET, UPDATES

@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from tenon.atomic import at_once
-from tenon.dims import symbols
+from tenon.dims.size_assumptions import answers_hold
+from tenon.dims.symbolic_dim import symbols
 from tenon.errors import ShapeError
 from tenon.graph.interpret import evaluate_op, learn_shape
 from tenon.graph.ir import SIZES, Graph, Literal, Node, Value
 from tenon.graph.size_stages import of_sizes, small_sizes, stages_of
 from tenon.locks import Lock
 from tenon.program.backend_interface import Array, Executable, Then
-from tenon.size_assumptions import answers_hold
 
 
 class StagedProgram:

@@ -25,7 +25,8 @@ from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.pytree import flatten
 from tenon.capture.result_leaves import FromGraph, FromOutside, OneOf, ResultNest, SharedLeaf
 from tenon.capture.store_results import Stopped, fits, in_words
-from tenon.dims import Dim, PinnedSize, UndecidedSize, substitute
+from tenon.dims.symbolic_dim import Dim, PinnedSize, substitute
+from tenon.dims.undecided_sizes import UndecidedSize
 from tenon.eager.grad_mode import enable_grad, no_grad
 from tenon.errors import ArgumentError, CaptureError, TenonError
 from tenon.graph.ir import Graph

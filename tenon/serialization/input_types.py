@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.pytree import Structure, flatten
-from tenon.dims import Dim, evaluate, substitute, symbol, symbols
+from tenon.dims.symbolic_dim import Dim, evaluate, substitute, symbol, symbols
 from tenon.errors import ArgumentError, GraphError
 from tenon.graph.text import parse_type
 from tenon.records import dataclass, replace

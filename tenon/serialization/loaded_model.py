@@ -28,7 +28,7 @@ from tenon.capture.replay import run
 from tenon.capture.result_leaves import FromGraph
 from tenon.capture.store_results import Fill, RunResults, Stopped, fits
 from tenon.context_values import during
-from tenon.dims import Dim, SymbolicDim
+from tenon.dims.symbolic_dim import Dim, SymbolicDim
 from tenon.eager.grad_mode import is_grad_enabled, no_grad, recording
 from tenon.errors import ArgumentError, ShapeError, TenonError
 from tenon.graph.graph_cache_property import once_a_graph

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tenon.dims import Dim, substitute, symbols
-from tenon.size_assumptions import Assumptions
+from tenon.dims.size_assumptions import Assumptions
+from tenon.dims.symbolic_dim import Dim, substitute, symbols
 from tenon.types import TensorType
 
 

@@ -16,7 +16,8 @@ import numpy as np
 from tenon import tensor_file
 from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.result_leaves import FromGraph, FromOutside, FromSize, OneOf, ResultNest, SharedLeaf
-from tenon.dims import SymbolicDim, symbols
+from tenon.dims.size_assumptions import Assumptions
+from tenon.dims.symbolic_dim import SymbolicDim, symbols
 from tenon.errors import TenonError
 from tenon.graph.ir import Graph
 from tenon.graph.parse import parse_attribute, parse_graph, parse_type
@@ -25,7 +26,6 @@ from tenon.nn.module import Parameter
 from tenon.serialization.saved_function import Function, Model, Variant
 from tenon.serialization.structure_json import from_json
 from tenon.serialization.write_model import FORMAT, FUNCTION, GRADIENT, GRAPH, STATE, VERSION, WRITER
-from tenon.size_assumptions import Assumptions
 from tenon.tensor import Tensor
 from tenon.tensor_file import DamagedFile
 from tenon.types import BY_SHORT, TensorType

@@ -16,9 +16,9 @@ from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.parameter_sources import GradientOf, Held, Source
 from tenon.capture.pytree import Structure
 from tenon.capture.result_leaves import FromOutside, OneOf, ResultNest, SharedLeaf
+from tenon.dims.size_assumptions import Assumptions
 from tenon.graph.ir import Graph
 from tenon.records import dataclass, field
-from tenon.size_assumptions import Assumptions
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, evaluate, symbols
+from tenon.dims.size_assumptions import Assumptions, solution, told_by
+from tenon.dims.symbolic_dim import SMALLEST_SYMBOLIC_SIZE, Dim, evaluate, symbols
 from tenon.errors import TenonError
 from tenon.graph.text import print_graph
 from tenon.graph.verify import sized
 from tenon.records import replace
 from tenon.serialization.input_types import Sample
 from tenon.serialization.saved_function import Variant
-from tenon.size_assumptions import Assumptions, solution, told_by
 
 Capturing = Callable[[Sample, Mapping[str, int]], list[Variant]]
 Asked = tuple[Dim, str, Dim]

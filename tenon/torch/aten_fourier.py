@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tenon as tn
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.ops.fourier import fft_op, irfft_op, rfft_op
 from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, axis_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import tenon as tn
 from tenon.autodiff import derivative_graph
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.graph.build import call_graph, trace
 from tenon.ops.indexing import put
 from tenon.torch.aten_call import AtenCall, Rule, as_type, filled

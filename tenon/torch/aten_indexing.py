@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import tenon as tn
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.ops.indexing import put, scatter_op
 from tenon.ops.shape import inverse_permutation
 from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, as_type, axis_of, filled, is_value

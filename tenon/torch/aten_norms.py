@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.ops.indexing import scatter_op
 from tenon.ops.pooling import max_pool_grad
 from tenon.ops.unpooling import adaptive_maxima

@@ -19,14 +19,14 @@ from tenon.capture.capture_cache import argument_names
 from tenon.capture.parameter_sources import Argument, Held, Source
 from tenon.capture.pytree import flatten
 from tenon.capture.result_leaves import FromGraph, ResultNest
-from tenon.dims import PinnedSize, symbol
+from tenon.dims.size_assumptions import Assumptions, assuming
+from tenon.dims.symbolic_dim import PinnedSize, symbol
 from tenon.errors import ArgumentError
 from tenon.nn.module import Parameter
 from tenon.passes.drop_dead import drop_dead
 from tenon.serialization.loaded_model import LoadedModel
 from tenon.serialization.saved_function import Function, Model, Variant
 from tenon.serialization.structure_json import nameless
-from tenon.size_assumptions import Assumptions, assuming
 from tenon.tensor import Tensor
 from tenon.torch.aten import name_of, rule_for
 from tenon.torch.call_plan import is_assertion

@@ -13,13 +13,14 @@ import torch
 from torch import fx
 
 from tenon import pipeline
-from tenon.dims import SMALLEST_SYMBOLIC_SIZE, PinnedSize, UndecidedSize, symbol
+from tenon.dims.size_assumptions import Assumptions, assuming, told_by
+from tenon.dims.symbolic_dim import SMALLEST_SYMBOLIC_SIZE, PinnedSize, symbol
+from tenon.dims.undecided_sizes import UndecidedSize
 from tenon.errors import CompilerDefect
 from tenon.locks import Lock
 from tenon.program.backend_interface import Executable
 from tenon.records import dataclass
 from tenon.runtime.foreign_memory import ForeignMemoryCall
-from tenon.size_assumptions import Assumptions, assuming, told_by
 from tenon.torch.aten import name_of
 from tenon.torch.aten_call import UnmappedOperator
 from tenon.torch.call_plan import PlanStep, is_assertion, is_drawn, is_like, is_torchs, make_plan

@@ -11,7 +11,7 @@ from typing import Any
 import sympy
 import torch
 
-from tenon.dims import maximum
+from tenon.dims.symbolic_dim import maximum
 from tenon.ops.creation import as_number
 from tenon.records import dataclass
 from tenon.torch.aten_call import UnmappedOperator

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.errors import GradientError
 from tenon.ops.creation import eye
 from tenon.ops.shape import reshape_op

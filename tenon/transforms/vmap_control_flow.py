@@ -14,7 +14,7 @@ from typing import Any
 
 from tenon.capture.nested_capture import Branch
 from tenon.capture.trace import capturing
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.eager.grad_mode import no_grad
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.ir import Graph, Value

@@ -16,7 +16,7 @@ import numpy as np
 
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.pytree import Structure, flatten
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.eager.dispatch import TensorInterpreter
 from tenon.errors import ArgumentError, CaptureError, ShapeError, user_location
 from tenon.graph.op import Op, interpreter, using

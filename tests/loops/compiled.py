@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 
 from tenon.backends.cpu.codegen import emit_kernel, scratch_size
-from tenon.dims import evaluate
+from tenon.dims.symbolic_dim import evaluate
 from tenon.errors import failed_check
 from tenon.graph.interpret import bind_sizes
 from tenon.graph.interpret import interpret as reference

@@ -8,7 +8,7 @@ from loops import toy
 from loops.compiled import check
 from loops.test_maps import data, type_of
 from tenon.backends.cpu.contraction_codegen import template_of
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.graph.build import trace
 from tenon.graph.op import Op
 from tenon.graph.text import parse_graph

@@ -8,7 +8,7 @@ import pytest
 from loops import toy
 from loops.compiled import check
 from loops.test_maps import data, type_of
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.graph.build import trace
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Buffer, Call, Index, Load, Reduce, size

@@ -8,7 +8,7 @@ import pytest
 
 from loops import toy
 from loops.compiled import check, llvm_text, run
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.graph.build import trace
 from tenon.llvm import machine_code
 from tenon.loops.loop_printer import print_kernel

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.dims import evaluate, maximum, symbol
+from tenon.dims.symbolic_dim import evaluate, maximum, symbol
 from tenon.loops.expressions import Binary, Index, Select, binary, size
 from tenon.loops.loop_interpreter import _Run
 from tenon.loops.ranges import Ranges

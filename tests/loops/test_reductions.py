@@ -8,7 +8,7 @@ import pytest
 from loops import toy
 from loops.compiled import check, llvm_text, run
 from loops.test_maps import data, type_of
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph

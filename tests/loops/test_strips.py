@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from tenon.dims import evaluate, symbol
+from tenon.dims.symbolic_dim import evaluate, symbol
 from tenon.loops import split_reductions, widen_narrow_reductions
 from tenon.loops.evaluate_targets import evaluate_targets
 from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size

@@ -5,7 +5,7 @@ import pytest
 from loops import toy
 from loops.compiled import check, llvm_text
 from loops.test_maps import data, type_of
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.graph.build import trace
 from tenon.graph.text import parse_graph
 from tenon.llvm.host_target import host

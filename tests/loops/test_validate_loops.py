@@ -10,7 +10,7 @@ import pytest
 import tenon as tn
 from loops import toy
 from tenon.backends.cpu.lower_kernel import loop_steps
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.graph.build import trace
 from tenon.graph.text import parse_graph
 from tenon.loops import collapse_loops, lower, peeling, validate_loops

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import tenon as tn
 from operator_examples import graph_of
-from tenon.dims import evaluate, symbol
+from tenon.dims.symbolic_dim import evaluate, symbol
 from tenon.errors import BoundsError
 from tenon.graph.build import trace
 from tenon.graph.op import OPS

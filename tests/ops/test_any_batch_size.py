@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.errors import OutOfRange, ShapeError
 from tenon.graph.build import trace
 from tenon.pipeline import compile

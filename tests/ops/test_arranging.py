@@ -7,7 +7,7 @@ import pytest
 
 import tenon as tn
 from gradients import check_gradient
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret

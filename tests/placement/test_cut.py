@@ -9,7 +9,7 @@ import tenon as tn
 from cut_graphs import all_nodes, run_cut
 from graphs import assert_close
 from random_cuts import sweep
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.errors import GraphError
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret

@@ -9,7 +9,7 @@ import pytest
 import tenon as tn
 from tenon.capture.jitted import Jitted
 from tenon.capture.parameter_sources import Held
-from tenon.dims import evaluate
+from tenon.dims.symbolic_dim import evaluate
 from tenon.graph.ir import Graph
 from tenon.models.gpt2 import MLP, Block, GPT2Config
 from tenon.ops.communicator import speaking

@@ -113,7 +113,7 @@ def ran(graph: Any, rng: Random, gap: Any) -> tuple[str, str]:
     import numpy as np
 
     import guarded
-    from tenon.dims import evaluate
+    from tenon.dims.symbolic_dim import evaluate
     from tenon.graph.interpret import concrete_type
     from tenon.pipeline import compile
     program = compile(graph)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from random_shardings import cases, judge
 from sharding_runs import check, on_ranks
 from tenon.autodiff import gradient_graph
-from tenon.dims import symbol
+from tenon.dims.symbolic_dim import symbol
 from tenon.errors import CaptureError, ShapeError
 from tenon.graph.build import trace
 from tenon.graph.ir import Graph

@@ -17,7 +17,7 @@ from tenon.backends.cpu.attention import attention_scratch, emit_attention
 from tenon.backends.cpu.loop_codegen import LOCAL_ALIGNMENT, Loops
 from tenon.backends.cpu.product_schedules import contraction_scratch, emit_packing_of, emit_product
 from tenon.backends.cpu.scalar_codegen import I64, POINTER
-from tenon.dims import Dim, maximum
+from tenon.dims.symbolic_dim import Dim, maximum
 from tenon.llvm.target_module import TargetModule
 from tenon.llvm.work_partition import SHARE
 from tenon.loops.expressions import Buffer, Load

@@ -23,7 +23,7 @@ from tenon.backends.cpu.epilogue_patterns import are_straight, joined, only_stor
 from tenon.backends.cpu.expression_codegen import ONE, ZERO, Values
 from tenon.backends.cpu.operand_access import Axis, OperandAccess
 from tenon.backends.cpu.scalar_codegen import I64, POINTER
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.llvm.target_module import TargetModule
 from tenon.locks import cached_property
 from tenon.loops.affine import affine, is_same

@@ -11,7 +11,7 @@ from llvmlite import ir
 from tenon.backends.cpu import math_calls, shared_math
 from tenon.backends.cpu import scalar_codegen as scalar
 from tenon.backends.cpu.scalar_codegen import I64, number, register
-from tenon.dims import Dim, Maximum, Quotient, SymbolicDim
+from tenon.dims.symbolic_dim import Dim, Maximum, Quotient, SymbolicDim
 from tenon.llvm.line_tables import mark, marking
 from tenon.llvm.target_module import target_of
 from tenon.loops.affine import at_least, bounds, is_natural

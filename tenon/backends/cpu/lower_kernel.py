@@ -8,7 +8,7 @@ from itertools import product
 from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
 from tenon.backends.cpu.product_schedules import schedules_of
 from tenon.config import config
-from tenon.dims import symbols
+from tenon.dims.symbolic_dim import symbols
 from tenon.errors import ACCESSES, READS
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of

@@ -20,7 +20,7 @@ from tenon.backends.cpu.contraction.gemm_spec import Index as Places
 from tenon.backends.cpu.contraction.pack_masked_runs import runs_among
 from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.scalar_codegen import I64, in_memory, register, rounded, widened
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.loops.affine import affine, from_affine, is_same
 from tenon.loops.cost import count
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size

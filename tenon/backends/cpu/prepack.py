@@ -15,7 +15,7 @@ from llvmlite import ir
 from tenon.backends.cpu.codegen import emit_kernel, emit_packing_kernel, read_elsewhere, read_on_the_right
 from tenon.backends.cpu.lowered_kernel import LoweredKernel
 from tenon.backends.cpu.product_schedules import contraction_scratch, packed_right
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.graph.text import key_of
 from tenon.llvm.target_module import TargetModule
 from tenon.locks import cached_property

@@ -37,7 +37,7 @@ from tenon.backends.cpu.conv_nhwc import emit_convolution, emit_panels, plan_of,
 from tenon.backends.cpu.conv_nhwc.conv_schedule import direct_plan_of
 from tenon.backends.cpu.conv_nhwc.winograd_plan import winograd_plan_of
 from tenon.backends.cpu.scalar_codegen import register
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.llvm.target_module import TargetModule
 from tenon.loops.expressions import Buffer, Load
 from tenon.loops.loop_ir import Contraction, Store

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tenon.backends.cpu.attention import ATTENTION_SCHEDULES, schedule_of
 from tenon.backends.cpu.product_schedules import considered
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.loops.loop_ir import BlockedAttention, Contraction, Kernel, Stmt
 from tenon.loops.refusal import Refusal
 from tenon.target import Target

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tenon.backends.cpu.mathematics import NEAR_FUNCTIONS
 from tenon.backends.cpu.mathematics.angle import MAX_CODY_WAITE_ARGUMENT
 from tenon.backends.cpu.mathematics.notation import DOUBLE, SINGLE
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.loops.affine import affine
 from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load, Local, Select, constant

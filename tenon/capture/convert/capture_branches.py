@@ -13,7 +13,7 @@ from tenon.capture.convert.union_value import UNBOUND
 from tenon.capture.raised_exceptions import is_of_the_program
 from tenon.capture.runtime_numbers import strong
 from tenon.capture.subgraph import InnerBuilder
-from tenon.dims import UndecidedSize
+from tenon.dims.undecided_sizes import UndecidedSize
 from tenon.errors import PACKAGE, CaptureError, user_location
 from tenon.ops.comparison import logical_not
 from tenon.tensor import Tensor

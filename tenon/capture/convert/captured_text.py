@@ -28,7 +28,8 @@ from tenon.capture.output_effects import (
 from tenon.capture.runtime_numbers import KIND_OF, RuntimeNumber, in_graph, one_kind
 from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymText
-from tenon.dims import Size, SymbolicDim
+from tenon.dims.element_count import Size
+from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.graph.op import current

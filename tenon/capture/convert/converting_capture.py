@@ -35,7 +35,7 @@ from tenon.capture.runtime_numbers import (
 )
 from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.trace import Capture
-from tenon.dims import Dim, SymbolicDim, is_by_data
+from tenon.dims.symbolic_dim import Dim, SymbolicDim, is_by_data
 from tenon.eager.tape import TapeNode, saved
 from tenon.errors import user_location
 from tenon.graph.ir import Graph, Value

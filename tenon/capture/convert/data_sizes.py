@@ -18,14 +18,23 @@ import numpy as np
 
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.runtime_numbers import RuntimeNumber, strong
-from tenon.dims import BY_DATA, SMALLEST_SYMBOLIC_SIZE, Dim, SymbolicDim, bounds, is_by_data, substitute, symbol
+from tenon.dims.size_assumptions import learn
+from tenon.dims.symbolic_dim import (
+    BY_DATA,
+    SMALLEST_SYMBOLIC_SIZE,
+    Dim,
+    SymbolicDim,
+    bounds,
+    is_by_data,
+    substitute,
+    symbol,
+)
 from tenon.errors import user_location
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
 from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.op import Op
 from tenon.ops.searching import counted
 from tenon.ops.shape import dimension
-from tenon.size_assumptions import learn
 from tenon.types import int64
 
 ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {

@@ -32,7 +32,7 @@ from tenon.capture.convert.tensor_list import (
 )
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.runtime_numbers import RuntimeNumber, in_graph, strong
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.ops.joining_and_axes import concat, stack
 from tenon.records import dataclass
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.guards import is_atom, same_atom
 from tenon.capture.runtime_numbers import DTYPE_OF, RuntimeNumber, as_tensor, in_graph, is_number, kind_of, strong
-from tenon.dims import Dim, same_sizes
+from tenon.dims.compare_sizes import same_sizes
+from tenon.dims.symbolic_dim import Dim
 from tenon.errors import user_location
 from tenon.graph.ir import Literal, Value
 from tenon.ops.arithmetic import add

@@ -16,7 +16,8 @@ from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.convert.widen import Unstable
 from tenon.capture.counted_loops import CountedLoops, Place
 from tenon.capture.runtime_numbers import RuntimeNumber, strong
-from tenon.dims import Dim, SymbolicDim, same_sizes
+from tenon.dims.compare_sizes import same_sizes
+from tenon.dims.symbolic_dim import Dim, SymbolicDim
 from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.ops.comparison import logical_and, logical_not

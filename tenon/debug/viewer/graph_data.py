@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.debug.node_origins import number_of
-from tenon.dims import evaluate
+from tenon.dims.symbolic_dim import evaluate
 from tenon.graph.ir import Graph, Input, Literal, Node, Value, graphs_in
 from tenon.graph.text import attribute_text
 from tenon.types import TOKEN, TensorType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tenon.dims import product
+from tenon.dims.symbolic_dim import product
 from tenon.eager.grad_mode import no_grad
 from tenon.errors import ShapeError
 from tenon.nn.utils import parametrizations as parametrizations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.gc_control import collect_young
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of, key_of_nodes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import Op
 from tenon.ops.comparison import where

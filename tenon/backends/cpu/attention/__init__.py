@@ -10,7 +10,7 @@ from tenon.backends.cpu.attention.attention_blocks import Blocks
 from tenon.backends.cpu.attention.backward import Gradient
 from tenon.backends.cpu.attention.decode import Single
 from tenon.backends.cpu.attention.forward import Forward
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.llvm.target_module import TargetModule
 from tenon.loops.expressions import Buffer
 from tenon.loops.loop_ir import AttentionGradient, BlockedAttention

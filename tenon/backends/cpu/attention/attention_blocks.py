@@ -39,7 +39,7 @@ from tenon.backends.cpu.expression_codegen import Values
 from tenon.backends.cpu.mathematics.exp_sigmoid import exp_of_negative
 from tenon.backends.cpu.mathematics.notation import Number
 from tenon.backends.cpu.scalar_codegen import register
-from tenon.dims import Dim, product
+from tenon.dims.symbolic_dim import Dim, product
 from tenon.llvm.target_module import TargetModule
 from tenon.llvm.work_partition import SHARE, WorkShare
 from tenon.loops.expressions import Buffer, Expr, Index

@@ -33,7 +33,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     maximum,
     minimum,
 )
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.llvm.work_partition import WorkShare
 from tenon.loops.loop_ir import AttentionGradient
 from tenon.types import bool_

@@ -35,7 +35,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
     store_vector,
     transpose,
 )
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.llvm.work_partition import WorkShare
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Index, Load

@@ -32,7 +32,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.memset import fill
 from tenon.backends.cpu.mathematics import FUNCTIONS
-from tenon.dims import Dim
+from tenon.dims.symbolic_dim import Dim
 from tenon.llvm.work_partition import WorkShare
 from tenon.loops.loop_ir import Attention
 from tenon.types import bool_

@@ -6,34 +6,25 @@ polynomial over atoms in normal form, so equal sizes compare equal.  A question 
 answer as a guard.
 
 Users take sizes for integers: what a polynomial cannot be (a float, a key of a dictionary, text) needs the number, and
-`PinnedSize` asks for a capture in which the size is one.  What numbers say of dimensions is `tenon.size_assumptions`.
+`PinnedSize` asks for a capture in which the size is one.  What numbers say of dimensions is `size_assumptions`.
 
 A symbol such as `data_0` is a size that the data decide while the graph runs (`x[mask]` has one); it may be 0 or 1.
 """
 
 from __future__ import annotations
 
-import ast
-import sys
-import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Number
 from operator import index
-from types import FrameType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
-from tenon.errors import PACKAGE, ArgumentError, TenonError
+from tenon.dims.undecided_sizes import UndecidedSize, asked_by_user, innermost
 from tenon.records import dataclass
 
 SMALLEST_SYMBOLIC_SIZE = 2
 BY_DATA = "data_"       # begins the names of sizes that the data decide
 BY_NUMBER = "number_"   # begins the names of sizes that are Python numbers, others in other calls
-METHODS = ("/dataclasses.py", "/reprlib.py")      # where those of dataclasses are, Python's and ours
-
-
-class UndecidedSize(TenonError):
-    """A decision needs the number behind a symbolic size, and nothing may be assumed about it."""
+MAX_ATOMS = 256         # in a dimension that is read, those within atoms too; steps of a division
 
 
 class PinnedSize(BaseException):
@@ -63,7 +54,7 @@ class _Compound:
 
     @property
     def _terms(self) -> tuple[Any, ...]:
-        return tuple(map(_terms, self.parts()))
+        return tuple(map(terms_of, self.parts()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,23 +102,23 @@ class SymbolicDim:
     terms: tuple[tuple[Monomial, int], ...]
 
     def __str__(self) -> str:
-        if _asked_by_user():
+        if asked_by_user():
             return str(index(self))
         rows = [("*".join(([] if c == 1 and m else [str(c)]) + [str(a) for a in m])) for m, c in reversed(self.terms)]
         return " + ".join(rows).replace("+ -", "- ")
 
     def __repr__(self) -> str:
-        return str(index(self)) if _asked_by_user() else str(self)
+        return str(index(self)) if asked_by_user() else str(self)
 
     def __format__(self, spec: str) -> str:
-        return format(index(self) if _asked_by_user() else str(self), spec)
+        return format(index(self) if asked_by_user() else str(self), spec)
 
     def __hash__(self) -> int:
-        return hash(index(self) if _asked_by_user() else self.terms)
+        return hash(index(self) if asked_by_user() else self.terms)
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        return int if _asked_by_user() else SymbolicDim
+        return int if asked_by_user() else SymbolicDim
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or not hasattr(int, name) or innermost.get() is None:
@@ -139,10 +130,10 @@ class SymbolicDim:
         return np.asarray(index(self), dtype)
 
     def __add__(self, other: Dim) -> Dim:
-        return _collect([*self.terms, *_terms(other)])
+        return _collect([*self.terms, *terms_of(other)])
 
     def __sub__(self, other: Dim) -> Dim:
-        return _collect([*self.terms, *((m, -c) for m, c in _terms(other))])
+        return _collect([*self.terms, *((m, -c) for m, c in terms_of(other))])
 
     def __rsub__(self, other: Dim) -> Dim:
         return (-self) + other
@@ -151,7 +142,7 @@ class SymbolicDim:
         return _collect((m, -c) for m, c in self.terms)
 
     def __mul__(self, other: Dim) -> Dim:
-        return _collect((tuple(sorted(m + n, key=str)), c * d) for m, c in self.terms for n, d in _terms(other))
+        return _collect((tuple(sorted(m + n, key=str)), c * d) for m, c in self.terms for n, d in terms_of(other))
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -197,21 +188,6 @@ class SymbolicDim:
 
 
 Dim: TypeAlias = int | SymbolicDim
-
-
-class Answering(Protocol):
-    """Who is asked what the normal form cannot say: `tenon.size_assumptions.Assumptions`."""
-
-    def answer(self, left: Dim, relation: str, right: Dim) -> bool: ...
-
-    def needed(self, dim: Dim) -> BaseException:
-        """What to raise where the number behind a size is needed."""
-
-    def number(self, dim: SymbolicDim) -> Any:
-        """What stands for the number behind a size; raises where nothing does."""
-
-
-innermost: ContextVar[Answering | None] = ContextVar("innermost", default=None)
 
 
 def _polynomial(operation: Callable[..., Dim]) -> Callable[..., Any]:
@@ -293,21 +269,6 @@ def is_by_data(dim: Dim) -> bool:
     return not isinstance(dim, int) and any(name.startswith(BY_DATA) for name in symbols(dim))
 
 
-def is_one(dim: Dim) -> bool:
-    """Whether an axis of this size is repeated where it meets a longer one; one whose size the data decide is not."""
-    return dim == 1 if isinstance(dim, int) or not is_by_data(dim) else False
-
-
-def same_sizes(*shapes: Sequence[Dim]) -> bool:
-    """Whether shapes are spelled alike, whatever their symbols stand for: nothing is asked."""
-    first = shapes[0] if shapes else ()
-    if all(shape is first for shape in shapes):
-        return True
-    return all(len(shape) == len(first) and all(x is y or (type(x) is type(y) and (
-        x.terms == y.terms if isinstance(x, SymbolicDim) and isinstance(y, SymbolicDim) else x == y))
-        for x, y in zip(shape, first, strict=True)) for shape in shapes)
-
-
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
     """The dimension with these expressions in the place of symbols.
 
@@ -342,133 +303,12 @@ def maximum(left: Dim, right: Dim) -> Dim:
     return _collect([((Maximum(left, right),), 1)])
 
 
-def comparable(left: Dim, right: Dim) -> tuple[Dim, Dim]:
-    """Both sizes, as numbers unless it is known how far apart they are: for rules of types that ask which is less.
-
-    An answer that holds for the sizes of one call would not be known when the graph is compiled for others.
-    """
-    return (left, right) if isinstance(left - right, int) else (index(left), index(right))
-
-
-def least(left: Dim, right: Dim) -> Dim:
-    """The less of two sizes that are `comparable`."""
-    left, right = comparable(left, right)
-    return right if right < left else left
-
-
 def product(dims: Iterable[Dim]) -> Dim:
     """The number of elements of a shape."""
     total: Dim = 1
     for dim in dims:
         total = total * dim
     return total
-
-
-class Size(int):
-    """How many elements a tensor has; called, as PyTorch's users do, it is the tensor's shape, or the size of an axis.
-
-    >>> x = tn.zeros(2, 3)
-    >>> x.size, x.size(), x.size(0)
-    (6, (2, 3), 2)
-    """
-
-    axes: tuple[Dim, ...]
-
-    def __call__(self, axis: int | None = None, *, dim: int | None = None) -> Any:
-        axis = dim if axis is None else axis
-        if axis is not None and not -len(self.axes) <= axis < len(self.axes):
-            raise ArgumentError(f"size: axis {axis} is out of range for a tensor of {len(self.axes)} axes")
-        return self.axes if axis is None else self.axes[axis]
-
-    def __reduce__(self) -> Any:
-        return int, (int(self),)
-
-
-class SymbolicSize(SymbolicDim):
-    """The same where sizes are symbols."""
-
-    axes: tuple[Dim, ...]
-    __call__ = Size.__call__
-
-
-def size_of(shape: tuple[Dim, ...]) -> Dim:
-    """The number of elements of a shape, which can be asked for the shape too."""
-    total = product(shape)
-    found: Any = SymbolicSize(total.terms) if type(total) is SymbolicDim else Size(total)
-    found.__dict__["axes"] = shape
-    size: Dim = found
-    return size
-
-
-LARGEST_COEFFICIENT = (1 << 63) - 1
-MAX_ATOMS = 256         # in a dimension that is read, those within atoms too
-
-
-def parse_dim(node: ast.expr) -> Dim:
-    """The dimension that a syntax tree spells; raises ValueError for anything but +, -, *, // and max of sizes."""
-    match node:
-        case ast.Constant(value=value) if type(value) is int:
-            return _readable(value)
-        case ast.Name(id=name):
-            return symbol(name)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -parse_dim(operand)
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
-            return _readable(_ARITHMETIC[type(op)](parse_dim(left), parse_dim(right)))
-        case ast.Call(func=ast.Name(id="max"), args=[left, right], keywords=[]):
-            return _readable(maximum(parse_dim(left), parse_dim(right)))
-    raise ValueError(f"not a size: {ast.unparse(node)}")
-
-
-def _readable(dim: Dim) -> Dim:
-    """The dimension; raises ValueError where arithmetic on it would take long, or leave 64 bits."""
-    if any(abs(coefficient) > LARGEST_COEFFICIENT for _, coefficient in _terms(dim)):
-        raise ValueError("a number in a size does not fit in 64 bits")
-    if _atoms(dim) > MAX_ATOMS:
-        raise ValueError(f"a size that is made of more than {MAX_ATOMS} others")
-    return dim
-
-
-def _atoms(dim: Dim) -> int:
-    """How many terms, symbols, quotients and maxima a dimension is made of."""
-    terms = _terms(dim)
-    inner = (part for monomial, _ in terms for atom in monomial if not isinstance(atom, str) for part in atom.parts())
-    return sum(1 + len(monomial) for monomial, _ in terms) + sum(map(_atoms, inner))
-
-
-def hold_where_natural(*needs: Dim) -> None:
-    """Let a capture hold only where these are not negative; for what rules refuse, of sizes that are numbers.
-
-    Where the sizes at hand say otherwise they become numbers in this capture, and the rules decide.  Outside of
-    captures nothing is asked: kernels rely on what was answered.  Sizes that the data decide cannot become numbers:
-    indexing asks about them, and a run with others has a program of its own.
-    """
-    if innermost.get() is not None:
-        for need in needs:
-            if isinstance(need, SymbolicDim) and not is_by_data(need) and need < 0:
-                raise PinnedSize(need, agreed=True)
-
-
-def _quotient(left: Dim, right: Dim) -> Dim:
-    if isinstance(right, int) and right == 0:
-        raise ValueError("a size divided by 0")
-    return left // right
-
-
-_ARITHMETIC: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
-    ast.Add: lambda x, y: x + y, ast.Sub: lambda x, y: x - y, ast.Mult: lambda x, y: x * y, ast.FloorDiv: _quotient,
-}
-
-
-def _asked_by_user() -> bool:
-    """Whether a method of a size was called in a capture, by other code than Tenon's own."""
-    if innermost.get() is None:
-        return False
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and (frame.f_code.co_filename.endswith(METHODS) or (
-            frame.f_code.co_filename == "<string>" and frame.f_code.co_name.startswith("__"))):
-        frame = frame.f_back        # a method of a dataclass
-    return frame is not None and not frame.f_code.co_filename.startswith((PACKAGE, weakref.__file__))
 
 
 def _ask(left: Dim, relation: str, right: Dim) -> bool:
@@ -510,8 +350,8 @@ def bounds(dim: Dim) -> tuple[int | None, int | None]:
         if None in factors:
             return None, None
         total = total + product(x for x in factors if x is not None) * coefficient
-    smallest = sum(coefficient for monomial, coefficient in _terms(total) if not monomial)
-    signs = {coefficient > 0 for monomial, coefficient in _terms(total) if monomial}
+    smallest = sum(coefficient for monomial, coefficient in terms_of(total) if not monomial)
+    signs = {coefficient > 0 for monomial, coefficient in terms_of(total) if monomial}
     return (None if False in signs else smallest), (None if True in signs else smallest)
 
 
@@ -535,7 +375,7 @@ def smallest_size(name: str) -> int:
     return 0 if name.startswith(BY_DATA) else SMALLEST_SYMBOLIC_SIZE
 
 
-def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
+def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
     return dim.terms if isinstance(dim, SymbolicDim) else (((), int(dim)),)
 
 
@@ -551,13 +391,13 @@ def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
 
 def divide_exactly(dim: Dim, divisor: Dim) -> Dim | None:
     """The quotient when the division leaves no remainder for any size, else None: long division of polynomials."""
-    monomial, coefficient = _terms(divisor)[-1]
+    monomial, coefficient = terms_of(divisor)[-1]
     quotient: Dim = 0
     rest: Dim = dim
     for _ in range(MAX_ATOMS):
         if isinstance(rest, int) and rest == 0:
             return quotient
-        lead, times = _terms(rest)[-1]
+        lead, times = terms_of(rest)[-1]
         left = without(lead, monomial)
         if left is None or times % coefficient:
             return None
@@ -568,7 +408,7 @@ def divide_exactly(dim: Dim, divisor: Dim) -> Dim | None:
 
 def _divide_by_term(dim: SymbolicDim, divisor: Dim) -> Dim | None:
     """The quotient where what a divisor of one term leaves over is less than it, or needs less than one more."""
-    ((monomial, coefficient), *others) = _terms(divisor)
+    ((monomial, coefficient), *others) = terms_of(divisor)
     if others or coefficient < 0:
         return None
     whole = [(left, c // coefficient) for m, c in dim.terms if (left := without(m, monomial)) is not None]

@@ -7,21 +7,20 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from tenon.context_values import during
-from tenon.dims import (
+from tenon.dims.symbolic_dim import (
     SMALLEST_SYMBOLIC_SIZE,
-    Answering,
     Dim,
     PinnedSize,
     Quotient,
     SymbolicDim,
     compare,
     evaluate,
-    innermost,
     is_by_data,
     smallest_size,
     symbol,
     symbols,
 )
+from tenon.dims.undecided_sizes import Answering, innermost
 from tenon.records import dataclass, field
 
 Answers = dict[tuple[Dim, str, Dim], bool]
