@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.creation import eye, full, full_like
 from tenon.random import bernoulli, exponential, normal, rand, randint, randn
-from tenon.slice_stores import store_slice
+from tenon.slice_stores import STORING, store_slice
 from tenon.tensor import Tensor, tensor
 from tenon.tensor_state import TensorState
 
@@ -233,6 +233,7 @@ def for_somebody(method: F) -> F:
             raise ArgumentError(f"{method.__name__} changed a copy that nobody holds: "
                                 "a slice, or a view, is a tensor of its own", hint="x[i] = value")
         return changed
+    STORING.add(checked)
     return cast(F, checked)
 
 

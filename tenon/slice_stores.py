@@ -15,9 +15,18 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
+from tenon.errors import ArgumentError
+
 # What an expression may consist of that is evaluated again: nothing that calls a function of the user's.
 PLAIN = (ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Slice, ast.Tuple, ast.UnaryOp, ast.BinOp,
          ast.operator, ast.unaryop, ast.expr_context)
+STORING: set[Callable[..., Any]] = set()        # functions that store the slice that they change in place
+
+
+def lost_change() -> ArgumentError:
+    """What is raised where `x[i][j] = value` cannot be stored."""
+    return ArgumentError("x[i][j] = value would change a copy that nobody holds: a slice is a tensor of its own",
+                         hint="x[i, j] = value")
 
 
 def store_slice(frame: FrameType, part: Any) -> bool:

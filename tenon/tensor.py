@@ -34,7 +34,7 @@ from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.ops.placing import on_device
-from tenon.slice_stores import store_slice
+from tenon.slice_stores import lost_change, store_slice
 from tenon.tensor_state import (
     Deferred,
     Elsewhere,
@@ -401,8 +401,7 @@ class Tensor(TensorViews):
         self._refuse_leaf("x[key] = value")
         self._rebind(setitem(self, key, value))
         if is_nobodys and not store_slice(sys._getframe(1), self):
-            raise ArgumentError("x[i][j] = value would change a copy that nobody holds: a slice is a tensor of its own",
-                                hint="x[i, j] = value")
+            raise lost_change()
 
     def _renew(self) -> None:
         """Before a change in place: hold the elements that are to be changed; `x.data` has those that x has by now."""

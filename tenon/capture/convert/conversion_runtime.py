@@ -29,7 +29,7 @@ from tenon.capture.convert.dynamic_containers import (
 )
 from tenon.capture.convert.optional_elements import is_perhaps, is_undecided, negated
 from tenon.capture.convert.reachable import OfCapture
-from tenon.capture.convert.traced_getitem import TracedItem, item
+from tenon.capture.convert.traced_getitem import Key, TracedItem, item
 from tenon.capture.convert.traced_iterables import Each, is_open_ended
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.output_effects import formatted
@@ -64,6 +64,7 @@ class Runtime(OfCapture, local):
 
     UNBOUND, AssertionError = UNBOUND, AssertionError
     locals = staticmethod(builtins.locals)
+    key = Key()
     value: Any = None
     test: Any = None
     newest: Any = None
@@ -179,6 +180,14 @@ class Runtime(OfCapture, local):
     def place(self, holder: Any, index: Any) -> TracedItem:
         """`holder[index]` where it is stored to: `.item` of this."""
         return TracedItem(capture_now(), self.indexed(holder), index)
+
+    def within(self, outer: TracedItem, index: Any) -> TracedItem:
+        """`holder[i][index]` where it is stored to, and with it `holder[i]`, which may be a slice."""
+        return TracedItem(capture_now(), self.indexed(outer.item), index, outer)
+
+    def changing(self, place: TracedItem, name: str) -> Any:
+        """`holder[i].name`, which may change a slice in place."""
+        return place.changing(name, self.call)
 
     def indexed(self, holder: Any) -> Any:
         """What `[...]` is asked of in the place of a container."""

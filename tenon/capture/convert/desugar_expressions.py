@@ -16,6 +16,7 @@ from functools import partial, reduce
 from typing import Any
 
 from tenon.capture.convert.ast_templates import HELPER, expression
+from tenon.capture.convert.desugar_slice_stores import changes_slice, is_slice, place
 from tenon.capture.convert.scope import mangled
 
 UNTOUCHED = frozenset({"super", "locals", "vars", "dir", "eval", "exec", "globals", "__import__"})
@@ -38,6 +39,7 @@ class Expressions(ast.NodeTransformer):
         self.merged, self.owner = merged, owner
         self.depth = self.temps = 0
         self.in_iterable = False        # of a comprehension, where no variable can be bound
+        self.dropped: ast.AST | None = None     # the expression whose value a statement drops
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.decorator_list = [self.visit(x) for x in node.decorator_list]
@@ -216,7 +218,12 @@ class Expressions(ast.NodeTransformer):
 
     # ------------------------------------------------------------ calls, attributes, variables
 
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        self.dropped = node.value
+        return self.generic_visit(node)
+
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        of_slice = node is self.dropped and changes_slice(node)
         made = any(isinstance(x, MAKING) for given in (*node.args, *node.keywords) for x in ast.walk(given))
         if isinstance(node.func, ast.Name) and node.func.id in ASKING and node.args and isinstance(
                 node.args[0], (ast.GeneratorExp, ast.Call)):
@@ -230,6 +237,9 @@ class Expressions(ast.NodeTransformer):
         node.keywords = [self._counted(x) if x.arg is None else self.visit(x) for x in node.keywords]
         if isinstance(node.func, ast.Name) and (node.func.id in UNTOUCHED or node.func.id.startswith(HELPER)):
             return node
+        if of_slice:
+            node.func = self._changing(node.func)
+            return node
         if isinstance(node.func, ast.Attribute):
             if isinstance(node.func.value, ast.Name) and node.func.value.id == HELPER:
                 return node
@@ -239,6 +249,11 @@ class Expressions(ast.NodeTransformer):
         call = "_tenon.call(FUNCTION, True)" if made else "_tenon.call(FUNCTION)"
         node.func = expression(call, node.func, FUNCTION=node.func)
         return node
+
+    def _changing(self, method: Any) -> ast.expr:
+        """A method that changes a slice in place, and what it is a slice of."""
+        name = ast.copy_location(ast.Constant(method.attr), method)
+        return expression("_tenon.changing(PLACE, NAME)", method, PLACE=place(method.value, self.visit), NAME=name)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id == HELPER:
@@ -252,6 +267,8 @@ class Expressions(ast.NodeTransformer):
         return expression("_tenon.get(OBJECT, NAME)", node, OBJECT=node.value, NAME=name)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        if isinstance(node.ctx, ast.Store) and is_slice(node.value):
+            return self._item(place(node, self.visit), node)
         self.generic_visit(node)
         if any(isinstance(x, (ast.Slice, ast.Starred)) for x in [node.slice, *ast.iter_child_nodes(node.slice)]) \
                 or isinstance(node.slice, ast.Constant):
@@ -259,10 +276,11 @@ class Expressions(ast.NodeTransformer):
             return node
         if isinstance(node.ctx, ast.Load):
             return expression("_tenon.item(HOLDER, INDEX)", node, HOLDER=node.value, INDEX=node.slice)
-        place: Any = expression("_tenon.place(HOLDER, INDEX).item", node, HOLDER=node.value, INDEX=node.slice)
-        place.ctx = node.ctx
-        found: ast.AST = place
-        return found
+        return self._item(expression("_tenon.place(HOLDER, INDEX)", node, HOLDER=node.value, INDEX=node.slice), node)
+
+    def _item(self, place: ast.expr, node: ast.Subscript) -> ast.AST:
+        """What stands at a place, to be stored to or deleted."""
+        return ast.copy_location(ast.Attribute(place, "item", node.ctx), node)
 
     def _counted(self, node: Any) -> Any:
         """Something that is opened into arguments, or as Python counts elements."""

@@ -7,10 +7,12 @@ value or the one that it has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
+from tenon.capture.code_origin import IN_PLACE
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.guards import same_atom
 from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, is_number, kind_of, strong
@@ -19,6 +21,7 @@ from tenon.ops.branches import switch
 from tenon.ops.comparison import greater_equal, less, logical_or, where
 from tenon.ops.shape import cast
 from tenon.records import dataclass
+from tenon.slice_stores import STORING, lost_change
 from tenon.tensor import Tensor
 from tenon.types import int64
 
@@ -29,13 +32,23 @@ MAX_ITEMS = 256         # among which one is chosen
 PLAIN = (dict, list, tuple)     # that do nothing but hold
 
 
+class Key:
+    """Gives what stands between brackets."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return key
+
+
 class TracedItem:
-    """`holder[index]` as a place to read and to store: `.item` stands for it."""
+    """`holder[index]` as a place to read and to store: `.item` stands for it.
 
-    __slots__ = ("capture", "holder", "index")
+    Where the holder is the slice that stands at another place, which nobody holds, that place is stored to as well.
+    """
 
-    def __init__(self, capture: ConvertingCapture | None, holder: Any, index: Any):
-        self.capture, self.holder, self.index = capture, holder, index
+    __slots__ = ("capture", "holder", "index", "outer")
+
+    def __init__(self, capture: ConvertingCapture | None, holder: Any, index: Any, outer: TracedItem | None = None):
+        self.capture, self.holder, self.index, self.outer = capture, holder, index, outer
 
     @property
     def item(self) -> Any:
@@ -44,11 +57,44 @@ class TracedItem:
 
     @item.setter
     def item(self, value: Any) -> None:
-        store(self.capture, self.holder, self.index, value)
+        is_lost = self.outer is None and type(self.holder) is Tensor and self.references() <= NOBODYS
+        self._store(value)
+        if is_lost:
+            raise lost_change()
 
     @item.deleter
     def item(self) -> None:
         del self.holder[self.index]
+
+    def _store(self, value: Any) -> None:
+        store(self.capture, self.holder, self.index, value)
+        if self.outer is not None and self.outer.gives_slice(self.holder):
+            self.outer._store(self.holder)
+
+    def references(self) -> int:
+        """How many there are to the holder."""
+        return getrefcount(self.holder)
+
+    def gives_slice(self, part: Any) -> bool:
+        """Whether what was read here is a slice of the holder, so a tensor of its own."""
+        return type(part) is Tensor and isinstance(self.holder, Tensor)
+
+    def changing(self, name: str, call: Callable[[Any], Any]) -> Any:
+        """What to call for a method that may change in place what stands here."""
+        part = self.item
+        method = getattr(part, name)
+        stores = self.gives_slice(part) and getattr(method, "__func__", None) in STORING
+        return self._storing(part, call(method)) if stores else call(method)
+
+    def _storing(self, part: Tensor, method: Callable[..., Any]) -> Callable[..., Any]:
+        def change(*args: Any, **named: Any) -> None:
+            method(*args, **named)
+            self._store(part)
+        IN_PLACE.add(change.__code__)
+        return change
+
+
+NOBODYS = TracedItem(None, object(), None).references()     # to a holder that only the place knows
 
 
 def item(capture: ConvertingCapture | None, holder: Any, index: Any) -> Any:
