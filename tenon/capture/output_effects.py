@@ -137,6 +137,18 @@ def closed(form: Any, given: list[Any]) -> Any:
     return rebuilt(form, close)
 
 
+def skeleton(form: Any) -> Any:
+    """What a closed form is but for what belongs into its holes, to compare and to hash."""
+    kind = type(form)
+    if kind is Text:
+        return form.function, skeleton(form.args), skeleton(form.keywords)
+    if kind in (list, tuple):
+        return kind, *[skeleton(x) for x in form]
+    if kind is dict:
+        return kind, *[(k, skeleton(x)) for k, x in form.items()]
+    return (kind, skeleton(form.text)) if kind is Verbatim else (kind, repr(form) if kind is float else form)
+
+
 def filled(form: Any, values: Sequence[Any]) -> Any:
     """The value that a form is, with these in its holes."""
     kind = type(form)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.code_monitor import UnsafeCall
 from tenon.capture.convert.callees import converted
 from tenon.capture.convert.comprehensions import opened
 from tenon.capture.convert.optional_elements import is_undecided
+from tenon.capture.convert.text_options import as_text, is_one_of_strings
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.output_effects import (
     CONVERSIONS,
@@ -55,7 +58,7 @@ def form_of(capture: ConvertingCapture, x: Any, within: bool = False) -> Any:
     if kind is Size:
         return int(x)
     if kind is UnionValue:
-        return form_of(capture, capture.resolve(x), within)
+        return as_text(x) if is_one_of_strings(x) else form_of(capture, capture.resolve(x), within)
     if isinstance(x, Tensor):
         return _tensor(capture, x)
     if capture.irregular and is_undecided(x):
@@ -72,7 +75,7 @@ def form_of(capture: ConvertingCapture, x: Any, within: bool = False) -> Any:
 def option_of(capture: ConvertingCapture, x: Any) -> Any:
     """The same for what is said, which may be one of several values."""
     found = capture.settled(x) if type(x) is UnionValue else x
-    return found if type(found) is UnionValue else form_of(capture, found)
+    return found if type(found) is UnionValue and not is_one_of_strings(found) else form_of(capture, found)
 
 
 def _tensor(capture: ConvertingCapture, x: Tensor) -> Tensor:
@@ -97,7 +100,8 @@ def shown(capture: ConvertingCapture, x: Any, method: str = "__str__") -> Any:
     if kind is Text and method == "__str__":
         return x
     if kind is UnionValue:
-        return capture.each(x, lambda one: shown(capture, one, method))
+        return capture.operated(x, repr if method == "__repr__" else str, ()) if is_one_of_strings(x) else \
+            capture.each(x, lambda one: shown(capture, one, method))
     if is_given(x) or kind is Text or kind in CONTAINERS:
         form = form_of(capture, x)
         if type(form) is Verbatim:
@@ -117,12 +121,14 @@ def shown(capture: ConvertingCapture, x: Any, method: str = "__str__") -> Any:
 def text_of(capture: ConvertingCapture, given: Sequence[Any]) -> Any:
     """What an f-string of these parts gives: text, or (a value, its conversion, its format)."""
     found = [x if type(x) is str else part_of(capture, *x) for x in given]
-    several = next((k for k, x in enumerate(found) if type(x) is UnionValue), None)
+    several = next((k for k, x in enumerate(found) if type(x) is UnionValue and not is_one_of_strings(x)), None)
     if several is not None:
         before, after = ([x if type(x) is str else (x, -1, "") for x in part]
                          for part in (found[:several], found[several + 1:]))
         choice: Any = found[several]
         return capture.each(choice, lambda one: text_of(capture, [*before, (one, -1, ""), *after]))
+    if any(type(x) is UnionValue for x in found):
+        return reduce(operator.add, found)
     return "".join(found) if all(type(x) is str for x in found) else Text(joined, tuple(found))
 
 
@@ -130,6 +136,8 @@ def part_of(capture: ConvertingCapture, value: Any, conversion: int, spec: Any) 
     """A formatted value; where it is a user's class that formats it, by that."""
     if type(value) in PLAIN and type(spec) is str:
         return formatted(value, conversion, spec)
+    if is_one_of_strings(value) and type(spec) is str:
+        return capture.operated(value, formatted, (conversion, spec))
     if type(value) is UnionValue:
         return capture.each(value, lambda one: part_of(capture, one, conversion, spec))
     if is_given(value) or type(value) is Text or type(spec) is not str:

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 from tenon.capture.code_monitor import UnsafeCall, place_of
 from tenon.capture.convert.capture_branches import decide
-from tenon.capture.convert.optional_elements import is_perhaps, negated, presence, present, refused
+from tenon.capture.convert.optional_elements import either, is_perhaps, negated, presence, present, refused
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
-from tenon.capture.runtime_numbers import RuntimeNumber, strong
 from tenon.errors import user_location
-from tenon.ops.comparison import logical_or
 
 if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
@@ -151,13 +149,6 @@ def ends_with(capture: ConvertingCapture, x: Any, ends: bool, truth: Callable[[A
         found = truth(present(capture, x))
         return found if ends else negated(found)
     return ask() if there is True else decide(capture, there, ask, lambda: False)
-
-
-def either(a: Any, b: Any) -> Any:
-    """`a or b`, of bools known or of the graph."""
-    if isinstance(a, bool):
-        return True if a else b
-    return either(b, a) if isinstance(b, bool) else RuntimeNumber(logical_or(strong(a), strong(b)))
 
 
 def first(capture: ConvertingCapture, items: Filtered, fresh: bool, default: Any) -> Any:

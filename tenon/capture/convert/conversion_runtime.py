@@ -29,6 +29,7 @@ from tenon.capture.convert.dynamic_containers import (
 )
 from tenon.capture.convert.optional_elements import is_perhaps, is_undecided, negated
 from tenon.capture.convert.reachable import OfCapture
+from tenon.capture.convert.text_options import MORE_THAN_ONE, on_strings
 from tenon.capture.convert.traced_getitem import Key, TracedItem, item
 from tenon.capture.convert.traced_iterables import Each, is_open_ended
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
@@ -300,7 +301,8 @@ class Runtime(OfCapture, local):
                 def one(f: Any) -> Any:
                     return self.call(f)(*args, **keywords)
                 IN_PLACE.add(one.__code__)
-                return capture.each(function, one)
+                value = MORE_THAN_ONE if keywords else on_strings(capture, function, operator.call, args)
+                return capture.each(function, one) if value is MORE_THAN_ONE else value
             return call
         return in_place_of(capture, function)
 

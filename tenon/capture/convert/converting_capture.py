@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from tenon.capture.captured_gradients import tapes_of
@@ -14,11 +15,12 @@ from tenon.capture.convert.callees import callee, own_truth
 from tenon.capture.convert.capture_branches import decide
 from tenon.capture.convert.data_sizes import DataSizes
 from tenon.capture.convert.dynamic_indexing import truth as undecided_truth
-from tenon.capture.convert.optional_elements import is_undecided
+from tenon.capture.convert.optional_elements import either, is_undecided
 from tenon.capture.convert.phi_merge import TakenTensor, one_of
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.state_snapshot import World
 from tenon.capture.convert.tensor_list import FirstRows, refusal_of_rows
+from tenon.capture.convert.text_options import MORE_THAN_ONE, on_strings
 from tenon.capture.convert.union_value import UNBOUND, UnionValue, refusal
 from tenon.capture.effects import MISSING
 from tenon.capture.output_effects import OutputEffect, rules_of_warnings
@@ -417,17 +419,36 @@ class ConvertingCapture(OfCapture, Capture):
             return use(found)
         if any(x is MISSING for _, x in found.options):
             raise refusal(found)
-        (condition, value), *rest = found.options
-        others = rest[0][1] if len(rest) == 1 else UnionValue(tuple(rest))
-        return decide(self, condition, lambda: use(value),
-                      lambda: self.each(others, use) if type(others) is UnionValue else use(others))
+        return self._each_half(found.options, use)
+
+    def _each_half(self, options: Sequence[tuple[Any, Any]], use: Callable[[Any], Any]) -> Any:
+        """The branches of a choice as a balanced tree, so that many options nest no deeper than they must."""
+        if len(options) == 1:
+            condition, value = options[0]
+            self.path = self.assuming(condition, True)      # of which no half says all
+            return use(value)
+        half = len(options) // 2
+        first = reduce(either, [p for p, _ in options[:half]])
+        return decide(self, first, lambda: self._each_half(options[:half], use),
+                      lambda: self._each_half(options[half:], use))
+
+    def operated(self, choice: UnionValue, use: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """What a function without arguments that are choices makes of the value of one."""
+        found = self.settled(choice)
+        if type(found) is not UnionValue:
+            return use(found, *args)
+        value = on_strings(self, found, use, args)
+        return self.each(found, lambda x: use(x, *args)) if value is MORE_THAN_ONE else value
 
     def each_option(self, choice: UnionValue, ask: Callable[[Any], Any]) -> Any:
         """A question that has a bool for an answer, put to every option."""
         found = self.narrowed(choice)
         if type(found) is not UnionValue:
             return ask(found)
-        answers = [(p, ask(x)) for p, x in found.options]
+        try:
+            answers = [(p, ask(x)) for p, x in found.options]
+        except Exception:       # for an option that may not be the one
+            raise refusal(choice) from None
         if any(not isinstance(y, (bool, RuntimeNumber)) for _, y in answers):
             raise refusal(choice)
         answer = answers[-1][1]

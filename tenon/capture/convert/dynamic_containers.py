@@ -157,6 +157,8 @@ def contained(capture: ConvertingCapture, wanted: Any, container: Any) -> Any:
     """`wanted in container`."""
     if type(container) is UnionValue and type(container := capture.settled(container)) is UnionValue:
         return capture.each(container, lambda x: contained(capture, wanted, x))
+    if type(wanted) is UnionValue:
+        return capture.each_option(wanted, lambda x: contained(capture, x, container))
     if not is_undecided(container):
         return wanted in container
     if isinstance(container, dict):

@@ -6,12 +6,14 @@ An index that is out of range for the data lets the call run eagerly.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.convert.list_growth import together
 from tenon.capture.convert.optional_elements import (
     both,
     compared,
+    either,
     negated,
     negative,
     perhaps,
@@ -29,7 +31,7 @@ from tenon.capture.convert.tensor_list import (
 )
 from tenon.capture.effects import MISSING
 from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, strong
-from tenon.ops.comparison import clip, logical_or, maximum, where
+from tenon.ops.comparison import clip, maximum, where
 from tenon.ops.creation import arange
 from tenon.ops.indexing import take
 from tenon.records import dataclass
@@ -60,10 +62,7 @@ def truth(capture: ConvertingCapture, container: Any) -> Any:
              for x in (container.values() if isinstance(container, dict) else container)]
     if any(p is True for p in flags):
         return True
-    found: Any = False
-    for p in flags:
-        found = p if found is False else found if p is False else RuntimeNumber(logical_or(strong(found), strong(p)))
-    return found
+    return reduce(either, flags, False)
 
 
 def hits(capture: ConvertingCapture, content: Sequence[Any], index: int) -> tuple[list[Hit], Any]:

@@ -14,6 +14,8 @@ from tenon.capture.convert.tensor_list import FirstRows, TensorList, same_form
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import is_atom, same_atom
+from tenon.capture.output_effects import Text, closed, is_given, skeleton
+from tenon.capture.output_effects import rebuilt as rebuilt_form
 from tenon.records import is_dataclass
 from tenon.tensor import Tensor
 
@@ -28,6 +30,9 @@ def parts_of(x: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
         return (len(x.rows),), [*x.rows, x.count]
     if type(x) is FirstRows:
         return (x.rows.dtype, x.rows.shape), [x.rows, x.count]
+    if type(x) is Text:
+        given: list[Any] = []
+        return (skeleton(closed(x, given)),), given
     if isinstance(x, dict):
         return tuple(x), list(x.values())
     if isinstance(x, (list, tuple, deque)):
@@ -44,6 +49,8 @@ def rebuilt(x: Any, parts: Sequence[Any]) -> Any:
         return TensorList(x.form, parts[:-1], parts[-1])
     if type(x) is FirstRows:
         return FirstRows(*parts)
+    if type(x) is Text:
+        return filled_with(x, parts)
     if isinstance(x, tuple):
         make: Callable[[Sequence[Any]], Any] = getattr(type(x), "_make", tuple)
         return make(parts)
@@ -61,6 +68,13 @@ def rebuilt(x: Any, parts: Sequence[Any]) -> Any:
     return new
 
 
+def filled_with(text: Text, values: Sequence[Any]) -> Text:
+    """The same text of other values."""
+    given = iter(values)
+    found: Text = rebuilt_form(text, lambda x: next(given) if is_given(x) else x)
+    return found
+
+
 def matches(a: Any, b: Any, is_new: Callable[[Any], bool]) -> bool:
     """Whether two values are containers of one structure; nobody else may know them."""
     if type(a) is not type(b):
@@ -70,7 +84,7 @@ def matches(a: Any, b: Any, is_new: Callable[[Any], bool]) -> bool:
         return False
     if type(a) is TensorList:
         return same_form(a.form, b.form)
-    return isinstance(a, (tuple, FirstRows)) or (is_new(a) and is_new(b))
+    return isinstance(a, (tuple, FirstRows)) or type(a) is Text or (is_new(a) and is_new(b))
 
 
 def are_lists(a: Any, b: Any, is_new: Callable[[Any], bool]) -> bool:

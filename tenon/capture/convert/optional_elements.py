@@ -24,7 +24,7 @@ from tenon.capture.effects import MISSING
 from tenon.capture.runtime_numbers import RuntimeNumber, strong
 from tenon.capture.subgraph import InnerBuilder
 from tenon.errors import user_location
-from tenon.ops.comparison import logical_and, logical_not
+from tenon.ops.comparison import logical_and, logical_not, logical_or
 from tenon.ops.shape import cast
 from tenon.tensor import Tensor
 from tenon.types import int64
@@ -78,6 +78,13 @@ def both(a: Any, b: Any) -> Any:
     if isinstance(a, bool):
         return b if a else False
     return both(b, a) if isinstance(b, bool) else RuntimeNumber(logical_and(strong(a), strong(b)))
+
+
+def either(a: Any, b: Any) -> Any:
+    """`a or b`."""
+    if isinstance(a, bool):
+        return True if a else b
+    return either(b, a) if isinstance(b, bool) else RuntimeNumber(logical_or(strong(a), strong(b)))
 
 
 def negated(a: Any) -> Any:

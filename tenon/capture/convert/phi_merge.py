@@ -18,6 +18,7 @@ from tenon.capture.convert.tensor_list import TensorList
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import same_atom
+from tenon.capture.output_effects import Text
 from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, in_graph, is_number, kind_of, one_kind, strong
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.eager.grad_mode import recorded_like
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 IsNew = Callable[[Any], bool]       # whether an object was made within an arm, so that nobody else can know it
 MAX_SKIPPED_SCALAR_OPS = 4  # scalar operations that are cheaper done than skipped
+MAX_TEXTS = 4               # among which the data choose; a loop that may end early has another after each iteration
 FILLED = ("constant", "full_op")
 UNFINISHED = object()       # what an object is whose parts are looked at
 
@@ -195,6 +197,8 @@ class Join:
         sides = [x.options if isinstance(x, UnionValue) else ((True, x),) for x in (a, b)]
         groups: list[tuple[Any, Any]] = []
         left, right = sides
+        if sum(type(x) is Text for _, x in (*left, *right)) > MAX_TEXTS:
+            raise UnsafeCall(f"a text is one of more than {MAX_TEXTS}, as the data decide, each with values in it")
         rest = list(right)
         for p, x in left:
             match = next((k for k, (_, y) in enumerate(rest) if same_kind(x, y, self.is_new)), None)

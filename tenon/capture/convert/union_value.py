@@ -15,6 +15,8 @@ from tenon.capture.code_monitor import UnsafeCall
 from tenon.errors import user_location
 from tenon.tensor_state import recorder
 
+MAX_SHOWN = 8       # options, in a message
+
 
 class Unbound:
     """What a variable holds that has no value."""
@@ -38,7 +40,7 @@ class UnionValue:
         raise refusal(self)
 
     def __getattr__(self, name: str) -> Any:
-        return each(self, lambda x: getattr(x, name))
+        return each(self, getattr, name)
 
     def __bool__(self) -> bool:
         capture: Any = recorder.get()
@@ -48,7 +50,7 @@ class UnionValue:
         raise refusal(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        each(self, lambda x: setattr(x, name, value))
+        each(self, setattr, name, value)
 
 
 def resolved(choice: UnionValue) -> Any:
@@ -59,18 +61,25 @@ def resolved(choice: UnionValue) -> Any:
     return capture.resolve(choice)
 
 
-def each(choice: UnionValue, use: Callable[[Any], Any]) -> Any:
-    """What is done with the value of a choice: with what it is, or with each of several in a branch of its own."""
+def each(choice: UnionValue, use: Callable[..., Any], *args: Any) -> Any:
+    """What an operator makes of the value of a choice: of what it is, or of each of several in a branch of its own."""
     capture: Any = recorder.get()
     if capture is None:
         raise refusal(choice)
-    return capture.each(choice, use)
+    return capture.operated(choice, use, args)
+
+
+def added_to(value: Any, other: Any) -> Any:
+    """`other + value`."""
+    return other + value
 
 
 def words(value: Any) -> str:
     """What a value is, in a word or two."""
     if type(value) is UnionValue:
-        return " or ".join(words(x) for _, x in value.options)
+        shown = [words(x) for _, x in value.options[:MAX_SHOWN]]
+        left = len(value.options) - len(shown)
+        return " or ".join([*shown, f"one of {left} more"] if left else shown)
     if value is None or value is UNBOUND or isinstance(value, (bool, int, float, str)):
         return "unbound" if value is UNBOUND else repr(value)
     if isinstance(value, (list, tuple, dict, set)):
@@ -94,11 +103,12 @@ def _install(name: str, refuses: bool) -> None:
             return getattr(type(value), name)(value, *args)
         use = OPERATORS.get(name) or getattr(operator, name, None) or (
             lambda value, *rest: getattr(type(value), name)(value, *rest))
-        return each(self, lambda value: use(value, *args))
+        return each(self, use, *args)
 
     def reflected(self: UnionValue, other: Any) -> Any:
         of = name.replace("__r", "__", 1)
-        return each(self, lambda value: (OPERATORS.get(of) or getattr(operator, of))(other, value))
+        use = OPERATORS.get(of) or getattr(operator, of)
+        return each(self, added_to if use is operator.add else lambda value, other: use(other, value), other)
     setattr(UnionValue, name, reflected if name in REFLECTED else method)
 
 
