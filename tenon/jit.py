@@ -63,7 +63,7 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
     Python values are part of what it is compiled for, but numbers that change become inputs.  Whatever the function
     reads is guarded, whatever it assigns is assigned by every call.  `fullgraph=True` raises CaptureError where it
-    would otherwise run by part.
+    would otherwise run with graph breaks.
     `memory_budget` is how many bytes may lie between kernels, beside arguments and results: values are computed again
     instead of being kept, the cheapest first, until that holds.  Where nothing helps, the call raises OverBudget, as it
     does where that which loops keep of their turns for gradients does not fit; 0 asks for as little as can be.  Without

@@ -69,7 +69,7 @@ class Examples:
 
 
 class Deferred:
-    """The payload of a tensor whose elements are computed when somebody asks: in a function that runs by part."""
+    """The payload of a lazy tensor, whose elements are computed when somebody asks: in a function with graph breaks."""
 
     __slots__ = ("__weakref__", "array", "compute", "holders", "value")
 

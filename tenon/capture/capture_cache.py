@@ -54,7 +54,7 @@ class Family:
     objects: int = 0        # combinations of objects that calls have had
     repeats: int = 0        # calls by the slow path with objects that were there before
     gone: int = 0           # combinations of which an object was gone at a later call
-    refusals: int = 0       # combinations that run by part
+    refusals: int = 0       # combinations that run with graph breaks
     refused: CaptureRecord | None = None        # what happened to the last of them
 
     @property
@@ -71,7 +71,7 @@ class Family:
 
 @dataclass
 class CaptureRecord:
-    """What happened to one key: its captures, and the reason for which it runs by part, if it does."""
+    """What happened to one key: its captures, and the reason for which it runs with graph breaks, if it does."""
 
     family: Family = field(default_factory=Family)
     captures: list[Captured] = field(default_factory=list)
@@ -88,10 +88,10 @@ class CaptureRecord:
     number_read: Stack | None = None        # where a number or text that changes had to be itself, at last
     seen: set[Any] = field(default_factory=set)                     # in what calls differed that were not captured
     unlike: Reason | None = None                                    # why not, for the time being
-    passed: int = 0                                                 # calls that ran by part, and others need not
+    passed: int = 0                                             # calls that ran with graph breaks, and others need not
     raised: int = 0                     # captures that ended with an error of the function
     as_it_is: int = 0                   # calls without one, before a further capture is tried
-    parts: FunctionParts | None = None                                      # of a function that runs by part
+    parts: FunctionParts | None = None                                      # of a function that runs with graph breaks
     alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
 
     def bind(self, captured: Captured, most: int) -> None:

@@ -27,7 +27,7 @@ from tenon.devices import placing
 from tenon.eager.grad_mode import modes
 from tenon.tensor import Tensor
 
-MAX_RECORDS = 256       # keys of one function; those that come later share one record, and run by part
+MAX_RECORDS = 256       # keys of one function; those that come later share one record, and run with graph breaks
 MAX_BOUND = 16          # of other objects' captures, for one key
 
 

@@ -1,4 +1,4 @@
-"""A call that no capture fits -> a new capture, or the reason why it runs by part.
+"""A call that no capture fits -> a new capture, or the reason why it runs with graph breaks.
 
 A size that changed becomes a symbol, a number or a tensor that is another one an input, as far as the function allows.
 """
@@ -57,9 +57,9 @@ from tenon.types import TensorType
 if TYPE_CHECKING:
     from tenon.pipelining.pipelined import Pipeline
 
-MAX_CAPTURES = 64       # of one key; what fits none of them runs by part, which is right and says so
+MAX_CAPTURES = 64       # of one key; what fits none of them runs with graph breaks, which is right and says so
 MAX_OF_A_FAMILY = 256   # captures for objects of the same classes, which others replace
-MAX_PASSED = 4          # calls in a row that make parameters, before those like them run by part for good
+MAX_PASSED = 4          # calls in a row that make parameters, before those like them run with graph breaks for good
 WARN_AT = 9             # calls beside the first that no capture fitted, of which the user is told once
 MAX_REBOUND = 16        # bindings in a row to other objects, each for one call, of a graph that is small
 SMALL_GRAPH = 64        # nodes
@@ -81,7 +81,7 @@ class Capturing(GraphBreaks):
 
     def _capture(self, record: CaptureRecord, leaves: list[Any], structure: Structure, containers: Sequence[Any],
                  at_once: bool = False) -> tuple[Captured | None, Sequence[Any]]:
-        """A new capture for this call, and its arguments; None when the function runs by part."""
+        """A new capture for this call, and its arguments; None when the function runs with graph breaks."""
         if record.full is not None:
             return None, leaves
         captured, arguments = self._bind(record, leaves, containers)
@@ -166,7 +166,7 @@ class Capturing(GraphBreaks):
         return False
 
     def _fill(self, record: CaptureRecord, reason: Reason) -> bool:
-        """Let calls that no capture fits run by part; those there are stay in use."""
+        """Let calls that no capture fits run with graph breaks; those there are stay in use."""
         record.full = reason
         self._tell(reason)
         return True
@@ -252,7 +252,7 @@ class Capturing(GraphBreaks):
         return True
 
     def _give_up(self, record: CaptureRecord, reason: Reason) -> bool:
-        """The same, or by part."""
+        """The same, or with graph breaks."""
         self._refuse(record, reason)
         return self._leave(record, reason, record.split)
 

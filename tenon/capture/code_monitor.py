@@ -59,7 +59,7 @@ Callers = dict[types.CodeType, tuple[tuple[types.CodeType, int], ...]]      # co
 
 
 class UnsafeCall(BaseException):
-    """Raised out of a capture just before something that a graph cannot do: the function runs by part instead.
+    """Raised out of a capture just before something that a graph cannot do: the function runs with graph breaks.
 
     Not an Exception, since user code that catches those must not see it; where it catches everything, the watch has
     noted it.
@@ -319,7 +319,7 @@ class CodeWatch:
         self.callers.update(dict.fromkeys(STANDS_FOR.get(frame.f_code) or (frame.f_code,), tuple(found)))
 
     def _note_lock(self, method: Any, frame: types.FrameType) -> None:
-        """A lock is taken and left again within the call, or the function runs by part."""
+        """A lock is taken and left again within the call, or the function runs with graph breaks."""
         lock = method.__self__
         if method.__name__ in ("acquire", "__enter__"):
             if id(lock) in self.locks or not is_taken(lock):

@@ -44,7 +44,7 @@ class GraphBreaks(CaptureLookup):
     _plainly: Callable[..., Any]
     _unlike: int
 
-    def _by_part(self, record: CaptureRecord, args: Any, keywords: Any) -> Any:
+    def _with_graph_breaks(self, record: CaptureRecord, args: Any, keywords: Any) -> Any:
         if record.eager is not None:
             self._say_no(record.eager)
         driver = self._driver() if record.split else None
@@ -124,7 +124,7 @@ class GraphBreaks(CaptureLookup):
         return piece
 
     def _refuse(self, record: CaptureRecord, reason: Reason) -> None:
-        """Let calls like this one run by part, or say that they cannot be one graph."""
+        """Let calls like this one run with graph breaks, or say that they cannot be one graph."""
         record.eager = reason
         record.family.refusals += 1
         record.family.refused = record
@@ -132,11 +132,11 @@ class GraphBreaks(CaptureLookup):
         record.split = self._split_at(reason)
 
     def _tell(self, reason: Reason) -> None:
-        """Say that calls run by part; raises where they must not."""
+        """Say that calls run with graph breaks; raises where they must not."""
         emit("fallback", function=self.__name__, reason=reason.what)
         self._say_no(reason)
 
     def _say_no(self, reason: Reason) -> None:
-        """With `fullgraph=True`, every call that would run by part is an error."""
+        """With `fullgraph=True`, every call that would run with graph breaks is an error."""
         if self.fullgraph:
             raise CaptureError(reason.what, where=reason.where, hint=reason.hint) from None

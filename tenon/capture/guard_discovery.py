@@ -3,7 +3,7 @@
 From a function, the walk follows globals, closure cells, defaults, attributes, items of containers.  Of an object it
 looks at the attributes whose names occur in the code that ran; at all of them where that code makes up names
 (`getattr(x, "w" + k)`, `vars(x)`).  Attributes of library modules are compared, and not followed.  What can be neither
-compared nor described, such as the position of an iterator, is `opaque`, and the function runs by part.
+compared nor described, such as the position of an iterator, is `opaque`, and the function runs with graph breaks.
 """
 
 from __future__ import annotations

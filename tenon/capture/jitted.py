@@ -1,6 +1,6 @@
-"""A function -> calls of its compiled graphs: by a fast path, by the slow path, or by part.
+"""A function -> calls of its compiled graphs: by a fast path, by the slow path, or with graph breaks.
 
-A function that does what a graph cannot repeat runs by part, and `tn.explain` says why.
+A function that does what a graph cannot repeat runs with graph breaks, and `tn.explain` says why.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Jitted(Capturing):
         self.__name__: str = name if name.isidentifier() else "function"
         self.function, self.memory_budget = function, memory_budget
         self.pipeline, self.mesh = pipeline, mesh if pipeline is None else pipeline.mesh_for(mesh)
-        self.fullgraph = fullgraph or self.mesh is not None     # what runs by part is on one device
+        self.fullgraph = fullgraph or self.mesh is not None     # what runs with graph breaks is on one device
         self.constants, self.autotune, self.background = constants, autotune, background
         self.place = _devices_to_place_on(place)
         self.converting = False         # whether its control flow depends on tensors
@@ -136,7 +136,7 @@ class Jitted(Capturing):
         try:
             leaves, structure, containers = unfold((args, keywords), classes=self.opened)
         except ArgumentError as error:      # a list that contains itself
-            return self._by_part(self._refused(Reason(f"among the arguments, {error}")), args, keywords)
+            return self._with_graph_breaks(self._refused(Reason(f"among the arguments, {error}")), args, keywords)
         if self.is_piece and (left := self._left_to_numpy(leaves, structure)) is not None:
             return left(*args, **keywords)
         given = leaves
@@ -147,7 +147,7 @@ class Jitted(Capturing):
             return self._find_and_run(args, keywords)
         if record.eager is not None:
             self._unlike = 0
-            return self._by_part(record, args, keywords)
+            return self._with_graph_breaks(record, args, keywords)
         captured, arguments = self._find(record, leaves, containers)
         if captured is None and record.as_it_is:
             return self._while_it_raises(record, args, keywords)
@@ -179,7 +179,7 @@ class Jitted(Capturing):
                 raise stopped.error from None
             reason = stopped
         else:
-            return self._by_part(record, args, keywords)
+            return self._with_graph_breaks(record, args, keywords)
         if captured is None and self.fullgraph and isinstance(reason.error, CaptureError):
             raise reason.error
         if captured is not None and not reason.broken:
@@ -291,7 +291,7 @@ class Jitted(Capturing):
     def capture(self, *args: Any, **keywords: Any) -> Captured:
         """The capture that a call with these arguments would use; nothing of the program is run.
 
-        Raises CaptureError when such a call would run by part.
+        Raises CaptureError when such a call would run with graph breaks.
         """
         record, captured = self.look(*args, **keywords)
         if captured is None:

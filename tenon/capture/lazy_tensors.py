@@ -41,7 +41,7 @@ MAX_LAZY_PROGRAMS = 32          # of one function; beyond them its parts differ 
 
 
 class FunctionParts:
-    """What is known of one function that runs by part: its programs, and whether they are worth it."""
+    """What is known of one function that runs with graph breaks: its programs, and whether they are worth it."""
 
     def __init__(self, name: str):
         self.name = name

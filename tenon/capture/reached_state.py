@@ -32,7 +32,7 @@ class ReachedState(ReachedValues):
             self.add(getattr(manager, name), path)
 
     def _add_synchronized(self, value: Any, path: str) -> None:
-        """What other threads change at any time: what hands something over to them runs by part."""
+        """What other threads change at any time: what hands something over to them runs with graph breaks."""
         if self.codes is not None:
             self._add_object(value, path)
 

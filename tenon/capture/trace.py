@@ -194,7 +194,7 @@ class Capture(CapturedGradients):
         return size
 
     def shown(self) -> str:
-        """The text of a tensor holds its elements, so a function that asks for it runs by part."""
+        """The text of a tensor holds its elements, so a function that asks for it runs with graph breaks."""
         raise UnsafeCall("the text of a tensor shows its elements", where=user_location(), convertible=True,
                          hint="print and format outside of the jitted function")
 

@@ -1,5 +1,5 @@
 """What `tn.jit` made of a function, in words: what is captured, which lines are in the graph, what is guarded and baked
-in, what would be captured again, what is assigned, and what runs by part and why.  As text, and as HTML."""
+in, what would be captured again, what is assigned, and what runs with graph breaks and why.  As text, and as HTML."""
 
 from __future__ import annotations
 
@@ -157,9 +157,10 @@ def _so_far(jitted: Jitted) -> Iterator[str]:
     split = any(record.split for record in records) and jitted.is_split
     if split:
         yield from _pieces(jitted)
-    by_part = [f"runs by part: {record.eager}" for record in records if record.eager and not (split and record.split)]
-    further = [f"other calls run by part: {x.full or x.unlike}" for x in records if x.full or x.unlike]
-    yield from dict.fromkeys([*by_part, *further])      # several kinds of calls may, for one reason
+    graph_breaks = [f"runs with graph breaks: {record.eager}" for record in records
+                    if record.eager and not (split and record.split)]
+    further = [f"other calls run with graph breaks: {x.full or x.unlike}" for x in records if x.full or x.unlike]
+    yield from dict.fromkeys([*graph_breaks, *further])      # several kinds of calls may, for one reason
 
 
 def _captures(captures: Sequence[Captured]) -> Iterator[str]:
@@ -211,7 +212,8 @@ def _of_call(jitted: Jitted, args: tuple[Any, ...], keywords: dict[str, Any]) ->
     if captured is None:
         reason = record.eager or record.full
         assert reason is not None
-        return _in_pieces(jitted, reason) if record.split and jitted.is_split else _by_part(jitted.__name__, reason)
+        in_pieces = record.split and jitted.is_split
+        return _in_pieces(jitted, reason) if in_pieces else _with_graph_breaks(jitted.__name__, reason)
     again = [f"  captured since {captured.why}"] if captured.why else []
     number = [c for r in jitted.records.values() for c in r.captures].index(captured) + 1
     constants = _constants(jitted, args, keywords)
@@ -227,9 +229,10 @@ def _holder(effect: Effect, number: int | None) -> str:
     return f"argument {-1 - number}" if number is not None and number < 0 else f"a {type(effect.holder).__name__}"
 
 
-def _by_part(name: str, reason: Reason) -> Explanation:
+def _with_graph_breaks(name: str, reason: Reason) -> Explanation:
     hint = [f"  hint: {reason.hint}"] if reason.hint else []
-    return Explanation((f"{name}: runs by part, since one graph cannot hold it", *str(reason).splitlines(), *hint),
+    said = f"{name}: runs with graph breaks, since one graph cannot hold it"
+    return Explanation((said, *str(reason).splitlines(), *hint),
                        source_lines(reason.before, (), [reason.where] if reason.where else []))
 
 

@@ -114,7 +114,7 @@ def profile(function: Any, *args: Any, repeats: int = 5, eager: bool = False, **
 
     Nothing of the call is done but the arithmetic: no assignment, no effect.  With `eager`, the function is also called
     once as plain Python, and its lines are timed; the tensors that it changes are put back, other effects are made.
-    Raises ArgumentError for a function without `@tn.jit`, CaptureError for one that runs by part.
+    Raises ArgumentError for a function without `@tn.jit`, CaptureError for one that runs with graph breaks.
 
     >>> double = tn.jit(lambda x: x * 2)
     >>> [step.name for step in profile(double, tn.ones(3)).steps]

@@ -7,7 +7,7 @@
     time              what capturing, passes, kernels and machine code took; what is indented is a part of a later line;
                       `from disk` in the place of all passes where an earlier process ran them on the same graph
     memory            the plan of an arena: its size, lower bound and gap, and its largest places
-    guards            what was captured; fallbacks: what runs by part or eagerly, and why
+    guards            what was captured; fallbacks: what runs with graph breaks or eagerly, and why
     recompiles        what was captured again, and what had changed: both values
 """
 

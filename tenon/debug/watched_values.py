@@ -192,8 +192,8 @@ class Watched:
             return [call for call in self.calls if last[of.get(call.captured)] is call]
         reasons = [str(r.eager or r.full) for r in self.jitted.records.values() if r.eager or r.full]
         raise ArgumentError(f"watch: no compiled call of {self.jitted.__name__} was seen"
-                            + (f"; it runs by part: {reasons[-1]}" if reasons else ""),
-                            hint="in what runs by part Python has the values: print(x) shows them" if reasons else
+                            + (f"; it runs with graph breaks: {reasons[-1]}" if reasons else ""),
+                            hint="with graph breaks Python has the values: print(x) shows them" if reasons else
                             "call it inside of the `with`")
 
     # ------------------------------------------------------------ finding values

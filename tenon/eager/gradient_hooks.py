@@ -3,7 +3,8 @@
     watched([a, b], told)       the same tensors, whose gradients `told` is given, and may replace
 
 They stand on the tape as a call of their own.  `backward()` within a captured function calls them as part of it.  They
-stand in no graph: where a gradient may come from outside of the function, or through a branch, it runs by part.
+stand in no graph: where a gradient may come from outside of the function, or through a branch, it runs with graph
+breaks.
 """
 
 from __future__ import annotations

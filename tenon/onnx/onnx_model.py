@@ -1,7 +1,7 @@
 """A verified model -> a function of tensors, compiled at the first call for each kind of input.
 
-A model whose sizes depend on its data runs by part, as a function of `tn.jit` does; one that computes with text or
-types that Tenon lacks runs at once, operator by operator.
+A model whose sizes depend on its data runs with graph breaks, as a function of `tn.jit` does; one that computes with
+text or types that Tenon lacks runs at once, operator by operator.
 """
 
 from __future__ import annotations

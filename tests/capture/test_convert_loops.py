@@ -281,7 +281,7 @@ def test_a_stopped_gradient_stays_stopped_in_a_branch():
         np.testing.assert_allclose(grads[1], grads[0], rtol=1e-5)
 
 
-def test_a_list_that_grows_as_often_as_the_data_say_runs_by_part():
+def test_a_list_that_grows_as_often_as_the_data_say_runs_with_graph_breaks():
     def f(x):
         parts = []
         while x.abs().sum() > 1:

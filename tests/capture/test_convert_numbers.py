@@ -141,7 +141,7 @@ def test_a_number_of_one_of_two_kinds():
     math.sqrt, math.log, math.log2, math.log10, math.log1p, math.expm1, math.asin, math.acos, math.atanh, math.asinh,
     math.acosh, lambda x: math.log(x, 10)])
 def test_functions_of_mathematics_with_a_domain(function):
-    """They ran by part; outside of the domain the call raises what Python raises."""
+    """They ran with graph breaks; outside of the domain the call raises what Python raises."""
     jitted = tn.jit(lambda x: function(x.sum().item()))
     for value in (0.5, 0.25, -2.0, 0.0, 1.5, math.nan, math.inf, 0.75):
         try:
@@ -151,4 +151,4 @@ def test_functions_of_mathematics_with_a_domain(function):
                 jitted(tn.tensor([value], dtype=tn.float64))
         else:
             assert jitted(tn.tensor([value], dtype=tn.float64)) == pytest.approx(wanted, rel=1e-14, nan_ok=True)
-    assert "by part" not in str(tn.explain(jitted))
+    assert "with graph breaks" not in str(tn.explain(jitted))

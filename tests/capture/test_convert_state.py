@@ -246,7 +246,7 @@ def test_the_line_of_the_user_is_told():
     assert caught.value.where.file == __file__ and "sorted(x.tolist())" in str(caught.value)
 
 
-def test_an_iterator_moved_under_a_condition_runs_by_part():
+def test_an_iterator_moved_under_a_condition_runs_with_graph_breaks():
     def f(x):
         items = iter([1.0, 2.0, 3.0])
         if x.sum() > 0:
@@ -255,7 +255,7 @@ def test_an_iterator_moved_under_a_condition_runs_by_part():
     check(f, fullgraph=False)
 
 
-def test_a_key_in_one_branch_runs_by_part():
+def test_a_key_in_one_branch_runs_with_graph_breaks():
     def f(x):
         table = {}
         if x.sum() > 0:
@@ -290,7 +290,7 @@ def test_modules_in_a_sequential():
     check(lambda x: model(x))
 
 
-def test_without_source_it_runs_by_part():
+def test_without_source_it_runs_with_graph_breaks():
     names = {}
     exec("def f(x):\n    return x * 2 if x.sum() > 0 else x", names)
     check(names["f"], fullgraph=False)

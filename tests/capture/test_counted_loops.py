@@ -256,7 +256,7 @@ def test_what_no_loop_of_the_graph_can_do_is_written_out(function):
     jitted, x = tn.jit(function), tn.rand(4, 4)
     for n in (2, 7, 3, 1, 9, 5, 7):
         assert close(jitted(x, n), function(x, n)), n
-    assert "by part" not in str(tn.explain(jitted)) and "split" not in str(tn.explain(jitted))
+    assert "with graph breaks" not in str(tn.explain(jitted)) and "split" not in str(tn.explain(jitted))
 
 
 def test_its_errors_are_those_of_python():

@@ -269,7 +269,7 @@ def test_only_what_depends_on_a_size_waits_for_it():
     assert [[node.op.name for node in stage.after] for stage in stages] == [["argwhere", "argwhere"], []]
 
 
-def test_in_a_branch_on_a_tensor_the_function_runs_by_part():
+def test_in_a_branch_on_a_tensor_the_function_runs_with_graph_breaks():
     def f(x):
         return x[x > 0].sum() if x.sum() > 0 else x.sum()
     with pytest.raises(CaptureError, match="within a branch or loop"):

@@ -1,5 +1,5 @@
-"""The catalogue of docs/fallbacks.md: each entry runs by part as eager code does, and is refused by `fullgraph=True`
-with these words, at this line."""
+"""The catalogue of docs/fallbacks.md: each entry runs with graph breaks as eager code does, and is refused by
+`fullgraph=True` with these words, at this line."""
 
 import itertools
 import time
@@ -144,7 +144,7 @@ def plain(value):
 
 
 @pytest.mark.parametrize("function", ENTRIES, ids=lambda f: f.__name__)
-def test_it_runs_by_part_as_eager_code_does(function, capsys):
+def test_it_runs_with_graph_breaks_as_eager_code_does(function, capsys):
     jitted = tn.jit(function)
     for x in (X, -X, X):
         want, printed = plain(function(*arguments(function, x))), capsys.readouterr().out

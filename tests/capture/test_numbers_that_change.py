@@ -19,7 +19,7 @@ def captures(function):
     return sum(len(record.captures) for record in function.records.values())
 
 
-def never_by_part(function):
+def has_no_graph_breaks(function):
     return all(record.eager is None and record.full is None for record in function.records.values())
 
 
@@ -71,7 +71,7 @@ def check(function, arguments, most=3):
 ], ids=range(12))
 @pytest.mark.parametrize("numbers", [NUMBERS, INTEGERS], ids=["float", "int"])
 def test_arithmetic_with_a_number_among_the_arguments(function, numbers):
-    assert never_by_part(check(function, numbers))
+    assert has_no_graph_breaks(check(function, numbers))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "complex64"])
@@ -81,7 +81,7 @@ def test_a_number_takes_the_type_of_the_tensor_it_meets(dtype):
 
 def test_a_number_that_changes_its_type_keeps_it():
     function = check(lambda x, a: (x * a, a + 1), (1, 2, 3, 2.5, 4.5, True, False, 6, 7.5), most=8)
-    assert never_by_part(function)
+    assert has_no_graph_breaks(function)
 
 
 def test_numbers_in_nested_arguments():
@@ -106,7 +106,7 @@ def test_python_s_own_errors_and_kinds():
                                       math.radians, int, float, round, abs], ids=lambda f: f.__name__)
 def test_functions_of_numbers(function):
     numbers = [k / 3 for k in range(1, 20)]
-    assert never_by_part(check(lambda x, a: (x * function(a), function(a)), numbers))
+    assert has_no_graph_breaks(check(lambda x, a: (x * function(a), function(a)), numbers))
 
 
 def test_several_arguments_of_a_function_of_numbers():
@@ -336,7 +336,7 @@ def test_state_that_counts(program):
         want, got = eager(x), jitted(x)
         assert exact(got) == exact(want), f"call {k}"
         assert exact(of_jitted()) == exact(of_eager()), f"call {k}"
-    assert captures(jitted) <= 3 and never_by_part(jitted)
+    assert captures(jitted) <= 3 and has_no_graph_breaks(jitted)
 
 
 TOTAL = 0
@@ -396,7 +396,7 @@ def test_a_number_under_a_condition_on_a_tensor():
         assert exact(jitted(x, a)) == exact(eager(x, a)), k
         assert vars(box) == vars(eager_box), k
         assert type(box.n) is int and type(box.rate) is float
-    assert captures(jitted) <= 3 and never_by_part(jitted)
+    assert captures(jitted) <= 3 and has_no_graph_breaks(jitted)
 
 
 def counted_in_a_list(box, x):
@@ -461,7 +461,7 @@ def test_items_of_a_list_under_a_condition_on_a_tensor(step):
         assert exact(jitted(boxes[0], tn.asarray(x))) == exact(step(boxes[1], tn.asarray(x))), k
         assert exact([*vars(boxes[0]).values()][:2]) == exact([*vars(boxes[1]).values()][:2]), k
         assert exact([*boxes[0].queue, *boxes[0].tensors]) == exact([*boxes[1].queue, *boxes[1].tensors]), k
-    assert captures(jitted) <= 3 and never_by_part(jitted)
+    assert captures(jitted) <= 3 and has_no_graph_breaks(jitted)
 
 
 def test_what_else_a_tuple_holds_is_guarded():
@@ -558,7 +558,7 @@ def test_a_schedule_inside_the_step(name):
         (w, rate, *rest), (w_, rate_, *rest_) = of_eager(), of_jitted()
         np.testing.assert_allclose(w_.numpy(), w.numpy(), rtol=1e-6)
         assert exact(rate_) == exact(rate) and exact(rest_) == exact(rest), k
-    assert captures(jitted) <= 3 and never_by_part(jitted)
+    assert captures(jitted) <= 3 and has_no_graph_breaks(jitted)
 
 
 def test_a_rate_that_is_passed_to_a_step_of_one_s_own():
@@ -591,7 +591,7 @@ def test_an_index_into_a_tensor_is_part_of_the_graph(function):
     jitted = tn.jit(function)
     for n in (2, 3, 0, 1, -1, -4, -2, 3, 1, 4, -5, 2):
         assert outcome(lambda n=n: jitted(x, n)) == outcome(lambda n=n: function(x, n)), n
-    assert captures(jitted) <= 3 and never_by_part(jitted)
+    assert captures(jitted) <= 3 and has_no_graph_breaks(jitted)
 
 
 def test_a_ring_buffer_is_one_graph():
@@ -704,14 +704,14 @@ def test_counts_of_elements_that_add_up(of, count, capsys):
         found = jitted(x, kept)
         assert type(found) is type(wanted) and repr(found) == repr(wanted) and kept == other
         assert capsys.readouterr().out == said
-    assert captures(jitted) <= 4 and never_by_part(jitted), tn.explain(jitted)
+    assert captures(jitted) <= 4 and has_no_graph_breaks(jitted), tn.explain(jitted)
 
 
 def test_what_no_size_in_the_graph_can_do_needs_its_number():
     jitted = tn.jit(lambda x: x * 2 ** x.shape[0] + len([0] * x.shape[0] ** 2))
     for n in (4, 5, 3):
         assert jitted(tn.ones(n)).tolist() == [2.0 ** n + n * n] * n
-    assert never_by_part(jitted)
+    assert has_no_graph_breaks(jitted)
 
 
 # ---------------------------------------------------------------- written to tensors, and parameters of distributions
@@ -740,7 +740,7 @@ def a_row_of_a_view(x, a):
                          ids=["element", "elements", "view", "put", "fill"])
 @pytest.mark.parametrize("numbers", [NUMBERS, INTEGERS], ids=["float", "int"])
 def test_a_number_that_is_written_to_a_tensor(function, numbers):
-    assert never_by_part(check(function, numbers, most=4))
+    assert has_no_graph_breaks(check(function, numbers, most=4))
 
 
 def test_a_parameter_of_a_distribution():
@@ -748,7 +748,7 @@ def test_a_parameter_of_a_distribution():
     numbers = [k / 4 for k in range(1, 9)]
     for function in (lambda x, a: Normal(a, 1.0).log_prob(x), lambda x, a: Normal(x, a).entropy(),
                      lambda x, a: kl_divergence(Normal(x, a), Normal(0, 2 * a)), lambda x, a: Uniform(0, a).mean):
-        assert never_by_part(check(function, numbers))
+        assert has_no_graph_breaks(check(function, numbers))
     check(lambda x, a: Normal(x, a).log_prob(x), [1.0, 0.5, -1.0, 2.0, 0.0, -3.0, 0.25])
 
 
@@ -768,7 +768,7 @@ def test_a_counter_in_text():
     jitted = tn.jit(lambda x: (layer(x), layer.extra()))
     for k in range(1, 20):
         assert jitted(tn.asarray(X))[1] == (f"calls={k}", str(k), str(k + 1), f"{k:03d}")
-    assert captures(jitted) <= 3 and never_by_part(jitted)
+    assert captures(jitted) <= 3 and has_no_graph_breaks(jitted)
 
 
 KINDS_BY_TYPE = {int: "whole", float: "real"}

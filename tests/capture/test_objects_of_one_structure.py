@@ -20,7 +20,7 @@ def made(function):
     return sum(family.captures for family in function.families.values())
 
 
-def by_part(function):
+def has_graph_breaks(function):
     return [str(record.eager or record.full) for record in function.records.values() if record.eager or record.full]
 
 
@@ -42,7 +42,7 @@ def test_instances_of_a_class():
         for k, s in enumerate(objects):
             assert f(s, tn.asarray(X)).tolist() == (X * k).tolist()
             assert s.n == turn + 1
-    assert made(f) <= 3 and not by_part(f)
+    assert made(f) <= 3 and not has_graph_breaks(f)
 
 
 def test_a_jitted_method():
@@ -83,7 +83,7 @@ def test_models_with_gradients_and_optimizers_of_their_own():
             np.testing.assert_allclose(jitted(a, opt_a, x).numpy(), step(b, opt_b, x).numpy(), rtol=1e-4, atol=1e-6)
         for (name, p), (_, q) in zip(a.state_dict().items(), b.state_dict().items(), strict=True):
             np.testing.assert_allclose(p.numpy(), q.numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
-    assert made(jitted) <= 3 and not by_part(jitted)
+    assert made(jitted) <= 3 and not has_graph_breaks(jitted)
 
 
 def test_what_differs_in_structure_is_a_capture_of_its_own():
@@ -98,7 +98,7 @@ def test_what_differs_in_structure_is_a_capture_of_its_own():
             want, got = net(x), f(net, x)
             assert got.requires_grad is want.requires_grad
             np.testing.assert_allclose(got.detach().numpy(), want.detach().numpy(), rtol=1e-5, atol=1e-6)
-    assert not by_part(f)
+    assert not has_graph_breaks(f)
 
 
 def test_weights_that_are_tied_are_told_from_those_that_are_not():

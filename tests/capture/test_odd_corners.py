@@ -1,4 +1,4 @@
-"""Odd corners of Python: what is one graph, and what runs by part, does what eager code does."""
+"""Odd corners of Python: what is one graph, and what runs with graph breaks, does what eager code does."""
 
 import collections
 import contextlib
@@ -451,7 +451,7 @@ def test_a_tensor_made_inside_keeps_its_gradient():
 
 
 @pytest.mark.parametrize("function", BY_PART, ids=lambda f: f.__name__)
-def test_right_by_part_or_in_one_graph(function):
+def test_right_with_graph_breaks_or_in_one_graph(function):
     check(function, fullgraph=False)
 
 

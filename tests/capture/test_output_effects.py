@@ -361,7 +361,7 @@ def test_a_batch_of_other_sizes():
 
 @pytest.mark.parametrize("look", [lambda t: t.split(), len, lambda t: t[0], lambda t: t == "a", lambda t: {t: 1},
                                   lambda t: "1" in t, bool, lambda t: t.encode()])
-def test_text_that_is_looked_at_runs_by_part(look):
+def test_text_that_is_looked_at_runs_with_graph_breaks(look):
     def f(x):
         return look(f"{x.sum():.1f}")
     jitted = tn.jit(f)
@@ -476,7 +476,7 @@ def test_an_adapter_and_what_is_logged_beside():
     assert out.getvalue() == "7 loss 1.0\n8 tensor([1.])\n" * 3
 
 
-def test_what_the_function_itself_redirects_runs_by_part():
+def test_what_the_function_itself_redirects_runs_with_graph_breaks():
     def f(x):
         with contextlib.redirect_stdout(io.StringIO()) as out:
             print("a")
@@ -523,7 +523,7 @@ def test_a_first_import_within_the_function_is_in_the_graph():
     same(make, [A], [B])
 
 
-def test_a_function_that_only_runs_by_part_is_called_as_it_is(monkeypatch):
+def test_a_function_that_only_runs_with_graph_breaks_is_called_as_it_is(monkeypatch):
     looked = []
     find = Jitted._find_and_run
     monkeypatch.setattr(Jitted, "_find_and_run", lambda self, *args: looked.append(1) or find(self, *args))

@@ -83,7 +83,7 @@ def test_one_function_is_called_on_one_device_and_on_another() -> None:
     assert g().device == "cpu"
 
 
-def test_a_function_may_run_by_part() -> None:
+def test_a_function_may_run_with_graph_breaks() -> None:
     @tn.jit
     def f(x: Any, w: Any) -> Any:
         y = x.to("cpu:1") @ w

@@ -140,7 +140,7 @@ def test_a_function_without_jit_is_explained_for_a_call():
     def f(x):
         return x * 2
     assert str(tn.explain(f, X)).startswith("f: one graph") and "multiply" in str(tn.explain(f, X))
-    assert "runs by part" in str(tn.explain(lambda x: sorted(x.tolist()), X))
+    assert "runs with graph breaks" in str(tn.explain(lambda x: sorted(x.tolist()), X))
     for wrong in (3, f):
         with pytest.raises(tn.errors.ArgumentError, match="a function and arguments"):
             tn.explain(wrong)

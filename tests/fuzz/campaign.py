@@ -63,7 +63,7 @@ class Report:
     programs: int = 0
     invalid: int = 0
     by_pytorch: int = 0
-    by_part: int = 0
+    graph_breaks: int = 0
     seconds: float = 0.0
     operators: Counter[str] = field(default_factory=Counter)
     transforms: Counter[str] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ class Report:
     def add(self, line: dict[str, Any]) -> None:
         self.programs += 1
         self.invalid += not line["valid"]
-        self.by_part += line["by_part"]
+        self.graph_breaks += line["graph_breaks"]
         self.by_pytorch += line["by_pytorch"]
         self.operators.update(line["operators"])
         self.transforms[line["transform"]] += 1
@@ -83,7 +83,7 @@ class Report:
         kinds = ", ".join(f"{name} {count}" for name, count in self.transforms.most_common())
         return "\n".join([
             f"programs: {self.programs} in {self.seconds:.0f} s, {self.programs / max(self.seconds, 1):.1f} a second; "
-            f"{self.invalid} invalid, {self.by_part} by part, {self.by_pytorch} beside PyTorch",
+            f"{self.invalid} invalid, {self.graph_breaks} with graph breaks, {self.by_pytorch} beside PyTorch",
             f"transformations: {kinds}",
             f"operators reached: {len(self.operators)} ({often})",
             f"operators never reached: {', '.join(never) or 'none'}",

@@ -84,7 +84,7 @@ def judge(seed: int) -> str | None:
         if not agree(wanted, found, TOLERANCE[dtype]):
             return f"{source}call {call} of {x.dtype.name} {list(x.shape)}, n = {n}: jitted {found}, eagerly {wanted}"
     bugs = [record.eager.what for record in jitted.records.values() if record.eager is not None and record.eager.bug]
-    return f"{source}runs by part, by a mistake of Tenon's: {bugs[0]}" if bugs else None
+    return f"{source}runs with graph breaks, by a mistake of Tenon's: {bugs[0]}" if bugs else None
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ class Verdict:
 
     failure: Failure | None = None
     valid: bool = True              # the program ran eagerly
-    by_part: bool = False           # not as one graph, so there is no reference
+    graph_breaks: bool = False      # not as one graph, so there is no reference
     by_pytorch: bool = False        # PyTorch has computed it too
     operators: list[str] = field(default_factory=list)
 
@@ -114,7 +114,7 @@ class Judge:
                 raise RuntimeError("a graph failed, and the function was run instead")
         for record in self.jitted.records.values():
             if record.eager is not None and record.eager.bug:
-                raise RuntimeError(f"the function runs by part, by a mistake of Tenon's: {record.eager.what}")
+                raise RuntimeError(f"the function runs with graph breaks, by a mistake of Tenon's: {record.eager.what}")
 
     def compare(self, eager: Sequence[np.ndarray], compiled: Sequence[np.ndarray], arrays: Sequence[np.ndarray]) -> None:
         for k, (x, y) in enumerate(zip(eager, compiled, strict=True)):
@@ -122,7 +122,7 @@ class Judge:
                 raise Wrong("types", f"result {k} is {y.dtype}{list(y.shape)}, eagerly {x.dtype}{list(x.shape)}")
         found = self.graph(arrays)
         if found is None or len(found[0].results) != len(eager):
-            self.found.by_part = True
+            self.found.graph_breaks = True
             roughly_equal(eager, compiled)
             return
         graph, given = found
@@ -239,7 +239,7 @@ def roughly_equal(eager: Sequence[np.ndarray], compiled: Sequence[np.ndarray]) -
             with np.errstate(all="ignore"):
                 far = np.abs(a - b) > 0.1 * np.nanmax(np.where(np.isfinite(a), np.abs(a), 0), initial=1e-3)
             if np.any(far & np.isfinite(a)):
-                raise Wrong("by part wrong", f"result {k}: {sample(y)}, eagerly {sample(x)}")
+                raise Wrong("with graph breaks wrong", f"result {k}: {sample(y)}, eagerly {sample(x)}")
 
 
 def farthest(found: Sequence[np.ndarray], allowed: Sequence[Expected]) -> str:

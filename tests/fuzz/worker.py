@@ -28,7 +28,7 @@ def verdict(seed: int) -> dict[str, Any]:
     program = generate(seed)
     found = judge(program.source, f"<program of seed {seed}>")
     failure = found.failure
-    return {"valid": found.valid, "by_part": found.by_part, "by_pytorch": found.by_pytorch,
+    return {"valid": found.valid, "graph_breaks": found.graph_breaks, "by_pytorch": found.by_pytorch,
             "operators": sorted(set(found.operators)), "transform": program.transform,
             "failure": [failure.kind, failure.detail] if failure else None}
 

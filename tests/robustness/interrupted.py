@@ -200,18 +200,18 @@ class Eager(Program):
 
 
 class Parts(Eager):
-    """So it is where a function runs by part."""
+    """So it is where a function runs with graph breaks."""
 
     def make(self) -> None:
         self.s, self.w = tn.ones(500, 400), tn.zeros(500, 400)
 
     @tn.jit
-    def by_part(self) -> Any:
+    def graph_breaks(self) -> Any:
         time.time_ns()
         Eager.advance(self)
 
     def advance(self, note: Callable[[], None] | None = None) -> Any:
-        return self.by_part() if note is None else super().advance(note)
+        return self.graph_breaks() if note is None else super().advance(note)
 
 
 class Saving(Jit):

@@ -212,13 +212,13 @@ def test_large_and_deep_containers():
     cycle: list[Any] = [X]
     cycle.append(cycle)
     for argument, refusal in ((deep, "nested too deep"), (cycle, "contains itself")):
-        assert tn.jit(lambda x: x)(argument) is argument        # by part, as eager code has it
+        assert tn.jit(lambda x: x)(argument) is argument        # with graph breaks, as eager code has it
         with pytest.raises(CaptureError, match=refusal):
             tn.jit(lambda x: x, fullgraph=True)(argument)
 
 
 @pytest.mark.parametrize("body", [lambda x: np.unwrap(x), lambda x: x.tolist(), lambda x: sorted(x)[0]])
-def test_python_that_needs_a_value_runs_by_part_or_is_refused_at_its_line(body):
+def test_python_that_needs_a_value_runs_with_graph_breaks_or_is_refused_at_its_line(body):
     assert np.array_equal(tn.jit(body)(X), body(X))
     with pytest.raises(CaptureError, match="needs the value of a tensor") as caught:
         tn.jit(body, fullgraph=True)(X)

@@ -46,7 +46,7 @@ def test_a_thousand_steps_of_a_counter_are_two_captures():
     assert captures(f) <= 3 and len(f.records) == 1
 
 
-def test_text_that_changes_at_every_call_ends_by_part_and_keeps_the_captures_there_are():
+def test_text_that_changes_at_every_call_ends_with_graph_breaks_and_keeps_the_captures_there_are():
     trainer = Trainer()
     f = tn.jit(lambda x: x * sum(1 for _ in range(len(trainer.name))))      # a loop of Python's, turn by turn
     for k in [k for each in range(MAX_CAPTURES + 8) for k in (each, each)]:

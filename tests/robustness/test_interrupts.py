@@ -256,7 +256,7 @@ def test_a_handler_that_asks_while_a_call_is_recorded_takes_nothing_from_it(
         doubled = x * 2
         waiting.append(doubled)
         return (doubled + 1) * doubled
-    # Code without lines cannot be split, so it runs by part.
+    # Code without lines cannot be split, so it runs with graph breaks.
     step = tn.jit(types.FunctionType(function.__code__.replace(co_filename="<unknown>"), globals(), "function", None,
                                      function.__closure__))
     before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(waiting.pop().numpy().max()))

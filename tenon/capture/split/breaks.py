@@ -40,7 +40,7 @@ from tenon.records import dataclass, field
 from tenon.tensor import Tensor
 
 Bind = Callable[[Callable[..., Any]], Callable[..., Any]]
-MAX_STOPS = 64          # of one function, before what more there is runs by part
+MAX_STOPS = 64          # of one function, before what more there is runs with graph breaks
 MAX_KEYS = 4            # captures of one piece, before what makes all of them different is left to Python
 MAX_ALIKE = 4           # functions of one code that are compiled for one function's calls
 BRANCHING = (ast.If, ast.IfExp, ast.While, ast.For, ast.Try, ast.Match, ast.BoolOp)

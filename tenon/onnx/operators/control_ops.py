@@ -1,7 +1,7 @@
 """If, Loop, Scan and SequenceMap.
 
 A condition whose value is known chooses in Python; another one is a branch or loop of the graph that is captured.
-Where the graph cannot hold it (results of two shapes, a loop that collects), the model runs by part.
+Where the graph cannot hold it (results of two shapes, a loop that collects), the model runs with graph breaks.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def test_numbers_that_change_from_call_to_call_are_no_obstacle():
     assert any(o["path"] == "Net.out" for o in data["origins"]) and data["steps"][0]["seconds"] > 0
 
 
-def test_a_function_that_runs_by_part_says_why():
+def test_a_function_that_runs_with_graph_breaks_says_why():
     data = document_of(tn.jit(lambda x: x * np.asarray(x).sum()), (tn.ones(3),), {})
     assert data["nodes"] == [] and data["fallbacks"][0]["what"] and data["fallbacks"][0]["line"]
 

@@ -390,12 +390,12 @@ def test_loops_and_branches_are_opened(browser, tmp_path):
     page.close()
 
 
-def test_a_function_that_runs_by_part(browser, tmp_path):
+def test_a_function_that_runs_with_graph_breaks(browser, tmp_path):
     page = opened(browser, tmp_path, document_of(tn.jit(lambda x: x * np.asarray(x).sum()), (tn.ones(3),), {}), width=900)
-    assert "runs by part" in page.inner_text("#panel") and page.locator("#source .row").count() >= 1
+    assert "runs with graph breaks" in page.inner_text("#panel") and page.locator("#source .row").count() >= 1
     for tab in ("node", "kernels", "changes", "time", "memory"):
         page.click(f"#tab-{tab}")
-    shot(page, "by_part")
+    shot(page, "graph_breaks")
     assert page.wrong == []
     page.close()
 

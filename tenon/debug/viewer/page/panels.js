@@ -192,7 +192,7 @@
   Tenon.whyPanel = function (app, element) {
     const { data } = app.model, parts = [];
     for (const f of data.fallbacks) {
-      parts.push(make("div", { class: "fallback", role: "alert" }, make("h3", {}, "runs by part"), make("pre", {}, f.text),
+      parts.push(make("div", { class: "fallback", role: "alert" }, make("h3", {}, "runs with graph breaks"), make("pre", {}, f.text),
         f.hint ? make("p", {}, `hint: ${f.hint}`) : null));
     }
     parts.push(make("h3", {}, "captures"), make("ul", { class: "list" }, ...data.captures.map((c, k) =>

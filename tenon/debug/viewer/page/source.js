@@ -57,7 +57,7 @@ Tenon.SourceView = class {
     return row;
   }
 
-  // Of a function that runs by part: what of its source was in the graph, and where it stopped.
+  // Of a function that runs with graph breaks: what of its source was in the graph, and where it stopped.
   excerpt() {
     const { excerpt } = this.app.model.data;
     const body = Tenon.make("div", { class: "code" });

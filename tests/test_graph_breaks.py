@@ -24,8 +24,8 @@ def value(x):
 
 
 @pytest.fixture(autouse=True)
-def runs_by_part(monkeypatch):
-    """Every test here is one of functions that run by part: none is split, as where there is no source."""
+def runs_with_graph_breaks(monkeypatch):
+    """Every test here is one of functions that run with graph breaks: none is split, as where there is no source."""
     monkeypatch.setattr("tenon.capture.split.breaks.split_of", lambda function, compile: None)
     calls, run = [], FunctionParts.run
     monkeypatch.setattr(FunctionParts, "run", lambda self, function: (calls.append(self), run(self, function))[1])
@@ -63,7 +63,7 @@ def test_a_condition_in_the_middle_splits_the_function_in_two():
     assert len(parts_of(f).graphs) == 3 and not parts_of(f).eager
 
 
-def test_training_by_part_is_training():
+def test_training_with_graph_breaks_is_training():
     def program(decorate):
         tn.manual_seed(0)
         net = nn.Sequential(nn.Linear(300, 400), nn.Tanh(), nn.Linear(400, 300))
