@@ -6,6 +6,8 @@ import linecache
 import os
 import re
 import sys
+from collections.abc import Callable
+from contextvars import ContextVar
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
@@ -93,6 +95,19 @@ def _users_frame() -> FrameType | None:
     return frame
 
 
+ARGS: Any = BaseException.args        # the attribute of every exception
+
+# Told a text of Tenon's that the program reads: in a capture it may name sizes for which a call has numbers.
+program_reads: ContextVar[Callable[[str], None] | None] = ContextVar("program_reads", default=None)
+
+
+def given(text: str) -> str:
+    """The text of an error, or of a type, given to whoever asks for it."""
+    if (tell := program_reads.get()) is not None and not sys._getframe(2).f_code.co_filename.startswith(PACKAGE):
+        tell(text)
+    return text
+
+
 class TenonError(RuntimeError):
     """What happened; `where` in the user's program (found by itself when not given); `why`; and a `hint` to mend it."""
 
@@ -114,6 +129,17 @@ class TenonError(RuntimeError):
             self._context = _context(frame, self._at)
         return self._context if self.where is not None else Context()       # the line is not told
 
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """What the error was made with."""
+        found: tuple[Any, ...] = ARGS.__get__(self)
+        given(str(found))
+        return found
+
+    @args.setter
+    def args(self, args: tuple[Any, ...]) -> None:
+        ARGS.__set__(self, args)
+
     def __reduce__(self) -> Any:
         self.context    # noqa: B018    a frame is of this process
         return super().__reduce__()
@@ -122,7 +148,7 @@ class TenonError(RuntimeError):
         """Begin with the operator that the user called, where the message names none."""
         if self._nameless:
             self.what = f"{operator}: {self._nameless}"
-            self.args = (self.what,)
+            ARGS.__set__(self, (self.what,))
 
     def _with_name(self) -> str:
         """What happened, with the name of what the user called where another one of Tenon's is told, or none."""
@@ -141,7 +167,10 @@ class TenonError(RuntimeError):
             rows.append(f"  why: {self.why}")
         if self.hint:
             rows.append(f"  hint: {self.hint}")
-        return "\n".join(rows)
+        return given("\n".join(rows))
+
+    def __repr__(self) -> str:
+        return given(super().__repr__())
 
 
 def _context(frame: FrameType, at: Location) -> Context:

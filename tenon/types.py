@@ -16,7 +16,7 @@ import numpy as np
 
 from tenon.dims.compare_sizes import is_one, same_sizes
 from tenon.dims.symbolic_dim import Dim, product
-from tenon.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from tenon.errors import ArgumentError, AxisError, DTypeError, ShapeError, given
 from tenon.locks import cached_property
 from tenon.records import dataclass
 
@@ -192,7 +192,7 @@ class TensorType:
     shape: Shape
 
     def __str__(self) -> str:
-        return self._text
+        return given(self._text)
 
     @cached_property
     def _text(self) -> str:

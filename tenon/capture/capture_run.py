@@ -119,7 +119,8 @@ class Attempt:
         self._learn_numbers(moving, sizes)
         with assuming(assumptions), capturing(capture):
             self._add_arguments(capture, moving)
-            result, changes = self._observe(capture, watch, snapshot, before, args, keywords)
+            with assumptions.heeding():
+                result, changes = self._observe(capture, watch, snapshot, before, args, keywords)
         if assumptions.sizes or moving.found:
             self._refuse_types(watch.as_written, bool(assumptions.sizes))
         moving.settle()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from tenon.context_values import during
 from tenon.dims.symbolic_dim import (
+    BY_DATA,
     SMALLEST_SYMBOLIC_SIZE,
     Dim,
     PinnedSize,
@@ -21,6 +23,7 @@ from tenon.dims.symbolic_dim import (
     symbols,
 )
 from tenon.dims.undecided_sizes import Answering, innermost
+from tenon.errors import program_reads
 from tenon.records import dataclass, field
 
 Answers = dict[tuple[Dim, str, Dim], bool]
@@ -47,6 +50,7 @@ class Assumptions:
     look_up: Callable[[str], int] = _not_at_hand            # one of them, as it is in this call
     refuse: Callable[[Dim], BaseException] = PinnedSize     # what to raise where its number is needed
     stand_in: Callable[[SymbolicDim], Any] | None = None    # makes what stands for the number behind a size
+    noted: list[BaseException] = field(default_factory=list)    # what was raised for a number, and may have been caught
 
     def answer(self, left: Dim, relation: str, right: Dim) -> bool:
         """What the sizes at hand say; an equality that holds for them is raised, as a PinnedSize that solves it."""
@@ -80,11 +84,33 @@ class Assumptions:
         """What to raise where the number behind a size is needed."""
         return self.refuse(dim) if is_by_data(dim) else PinnedSize(dim)
 
+    def note(self, raised: BaseException) -> None:
+        """That a number is needed, which is raised now."""
+        self.noted.append(raised)
+
+    @contextmanager
+    def heeding(self) -> Iterator[None]:
+        """A block that raises what was raised in it for a number, where the program caught that and went on."""
+        try:
+            yield
+        except Exception:
+            if self.noted:
+                raise self.noted[0] from None
+            raise
+        if self.noted:
+            raise self.noted[0]
+
     def number(self, dim: SymbolicDim) -> Any:
         """What stands for the number behind a size; raises where nothing does."""
         if self.stand_in is None:
             raise self.needed(dim)
         return self.stand_in(dim)
+
+    def told(self, text: str) -> None:
+        """Where the program reads a text that names sizes, their numbers have to be in it."""
+        names = {name for name in re.findall(r"[A-Za-z_]\w*", text) if name in self.sizes or name.startswith(BY_DATA)}
+        if names:
+            raise self.needed(sum(map(symbol, names), start=0))
 
     def hold(self, sizes: Mapping[str, int]) -> bool:
         """Whether every recorded answer is the same for these sizes."""
@@ -102,9 +128,11 @@ def answers_hold(answers: Mapping[tuple[Dim, str, Dim], bool], sizes: Mapping[st
                for (left, relation, right), answer in answers.items())
 
 
-def assuming(assumptions: Assumptions) -> AbstractContextManager[Assumptions]:
+@contextmanager
+def assuming(assumptions: Assumptions) -> Iterator[Assumptions]:
     """Answer undecided questions about sizes from `assumptions`, and record them there."""
-    return during(innermost, assumptions)
+    with during(innermost, assumptions), during(program_reads, assumptions.told):
+        yield assumptions
 
 
 @dataclass
@@ -120,6 +148,9 @@ class NotedAnswers:
 
     def needed(self, dim: Dim) -> BaseException:
         return self.asked.needed(dim)
+
+    def note(self, raised: BaseException) -> None:
+        self.asked.note(raised)
 
     def number(self, dim: SymbolicDim) -> Any:
         raise self.needed(dim)      # what is remembered has no number of one call

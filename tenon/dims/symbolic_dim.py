@@ -31,13 +31,16 @@ class PinnedSize(BaseException):
     """The program needs the numbers behind these symbols, or something for one of them: begin anew with that.
 
     `agreed`: a size was compared with a number and is that number in this call, which says nothing of other calls.
-    Not an Exception, since user code that catches those must not see it.
+    Not an Exception, since user code that catches those must not see it; where it catches everything, whoever answers
+    has noted it.
     """
 
     def __init__(self, left: Dim, right: Dim = 0, solution: tuple[str, Dim] | None = None, agreed: bool = False):
         super().__init__(f"{left} must be {right}")
         self.names = symbols(left) | symbols(right)
         self.solution, self.agreed = solution, agreed
+        if (asked := innermost.get()) is not None:
+            asked.note(self)
 
 
 class _Compound:

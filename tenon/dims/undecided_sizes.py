@@ -28,6 +28,9 @@ class Answering(Protocol):
     def needed(self, dim: Dim) -> BaseException:
         """What to raise where the number behind a size is needed."""
 
+    def note(self, raised: BaseException) -> None:
+        """That a number is needed, which is raised now."""
+
     def number(self, dim: SymbolicDim) -> Any:
         """What stands for the number behind a size; raises where nothing does."""
 

@@ -33,7 +33,7 @@ from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymText
 from tenon.dims.element_count import Size
 from tenon.dims.symbolic_dim import SymbolicDim
-from tenon.errors import user_location
+from tenon.errors import program_reads, user_location
 from tenon.graph.ir import Value
 from tenon.graph.op import current
 from tenon.ops.deferred_output import say as say_op
@@ -115,6 +115,8 @@ def shown(capture: ConvertingCapture, x: Any, method: str = "__str__") -> Any:
     text = converted(found)(x) if isinstance(found, types.FunctionType) else str(x) if method == "__str__" else repr(x)
     if not isinstance(text, str):
         raise TypeError(f"{method} returned non-string (type {type(text).__name__})")
+    if kind.__module__.startswith("tenon.") and (tell := program_reads.get()) is not None:
+        tell(text)
     return text
 
 
