@@ -16,7 +16,7 @@ from tenon.capture.capture_cache import CaptureRecord, Family, Reason
 from tenon.capture.capture_pattern import rebound
 from tenon.capture.captured import Captured
 from tenon.capture.class_inspection import StandsFor
-from tenon.capture.fast_call_table import Ways, without
+from tenon.capture.fast_call_table import FastCallTable, without
 from tenon.capture.guard_places import ARGUMENT, CHANGING, GuardPlace, changed
 from tenon.capture.guards import same_atom
 from tenon.capture.leaf_keys import aliases, leaf_key
@@ -38,7 +38,7 @@ class CaptureLookup(StandsFor):
     __name__: str
     records: dict[Any, CaptureRecord]
     families: dict[Any, Family]
-    _short_ways: Ways
+    _fast_calls: FastCallTable
 
     def _record(self, leaves: Sequence[Any], structure: Structure) -> CaptureRecord:
         key = (structure, (*modes(), placing()), tuple(map(leaf_key, leaves)), aliases(leaves))
@@ -101,7 +101,7 @@ def _forget(jitted: weakref.ref[CaptureLookup], key: Any, _: Any) -> None:
     """An argument that a key names is gone, and what is known of such calls with it."""
     if (function := jitted()) is not None and (record := function.records.pop(key, None)) is not None:
         record.family.gone += 1
-        function._short_ways = without(function._short_ways, [c.short for c in (*record.captures, *record.bound)])
+        function._fast_calls = without(function._fast_calls, [c.fast_call for c in (*record.captures, *record.bound)])
 
 
 def changes_since(captured: Captured, leaves: Sequence[Any]) -> Iterator[tuple[GuardPlace, Any]]:

@@ -86,7 +86,7 @@ class CapturePattern:
         self.further = further and _replaced(further, named)
         self.base = replace(captured, sources=[], guards=Guards([]), assigned=[], gradients=[], effects=[], flags=[],
                             held=[], same=[], inputs=Inputs([]), constants=(), prologue=None, further=None, calls=0,
-                            failures=0, short=None, checked=-1, output=replace(captured.output, leaves=()),
+                            failures=0, fast_call=None, checked=-1, output=replace(captured.output, leaves=()),
                             outside=frozenset(), apart=frozenset())
         del self._sources
 

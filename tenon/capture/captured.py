@@ -109,7 +109,7 @@ class Captured:
     failures: int = 0                           # calls in which the graph failed
     counted: frozenset[Any] = frozenset()       # lines where it counts turns, or has sizes, in the graph
     succeeded: bool = False                     # whether there was another one
-    short: Any = None                           # the fast path of calls like an earlier one (`tenon.capture.fast_call`)
+    fast_call: Any = None                       # the fast path of calls like an earlier one (`tenon.capture.fast_call`)
     sized: bool = False                         # whether that is one for calls with other sizes, too
     grows: bool = False                         # and the next one, where sizes are too large for it, has room to grow
     checked: object = None                      # the last change of a tensor when the held tensors were right

@@ -247,7 +247,7 @@ class Capturing(GraphBreaks):
         """Let calls like this one run in pieces; the captures for them would serve no other call."""
         emit("fallback", function=self.__name__, reason=reason.what)
         record.eager, record.split = reason, split
-        self._short_ways = without(self._short_ways, [x.short for x in record.captures])
+        self._fast_calls = without(self._fast_calls, [x.fast_call for x in record.captures])
         record.captures.clear()
         return True
 

@@ -91,7 +91,7 @@ def _for_all_sizes(captured: Captured, leaves: Sequence[Any], own: int, changed:
     for growth in (2, 1) if sizes else ():
         max_sizes = {name: growth * size for name, size in sizes.items()}
         found = _made(GuardedInputs(captured, leaves, own, changed, max_sizes),
-                      only_quick=captured.short is None and not captured.differentiable)
+                      only_quick=captured.fast_call is None and not captured.differentiable)
         if found is not None:
             captured.sized, captured.grows = True, growth > 1
             return found

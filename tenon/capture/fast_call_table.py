@@ -1,7 +1,7 @@
 """The fast paths of a function, newest first; those that differ in values of plain arguments are one, with a table.
 
-    ways = added(ways, modes(), call, values)       # `values`: of the arguments that are text, flags and numbers
-    ways = without(ways, [call])
+    table = added(table, modes(), call, values)     # `values`: of the arguments that are text, flags and numbers
+    table = without(table, [call])
 
 Those for all sizes come last, as the slow path finds the captures for certain sizes first: another order of sums would
 give other bits, by what was called before.
@@ -22,7 +22,7 @@ from tenon.capture.pytree import Structure
 MAX_FAST_CALLS = 12         # of one function: each costs calls that go another way
 MAX_CALLS_BY_VALUE = 32     # of one of these
 PLAIN = frozenset((bool, int, float, str, bytes, type(None)))
-Ways = tuple[tuple[Any, Call], ...]     # the modes, and what makes calls in them
+FastCallTable = tuple[tuple[Any, Call], ...]    # the modes, and what makes calls in them
 
 
 class ByValue:
@@ -60,28 +60,28 @@ def plain_values(captured: Captured, structure: Structure, leaves: Sequence[Any]
     return {k: x for k, x in enumerate(leaves) if type(x) in PLAIN and (k in fixed or type(x) not in CHANGING)}
 
 
-def added(ways: Ways, modes: Any, call: Call, values: Mapping[int, Any] = MappingProxyType({}),
-          last: bool = False) -> Ways:
-    """The ways with one for calls in these modes, whose arguments in some places have these values."""
+def added(table: FastCallTable, modes: Any, call: Call, values: Mapping[int, Any] = MappingProxyType({}),
+          last: bool = False) -> FastCallTable:
+    """The table with one for calls in these modes, whose arguments in some places have these values."""
     if not values:
-        return _with(ways, (modes, call), last)
+        return _with(table, (modes, call), last)
     places = tuple(values)
-    found = next((way for way in ways if way[0] == modes and isinstance(way[1], ByValue) and way[1].places == places),
+    found = next((row for row in table if row[0] == modes and isinstance(row[1], ByValue) and row[1].places == places),
                  (modes, ByValue(places, {})))
     assert isinstance(found[1], ByValue)
-    others = tuple([way for way in ways if way is not found])
+    others = tuple([row for row in table if row is not found])
     return _with(others, (modes, found[1].with_call(values, call, last)), last=False)
 
 
-def _with(ways: tuple[Any, ...], way: Any, last: bool) -> tuple[Any, ...]:
-    kept = ways[:MAX_FAST_CALLS - 1]
-    return (*kept, way) if last else (way, *kept)
+def _with(table: tuple[Any, ...], row: Any, last: bool) -> tuple[Any, ...]:
+    kept = table[:MAX_FAST_CALLS - 1]
+    return (*kept, row) if last else (row, *kept)
 
 
-def without(ways: Ways, gone: Collection[Call | None]) -> Ways:
-    """The ways but for these."""
+def without(table: FastCallTable, gone: Collection[Call | None]) -> FastCallTable:
+    """The table but for these."""
     left: list[tuple[Any, Call]] = []
-    for modes, call in ways:
+    for modes, call in table:
         if isinstance(call, ByValue):
             calls = {key: tuple(x for x in several if x not in gone) for key, several in call.calls.items()}
             if any(calls.values()):

@@ -62,7 +62,7 @@ class GraphBreaks(CaptureLookup):
         the last ones did and were like none before."""
         if self.fullgraph:
             return
-        if (self._unlike >= MAX_UNLIKE and not self._short_ways) or all(
+        if (self._unlike >= MAX_UNLIKE and not self._fast_calls) or all(
                 record.eager is not None and (record.split or (record.parts is not None and record.parts.eager))
                 for record in self.records.values()):
             self._plainly, self._as_it_is = function, CALLS_AS_IT_IS

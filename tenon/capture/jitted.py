@@ -25,7 +25,7 @@ from tenon.capture.code_monitor import comes_from_library, stack_where
 from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.fast_call import make_fast_call
 from tenon.capture.fast_call_results import OffTheGraph
-from tenon.capture.fast_call_table import Ways, added, plain_values, without
+from tenon.capture.fast_call_table import FastCallTable, added, plain_values, without
 from tenon.capture.graph_breaks import Around, Instead, Run
 from tenon.capture.lazy_tensors import FunctionParts
 from tenon.capture.match_arguments import MISS
@@ -53,7 +53,7 @@ MAX_FAILURES = 16       # of a capture that has never succeeded
 MAX_FAILURES_COUNTED = 2        # of one with a loop counted by a number, which it might know
 MAX_RAISED = 10         # captures that raised an error, behind which ever more calls are made as they are
 WEIGHED_AT = 2          # calls of a piece by the slow path, after which it may be left to Python
-SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the slow path after which a short one is made anew
+FAST_CALL_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the slow path at which a fast one is made anew
 
 
 class Jitted(Capturing):
@@ -84,7 +84,7 @@ class Jitted(Capturing):
         self.division: Any = None       # of arguments and state over the mesh, where a plan found one
         self._is_whole = False          # whether it cannot be split
         self.is_piece = False           # whether it is a piece of another, or called by one, which nobody sees
-        self._short_ways: Ways = ()
+        self._fast_calls: FastCallTable = ()
         self._around: tuple[Around, ...] = ()       # what debugging tools put around runs of captures
         self._recompiles = 0
         self._alone = 0                 # how many captures served one call
@@ -118,7 +118,7 @@ class Jitted(Capturing):
             self._as_it_is -= 1
             return self._plainly(*args, **keywords)
         try:
-            for (recorded, narrow), call in self._short_ways:
+            for (recorded, narrow), call in self._fast_calls:
                 if recorded is recording() and narrow is autocasting():
                     result = call(args, keywords)
                     if result is not MISS:
@@ -130,7 +130,7 @@ class Jitted(Capturing):
         return self._find_and_run(args, keywords) if made is None else made(*args, **keywords)
 
     def _find_and_run(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """A call by the slow path, which may make a short one for those that follow."""
+        """A call by the slow path, which may make a fast one for those that follow."""
         if self._instead is not None:
             return self._instead(self.function, args, keywords)
         try:
@@ -165,11 +165,11 @@ class Jitted(Capturing):
                 captured.calls += 1
                 if captured.calls == 2:
                     self._served()
-                shorter = captured.calls in SHORTEN_AT and not self._around and self.mesh is None
-                if shorter:     # before the run: all is as the capture needs it
-                    self._shorten(captured, structure, given, containers)
+                makes_fast = captured.calls in FAST_CALL_AT and not self._around and self.mesh is None
+                if makes_fast:      # before the run: all is as the capture needs it
+                    self._add_fast_call(captured, structure, given, containers)
                     if self.part is not None and (captured.calls > WEIGHED_AT or captured.differentiable) and (
-                            captured.short is None or captured.differentiable):
+                            captured.fast_call is None or captured.differentiable):
                         self.part.weigh(captured.graph, captured.differentiable)
                 result = self._run(captured, arguments, containers)
                 captured.succeeded = True
@@ -215,13 +215,13 @@ class Jitted(Capturing):
     def with_calls(self, instead: Instead) -> Iterator[None]:
         """Let `instead(function, args, keywords)` make all calls in this block, of all threads."""
         with self._lock:
-            ways, self._short_ways, self._as_it_is = self._short_ways, (), 0
+            table, self._fast_calls, self._as_it_is = self._fast_calls, (), 0
             before, self._instead = self._instead, instead
         try:
             yield
         finally:
             with self._lock:
-                self._short_ways, self._instead = ways, before
+                self._fast_calls, self._instead = table, before
 
     @contextmanager
     def with_around(self, around: Around) -> Iterator[None]:
@@ -230,12 +230,12 @@ class Jitted(Capturing):
 
         Such calls take the slow path; fast paths are there again afterwards.
         """
-        ways = {x: x._look_at(around) for x in self.with_pieces()}
+        tables = {x: x._look_at(around) for x in self.with_pieces()}
         try:
             yield
         finally:
-            for x in {**ways, **dict.fromkeys(self.with_pieces(), ())}:      # those that were made meanwhile, too
-                x._look_away(around, ways.get(x, ()))
+            for x in {**tables, **dict.fromkeys(self.with_pieces(), ())}:      # those that were made meanwhile, too
+                x._look_away(around, tables.get(x, ()))
 
     def with_pieces(self) -> list[Jitted]:
         """The function, the pieces that it is split into, and the functions that these call."""
@@ -248,31 +248,31 @@ class Jitted(Capturing):
             found |= dict.fromkeys(inner)
         return list(found)
 
-    def _look_at(self, around: Around) -> Ways:
+    def _look_at(self, around: Around) -> FastCallTable:
         with self._lock:
-            ways, self._short_ways, self._around = self._short_ways, (), (*self._around, around)
+            table, self._fast_calls, self._around = self._fast_calls, (), (*self._around, around)
             self._as_it_is = 0
-        return ways
+        return table
 
-    def _look_away(self, around: Around, ways: Ways) -> None:
+    def _look_away(self, around: Around, table: FastCallTable) -> None:
         with self._lock:
             self._around = tuple(x for x in self._around if x is not around)
-            self._short_ways = ways
+            self._fast_calls = table
 
     def _count_failure(self, record: CaptureRecord, captured: Captured) -> None:
         """A graph that has never held the way of a call only costs time, and is left."""
         captured.failures += 1
         if captured.counted and captured.failures >= MAX_FAILURES_COUNTED:
             self.loops.written_out |= captured.counted
-            self._short_ways = without(self._short_ways, [captured.short])
+            self._fast_calls = without(self._fast_calls, [captured.fast_call])
             record.captures = [x for x in record.captures if x is not captured]
             return
         if captured.failures >= MAX_FAILURES and not captured.succeeded and not self.fullgraph:
-            self._short_ways = without(self._short_ways, [captured.short])
+            self._fast_calls = without(self._fast_calls, [captured.fast_call])
             self._refuse(record, Reason(
                 f"its first {MAX_FAILURES} calls raised an error, or took a way that the graph does not hold"))
 
-    def _shorten(self, captured: Captured, structure: Structure, leaves: Sequence[Any],
+    def _add_fast_call(self, captured: Captured, structure: Structure, leaves: Sequence[Any],
                  containers: Sequence[Any]) -> None:
         """Make a fast path for calls like this one, in the place of the one that this capture had."""
         try:
@@ -282,8 +282,8 @@ class Jitted(Capturing):
         except Exception:       # what is wrong with the program, running it says
             return
         if call is not None:
-            ways, captured.short = without(self._short_ways, [captured.short]), call
-            self._short_ways = added(ways, modes(), call, plain_values(captured, structure, leaves),
+            table, captured.fast_call = without(self._fast_calls, [captured.fast_call]), call
+            self._fast_calls = added(table, modes(), call, plain_values(captured, structure, leaves),
                                       last=captured.sized)
             if len(captured.graph.nodes) >= LARGE_PROGRAM_STEPS:
                 give_back_soon()    # the fast path is machine code too

@@ -18,9 +18,9 @@ from tenon.capture.captured import Captured, Inputs
 from tenon.capture.conditional_gradients import use
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.fast_call import make_fast_call
-from tenon.capture.fast_call_table import Ways, added, without
+from tenon.capture.fast_call_table import FastCallTable, added, without
 from tenon.capture.guards import Guards
-from tenon.capture.jitted import SHORTEN_AT
+from tenon.capture.jitted import FAST_CALL_AT
 from tenon.capture.match_arguments import MISS
 from tenon.capture.parameter_sources import Argument, GradientOf, Held, Source
 from tenon.capture.pytree import unfold
@@ -92,7 +92,7 @@ class LoadedFunction(OfCapture):
     def __init__(self, function: Function):
         self.function, self.__name__ = function, function.name
         self.variants = [Runnable(variant, function.options) for variant in function.variants]
-        self._short_ways: Ways = ()
+        self._fast_calls: FastCallTable = ()
 
     def __repr__(self) -> str:
         return f"{self.function.name}({signature(self.function)})"
@@ -105,7 +105,7 @@ class LoadedFunction(OfCapture):
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         inside = not at_once() or recorder.get() is not None
         if not inside:
-            for recorded, call in self._short_ways:
+            for recorded, call in self._fast_calls:
                 if recorded is recording():
                     result = call(args, keywords)
                     if result is not MISS:
@@ -118,22 +118,22 @@ class LoadedFunction(OfCapture):
                     return runnable.applied(leaves, sizes)
                 captured = runnable.ready(leaves, sizes)
                 captured.calls += 1
-                if captured.calls in SHORTEN_AT:
-                    self._shorten(captured, args, keywords, leaves)
+                if captured.calls in FAST_CALL_AT:
+                    self._add_fast_call(captured, args, keywords, leaves)
                 return runnable.run(captured, leaves)
         given = ", ".join(str(x.type) for k, x in enumerate(leaves) if k not in self.function.values)
         raise ShapeError(f"{self.function.name} takes ({signature(self.function)}), and is given ({given})",
                          hint="it was saved for other sizes: name the axes that change, as in 'f32[B, 3]'")
 
-    def _shorten(self, captured: Captured, args: Any, keywords: Any, leaves: Sequence[Any]) -> None:
+    def _add_fast_call(self, captured: Captured, args: Any, keywords: Any, leaves: Sequence[Any]) -> None:
         """Make a fast path for calls like this one, as `tn.jit` does, where its leaves stand as the file has them."""
         given, structure, containers = unfold((args, keywords))
         if len(given) != len(leaves) or any(x is not y for x, y in zip(given, leaves, strict=True)):
             return
         call = make_fast_call(captured, structure, given, containers)
         if call is not None:
-            ways, captured.short = without(self._short_ways, [captured.short]), call
-            self._short_ways = added(ways, recording(), call)
+            table, captured.fast_call = without(self._fast_calls, [captured.fast_call]), call
+            self._fast_calls = added(table, recording(), call)
 
 
 @dataclass(eq=False)

@@ -195,7 +195,7 @@ def appended_and_taken(state, x):
 
 
 @pytest.mark.parametrize("function", [averaged, replaced, within, appended_and_taken])
-def test_calls_that_change_their_arguments_have_a_short_way(function):
+def test_calls_that_change_their_arguments_have_a_fast_path(function):
     def state():
         return {"mean": vector(0, 1), "old": vector(1, 1), "count": 1, "inner": [Point(vector(1, 2)), 0.5]}
     jitted, left, right = tn.jit(function, fullgraph=function is not appended_and_taken), state(), state()
@@ -209,10 +209,10 @@ def test_calls_that_change_their_arguments_have_a_short_way(function):
         assert function is not replaced or (got[1] is right and got[0] is right["old"])
         assert function is not within or got[0] is right["inner"]
     if function is not appended_and_taken:
-        assert jitted.records and all(r.captures[-1].short is not None for r in jitted.records.values())
+        assert jitted.records and all(r.captures[-1].fast_call is not None for r in jitted.records.values())
 
 
-def test_a_short_way_refuses_containers_that_are_one():
+def test_a_fast_path_refuses_containers_that_are_one():
     def f(a, b, x):
         a["x"] = a["x"] + x
         b["x"] = b["x"] * 2

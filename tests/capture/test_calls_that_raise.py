@@ -111,7 +111,7 @@ W = tn.nn.Parameter([1.0, 2.0])
 
 
 @pytest.mark.parametrize("function", [checked, told, caught, of_a_gradient])
-def test_a_way_that_the_graph_does_not_hold_goes_the_short_way_once_it_is_known(function, monkeypatch):
+def test_a_way_that_the_graph_does_not_hold_takes_the_fast_path_once_it_is_known(function, monkeypatch):
     def result(called, x):
         try:
             return str(called(x))

@@ -31,7 +31,7 @@ def in_use(net, **options):
 def check(call, net, x, calls=4):
     with tn.no_grad():
         expected = net(x).numpy()
-    for _ in range(calls):      # the long way, and the short one
+    for _ in range(calls):      # the slow path, and the fast one
         np.testing.assert_allclose(call(x).numpy(), expected, rtol=1e-4, atol=1e-6 * max(10, abs(expected).max()))
 
 

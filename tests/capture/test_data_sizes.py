@@ -338,4 +338,4 @@ def test_warm_calls_are_looked_at_natively():
     for seed in range(5):
         x = tn.asarray(np.random.default_rng(seed).standard_normal(7).astype(np.float32))
         np.testing.assert_allclose(f(x).numpy(), x.numpy()[x.numpy() > 0].sum(), rtol=1e-6)
-    assert [c.short is not None for record in f.records.values() for c in record.captures] == [True]
+    assert [c.fast_call is not None for record in f.records.values() for c in record.captures] == [True]

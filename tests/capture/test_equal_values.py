@@ -91,7 +91,7 @@ SCHEDULE, TABLE = Schedule(), {"factor": 0.0, "name": "x"}
 
 @pytest.mark.skipif(not object_layout.READABLE, reason="this Python's objects cannot be read natively")
 @pytest.mark.parametrize("place", ["argument", "keyword", "attribute", "item", "closure"])
-def test_a_value_that_is_made_anew_for_each_call_takes_the_short_way(place, monkeypatch):
+def test_a_value_that_is_made_anew_for_each_call_takes_the_fast_path(place, monkeypatch):
     factor = 0.0
 
     def scaled(x, by=None):
@@ -115,7 +115,7 @@ def test_a_value_that_is_made_anew_for_each_call_takes_the_short_way(place, monk
 
 
 @pytest.mark.skipif(not object_layout.READABLE, reason="this Python's objects cannot be read natively")
-def test_many_values_each_have_a_short_way(monkeypatch):
+def test_many_values_each_have_a_fast_path(monkeypatch):
     def named(x, name, flag):
         return x * len(name) if flag else x + {"a": 1, "bb": 2}.get(name, 3)
     jitted, x, seen = tn.jit(named), tn.ones(2), []
@@ -138,10 +138,10 @@ def test_many_values_each_have_a_short_way(monkeypatch):
     (lambda x, s: x * len(s), [lambda: frozenset({1}), lambda: frozenset({1, 2}), lambda: frozenset({True})]),
     (lambda x, b: x * b[0], [lambda: bytes([1]), lambda: bytes([2])]),
 ])
-def test_values_made_anew_for_each_call_go_a_short_way(function, makes):
+def test_values_made_anew_for_each_call_take_a_fast_path(function, makes):
     jitted, x = tn.jit(function), tn.tensor([1.0, 2.0, -3.0])
     for k in range(6 * len(makes)):
         value = makes[k % len(makes)]()
         assert repr(jitted(x, value)) == repr(function(x, value))
     counts = [captured.calls for record in jitted.records.values() for captured in record.captures]
-    assert max(counts) <= 3 and all(r.captures[-1].short is not None for r in jitted.records.values())
+    assert max(counts) <= 3 and all(r.captures[-1].fast_call is not None for r in jitted.records.values())

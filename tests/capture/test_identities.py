@@ -161,7 +161,7 @@ def in_a_list(a, b, n):
 
 @pytest.mark.parametrize("function", [added_in_place, a_product, a_gradient, in_a_list])
 @pytest.mark.parametrize("numbers", [(2.0,), (1.0, 2.0, 3.0)])
-def test_one_tensor_given_twice_goes_a_short_way(function, numbers):
+def test_one_tensor_given_twice_takes_a_fast_path(function, numbers):
     jitted = tn.jit(function)
     for k in range(24):
         left, right = ([tn.tensor([1.0 + k, 2.0]), tn.tensor([3.0, k])] for _ in range(2))
@@ -172,4 +172,4 @@ def test_one_tensor_given_twice_goes_a_short_way(function, numbers):
         assert repr(got) == repr(want) and repr(left) == repr(right)
         if function is in_a_list:
             assert got[1][0] is right[0] and got[1][1] is right[1]
-    assert all(record.captures[-1].short is not None for record in jitted.records.values())
+    assert all(record.captures[-1].fast_call is not None for record in jitted.records.values())

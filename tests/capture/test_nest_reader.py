@@ -1,4 +1,4 @@
-"""The short way of calls whose arguments are nested: it reads the leaves of calls of one structure, and of no other."""
+"""The fast path of calls whose arguments are nested: it reads the leaves of calls of one structure, and of no other."""
 
 import collections
 import dataclasses
@@ -70,4 +70,4 @@ def test_a_jitted_step_takes_and_gives_a_state():
     for k in range(8):
         state, pair = step(state, {"y": tn.ones(2) * k})
         assert type(pair) is Pair and pair.left == k and state.n == k + 1
-    assert step._short_ways and state.x.tolist() == [503.0] * 2
+    assert step._fast_calls and state.x.tolist() == [503.0] * 2

@@ -305,7 +305,7 @@ def test_models_die_when_the_user_drops_them():
         del net
     gc.collect()
     assert [ref() for ref in refs] == [None] * 16
-    assert not f.records and not f._short_ways
+    assert not f.records and not f._fast_calls
 
 
 def test_objects_with_state_die_too():

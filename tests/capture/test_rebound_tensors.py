@@ -277,7 +277,7 @@ def test_a_container_that_is_another_one_at_each_call(program):
     assert sum(len(record.captures) for record in made[0].records.values()) <= 3
 
 
-def test_such_a_container_beside_a_tuple_of_arguments_takes_the_short_way(monkeypatch):
+def test_such_a_container_beside_a_tuple_of_arguments_takes_the_fast_path(monkeypatch):
     class Schedule:
         def __init__(self):
             self.rates = [1.0]

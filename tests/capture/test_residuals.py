@@ -210,13 +210,13 @@ def test_the_gradient_of_one_result_computes_nothing_again():
 
 
 @pytest.mark.skipif(not object_layout.READABLE, reason="this Python's objects are not read")
-def test_a_call_on_the_tape_takes_the_short_way_too(monkeypatch):
+def test_a_call_on_the_tape_takes_the_fast_path_too(monkeypatch):
     f = tn.jit(lambda x: (tn.tanh(x @ W) * 2, x.sum() + V))
     x = tn.asarray(X)
     W.grad = V.grad = None
     for _ in range(5):
         f(x)
-    monkeypatch.setattr(fast_call_runs, "run", None)             # the long way from here on
+    monkeypatch.setattr(fast_call_runs, "run", None)             # the slow path from here on
     monkeypatch.setattr(jitted.Jitted, "_find_and_run", None)
     for _ in range(3):
         W.grad = V.grad = None

@@ -29,7 +29,7 @@ X = tn.ones((512, 300))
 
 def test_values_of_all_pieces_are_watched_and_nothing_is_captured_for_it():
     f, net, means = split_function()
-    for _ in range(12):         # short ways are there by now
+    for _ in range(12):         # fast paths are there by now
         plain = float(f(X, 1.0))
     heard = []
     stop = subscribe(lambda event: heard.append(event.name))

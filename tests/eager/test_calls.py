@@ -293,7 +293,7 @@ def test_one_node_is_the_call():
     np.testing.assert_array_equal(interpret(graph, [a, b])[0], a + b)
 
 
-# ---------------------------------------------------------------- elementwise calls, which go a short way
+# ---------------------------------------------------------------- elementwise calls, which take a fast path
 
 def test_numbers_that_are_equal_and_not_the_same():
     x = tn.tensor([-1.0, 1.0])
@@ -308,7 +308,7 @@ def test_numbers_that_are_equal_and_not_the_same():
                                   lambda x: x.reshape(3, 1) @ x.reshape(1, 3), lambda x: x.reshape(3, 1) @ x.reshape(3, 1),
                                   lambda x: tn.add(y=x, x=2), lambda x: x + np.float32(1), lambda x: x == x])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16", "bool", "complex64"])
-def test_the_short_way_is_the_long_way(call, dtype, monkeypatch):
+def test_the_fast_path_is_the_slow_path(call, dtype, monkeypatch):
     x = tn.tensor([1, 2, 3], dtype="int64").astype(dtype)
     x.requires_grad_(x.dtype.is_differentiable)
     seen = []

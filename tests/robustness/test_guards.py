@@ -1863,11 +1863,11 @@ def test_what_changes_is_seen(name):
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"generator_state"}))    # which has no items for so many calls
 @pytest.mark.parametrize("versions", [True, False], ids=["versions", "entries"])
-def test_what_changes_is_seen_by_the_short_way(name, versions, monkeypatch):
-    """Every call is made twice, and a short way is made at once, so that each change meets one that is in use."""
+def test_what_changes_is_seen_by_the_fast_path(name, versions, monkeypatch):
+    """Every call is made twice, and a fast path is made at once, so that each change meets one that is in use."""
     if not versions:        # as from Python 3.13
         monkeypatch.setattr("tenon.cpython.object_layout.dict_version_offset", lambda: 0)
-    monkeypatch.setattr(sys.modules["tenon.capture.jitted"], "SHORTEN_AT", range(1_000_000))
+    monkeypatch.setattr(sys.modules["tenon.capture.jitted"], "FAST_CALL_AT", range(1_000_000))
 
     def twice(f):
         @functools.wraps(f)

@@ -272,7 +272,7 @@ def test_sizes_that_fail_are_no_reason_against_others(tmp_path: Path) -> None:
 
 
 def test_calls_that_come_often_see_what_changes(net: Net, loaded: Any) -> None:
-    """They take a short way, which looks at types, sizes, flags, gradients and weights."""
+    """They take a fast path, which looks at types, sizes, flags, gradients and weights."""
     x = tn.randn(3, 4)
     for _ in range(20):
         before = loaded(x)

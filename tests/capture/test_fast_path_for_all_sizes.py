@@ -1,4 +1,4 @@
-"""One short way serves calls whose symbolic sizes differ: it sees every size, and what does not fit goes the long way."""
+"""One fast path serves calls whose symbolic sizes differ: it sees every size, and what does not fit takes the slow path."""
 
 import sys
 import threading
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not object_layout.READABLE, reason="this Python'
 
 
 def long_calls(f, monkeypatch):
-    """A list that grows with every call of `f` by the long way."""
+    """A list that grows with every call of `f` by the slow path."""
     seen, inner = [], f._find_and_run
     monkeypatch.setattr(f, "_find_and_run", lambda args, keywords: seen.append(1) or inner(args, keywords))
     return seen
@@ -132,7 +132,7 @@ def test_a_budget_too_small_for_larger_sizes_leaves_a_way_for_these() -> None:
 
 
 def test_layers_that_are_trained_and_evaluated_in_turn(monkeypatch):
-    """`train()` goes through whole dictionaries, which it then stores in: no short way ever held."""
+    """`train()` goes through whole dictionaries, which it then stores in: no fast path ever held."""
     net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))
     step = tn.jit(lambda x, training: net.train(training)(x))
     turns = [(tn.rand(4 + k % 2, 3), k % 3 > 0) for k in range(6)]
@@ -169,12 +169,12 @@ def test_it_comes_behind_that_of_the_capture_for_certain_sizes() -> None:
     for rows in (4, 4, 4, 2, 2, 2, 5, 5, 4, 4):
         f(tn.rand(rows, 3))
     exact, symbolic = next(iter(f.records.values())).captures
-    assert symbolic.sized and [call for _, call in f._short_ways] == [exact.short, symbolic.short]
+    assert symbolic.sized and [call for _, call in f._fast_calls] == [exact.fast_call, symbolic.fast_call]
 
 
 @pytest.mark.parametrize("function", [
     lambda x: tn.tanh(x).sum(0), lambda x: x[:, :2] + COLUMN, lambda x: (x[0] * tn.tril_indices(2, 2)[0], x * 2)])
-def test_arrays_that_do_not_lie_in_rows_have_a_short_way(function, monkeypatch):
+def test_arrays_that_do_not_lie_in_rows_have_a_fast_path(function, monkeypatch):
     x = tn.from_numpy(np.arange(6, dtype=np.float32).reshape(3, 2).T)
     jitted = tn.jit(function)
     wanted = [repr(jitted(x)) for _ in range(3)][-1]

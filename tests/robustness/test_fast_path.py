@@ -1,4 +1,4 @@
-"""The short way of a warm call: it is taken, it sees every change, and memory that is updated in place is nobody else's."""
+"""The fast path of a warm call: it is taken, it sees every change, and memory that is updated in place is nobody else's."""
 
 import gc
 import os
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(not object_layout.READABLE, reason="this Python'
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    """A short way after every call that went the long one."""
-    monkeypatch.setattr(jit_module, "SHORTEN_AT", range(1_000_000))
+    """A fast path after every call that took the slow one."""
+    monkeypatch.setattr(jit_module, "FAST_CALL_AT", range(1_000_000))
 
 
 def ones(*shape, dtype=np.float32):
@@ -32,7 +32,7 @@ def ones(*shape, dtype=np.float32):
 
 
 def long_calls(f, monkeypatch):
-    """A list that grows with every call of `f` by the long way."""
+    """A list that grows with every call of `f` by the slow path."""
     seen, inner = [], f._find_and_run
     monkeypatch.setattr(f, "_find_and_run", lambda args, keywords: seen.append(1) or inner(args, keywords))
     return seen
@@ -532,7 +532,7 @@ LARGE = np.random.default_rng(0).standard_normal((2, 300, 300)).astype(np.float3
 
 
 def product_of_large(monkeypatch):
-    """A jitted product that has its short way, its arguments, the right result, and its long calls from now on."""
+    """A jitted product that has its fast path, its arguments, the right result, and its slow calls from now on."""
     f, x, y = tn.jit(lambda x, y: x @ y), tn.asarray(LARGE[0]), tn.asarray(LARGE[1])
     for _ in range(3):
         want = f(x, y).numpy()
@@ -545,7 +545,7 @@ def test_large_products_take_it_on_any_number_of_threads(monkeypatch, two_thread
     np.testing.assert_allclose(want, LARGE[0] @ LARGE[1], rtol=1e-3, atol=1e-3)
 
 
-def test_another_number_of_threads_goes_the_long_way_once(monkeypatch, two_threads):
+def test_another_number_of_threads_takes_the_slow_path_once(monkeypatch, two_threads):
     f, x, y, want, seen = product_of_large(monkeypatch)
     tn.set_num_threads(3)
     for _ in range(4):
