@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from tenon.capture.argument_roots import reference
-from tenon.capture.capture_cache import CaptureRecord, Family, Reason
+from tenon.capture.capture_cache import CaptureRecord, Family, Reason, argument_names
 from tenon.capture.capture_pattern import rebound
 from tenon.capture.captured import Captured
 from tenon.capture.class_inspection import StandsFor
@@ -64,6 +64,11 @@ class CaptureLookup(StandsFor):
     def _refused(self, reason: Reason) -> CaptureRecord:
         """What is known of calls that have no key of their own."""
         return self.records.setdefault(None, CaptureRecord(eager=reason))
+
+    def _refuse_array(self, position: int, structure: Structure) -> CaptureRecord:
+        """What is known of calls that change an array among the arguments, which tensors stand for in a graph."""
+        name = argument_names(getattr(self.function, "__func__", self.function), structure)[position]
+        return self._refused(Reason(f"{name} is an array, which the function changes"))
 
     def _find(self, record: CaptureRecord, leaves: Sequence[Any],
               containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:

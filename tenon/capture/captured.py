@@ -149,6 +149,11 @@ class Captured:
         return {k: source.holder for k in self.constants if isinstance(source := self.sources[k], Held)
                 and isinstance(array_of(source.holder), np.ndarray)}
 
+    def changed_array(self, leaves: Sequence[Any]) -> int | None:
+        """Which array among the leaves of the arguments the program would assign, if any."""
+        positions = [source.position for source, *_ in self.assigned if isinstance(source, Argument)]
+        return next((k for k in positions if k < len(leaves) and isinstance(leaves[k], np.ndarray)), None)
+
     def constants_changed(self) -> None:
         """The fast path does not hold any more, and a new one is wanted soon."""
         self.calls = 0

@@ -158,6 +158,9 @@ class Jitted(Capturing):
                     if captured is None:
                         captured, arguments = self._capture(record, leaves, structure, containers)
             if captured is not None:
+                if (changed := captured.changed_array(given)) is not None:
+                    refused = self._refuse_array(changed, structure)
+                    return self._with_graph_breaks(refused, args, keywords)
                 if self.background and not is_made(captured, arguments):
                     return self.function(*args, **keywords)
                 if captured.calls == 0:
