@@ -23,7 +23,7 @@ from tenon.records import dataclass
 HEAD = "; plain: "
 DRIVERS = "; drivers: "  # in the line behind it: those of the plain functions that do little themselves
 MIN_SPLIT_INSTRUCTIONS = 200    # instructions, for which a module is cut in two
-MAX_NOTED = 16          # turns of a loop that only notes addresses for what is called then
+MAX_NOTED = 16          # iterations of a loop that only notes addresses for what is called then
 # instructions of a function, for which all passes take seconds: loops are taken out of it
 LARGE_FUNCTION_INSTRUCTIONS = 3000
 NO_VECTORS = "llvm.loop.vectorize.width"    # which is 1 wherever the emitter says it
@@ -92,13 +92,13 @@ def _does_much(callee: ir.Value) -> bool:
 
 
 def _fills_a_table(loop: NaturalLoop) -> bool:
-    """Whether it notes, in a few turns, the addresses of what a function that is called then works on."""
+    """Whether it notes, in a few iterations, the addresses of what a function that is called then works on."""
     *_, branch = loop.instructions
     if not _stays(branch):
         return False
-    turns = getattr(loop.instructions[-2].operands[1], "constant", None)    # what the index is compared with
+    iterations = getattr(loop.instructions[-2].operands[1], "constant", None)    # what the index is compared with
     stored = [x.operands[0].type for x in loop.instructions if isinstance(x, ir.instructions.StoreInstr)]
-    return isinstance(turns, int) and turns <= MAX_NOTED and bool(stored) and all(
+    return isinstance(iterations, int) and iterations <= MAX_NOTED and bool(stored) and all(
         isinstance(x, ir.PointerType) for x in stored)
 
 

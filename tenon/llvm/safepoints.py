@@ -26,7 +26,7 @@ from tenon.locks import Lock
 from tenon.records import dataclass
 
 INTERRUPTED, STOPPING, RAISE = "tenon_interrupted", "tenon_stopping", "tenon_raise_interrupt"
-# turns less one, a power of two, after which a loop of steps, or in a kernel, asks
+# iterations less one, a power of two, after which a loop of steps, or in a kernel, asks
 STEP_LOOP_MASK, KERNEL_LOOP_MASK = 7, 4095
 TICKS = 1 << (27 if platform.machine().lower() in ("x86_64", "amd64") else 24)      # of the processor's clock, between
 

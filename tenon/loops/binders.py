@@ -72,7 +72,7 @@ def binders_are_distinct(indices: Sequence[Index], value: Expr) -> bool:
 
 
 def _is_apart(x: Reduce) -> bool:
-    """Whether no reduction that has to be computed in each turn of x has a name of its loops."""
+    """Whether no reduction that has to be computed in each iteration of x has a name of its loops."""
     names = {k.name for k in x.indices}
     within = [y for y in parts(x.body, Reduce) if not y.free.isdisjoint(x.indices)]
     return len(names) == len(x.indices) and names.isdisjoint(k.name for y in within for k in y.indices)

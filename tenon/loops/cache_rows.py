@@ -95,5 +95,5 @@ def _is_kept(x: Expr, index: Index) -> bool:
 
 
 def _work(x: Expr, index: Index) -> float:
-    """What computing x costs in every turn of a loop."""
+    """What computing x costs in every iteration of a loop."""
     return sum(operations(part) for part in walk(x) if index in part.free)

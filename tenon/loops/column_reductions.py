@@ -171,19 +171,20 @@ def _nested(outermost: LoopScope, indices: Iterable[Index]) -> list[LoopScope]:
 
 def _close(scopes: Sequence[LoopScope], indices: Sequence[Index], extents: Sequence[Expr] | None = None) -> None:
     """Put the loops of nested scopes, which are filled, into each other."""
-    turns = [size(i.extent) for i in indices] if extents is None else extents
-    for index, extent, scope, around in reversed(list(zip(indices, turns, scopes[1:], scopes[:-1], strict=True))):
+    iterations = [size(i.extent) for i in indices] if extents is None else extents
+    for index, extent, scope, around in reversed(list(zip(indices, iterations, scopes[1:], scopes[:-1], strict=True))):
         around.body.append(Loop(index, extent, tuple(scope.body)))
 
 
 def _groups(x: Reduce) -> list[tuple[Index, Expr, list[Expr]]]:
-    """(a loop along the last axis, its turns, the positions of a turn): several lines at once, then those left over."""
+    """(a loop along the last axis, its iterations, the positions of an iteration): several lines at once, then those
+    left over."""
     k, extent = x.indices[-1], x.extents[-1]
     bound = k.extent // LINE_UNROLL if isinstance(k.extent, int) else k.extent
     if len(walk(x.body)) > SIMPLE or (isinstance(bound, int) and bound == 0):
         return [(k, extent, [k])]
-    turn, rest = Index(k.name, bound), Index(k.name + "_left", LINE_UNROLL)
-    turns, left = (simplify(Binary(op, extent, size(LINE_UNROLL))) for op in ("//", "%"))
-    unrolled = [turn * size(LINE_UNROLL) + size(n) for n in range(LINE_UNROLL)]
-    groups: list[tuple[Index, Expr, list[Expr]]] = [(turn, turns, unrolled)]
-    return groups if left is size(0) else [*groups, (rest, left, [turns * size(LINE_UNROLL) + rest])]
+    iteration, rest = Index(k.name, bound), Index(k.name + "_left", LINE_UNROLL)
+    iterations, left = (simplify(Binary(op, extent, size(LINE_UNROLL))) for op in ("//", "%"))
+    unrolled = [iteration * size(LINE_UNROLL) + size(n) for n in range(LINE_UNROLL)]
+    groups: list[tuple[Index, Expr, list[Expr]]] = [(iteration, iterations, unrolled)]
+    return groups if left is size(0) else [*groups, (rest, left, [iterations * size(LINE_UNROLL) + rest])]

@@ -44,7 +44,7 @@ class LoopScope:
     outer: LoopScope | None = None
     index: Index | None = None
     reduces: bool = False       # whether the loop is one of a reduction, over before anything else is placed around it
-    whole: bool = False         # whether it has all turns that its index may have
+    whole: bool = False         # whether it has all iterations that its index may have
     body: list[Stmt] = field(default_factory=list)
     known: dict[Expr, Expr] = field(default_factory=dict)    # what has been computed here, by the name it got
     fills: list[Buffer] = field(default_factory=list)        # the rows that are filled when this loop is over
@@ -207,7 +207,8 @@ def update(total: Local, kind: str, value: Expr) -> Update:
 
 
 def is_available(filled: LoopScope | None, scope: LoopScope) -> bool:
-    """Whether a row that was filled around there may be read here: its loop is over, in each turn of those around it.
+    """Whether a row that was filled around there may be read here: its loop is over, in each iteration of those around
+    it.
 
     The loop dominates this place, and what it computed is an available expression here (Aho, Lam, Sethi and Ullman).
     """
@@ -215,7 +216,7 @@ def is_available(filled: LoopScope | None, scope: LoopScope) -> bool:
 
 
 def fills_row(scope: LoopScope, index: Index) -> bool:
-    """Whether what is computed here, each turn of the index, is a row from end to end."""
+    """Whether what is computed here, each iteration of the index, is a row from end to end."""
     return scope.reduces and scope.whole and scope.index is index
 
 

@@ -26,7 +26,7 @@ MULTIPLY_ADD = 0.1      # of a product of matrices
 DIVISION = 0.4
 FUNCTION = 1.0
 ONE_BY_ONE = 16         # times as long as in vectors
-MAX_UNROLL = 8          # turns of a loop that is no loop in the machine's code
+MAX_UNROLL = 8          # iterations of a loop that is no loop in the machine's code
 SIMPLE_CALLS = ("neg", "not", "abs", "isnan", "product")
 
 
@@ -39,31 +39,31 @@ def _cost_of_nest(nest: Nest) -> float:
     read: Counter[Buffer] = Counter()
     written: Counter[Buffer] = Counter()
     computed, named = 0.0, dict[Expr, frozenset[Index]]()
-    for statement, turns, inner in _turns(nest.body, 1, None):
+    for statement, iterations, inner in _iterations(nest.body, 1, None):
         if isinstance(statement, Let) and statement.local.dtype is int64:
             named[statement.local] = _jumps_along(statement.value, named)
         if isinstance(statement, Contraction):
-            turns *= count(*statement.batch, *statement.rows, *statement.columns)
-            computed += turns * count(*statement.depth) * MULTIPLY_ADD * statement.sum.dtype.itemsize
-        each = turns * (ONE_BY_ONE if inner is not None and _jumps(statement, inner, named) else 1)
+            iterations *= count(*statement.batch, *statement.rows, *statement.columns)
+            computed += iterations * count(*statement.depth) * MULTIPLY_ADD * statement.sum.dtype.itemsize
+        each = iterations * (ONE_BY_ONE if inner is not None and _jumps(statement, inner, named) else 1)
         for x in walk(*roots(statement)):
             computed += each * operations(x) * x.dtype.itemsize
             if isinstance(x, Load) and x.buffer.role != "local":
-                read[x.buffer] += _touched(x.offset, turns)
+                read[x.buffer] += _touched(x.offset, iterations)
         if isinstance(statement, Store) and statement.buffer.role != "local":
-            written[statement.buffer] += _touched(statement.offset, turns)
+            written[statement.buffer] += _touched(statement.offset, iterations)
     return computed + _bytes(read) + STORE * _bytes(written)
 
 
-def _turns(body: Block, outer: int, inner: Index | None) -> Iterator[tuple[Stmt, int, Index | None]]:
+def _iterations(body: Block, outer: int, inner: Index | None) -> Iterator[tuple[Stmt, int, Index | None]]:
     """Every statement, how often it runs, and the innermost loop around it that is long enough for vectors."""
     for statement in body:
         yield statement, outer, inner
         if isinstance(statement, Loop):
             index = statement.index
-            yield from _turns(statement.body, outer * count(index), index if count(index) > MAX_UNROLL else inner)
+            yield from _iterations(statement.body, outer * count(index), index if count(index) > MAX_UNROLL else inner)
         if isinstance(statement, Contraction):
-            yield from _turns(statement.epilogue, outer * count(*statement.rows, *statement.columns), None)
+            yield from _iterations(statement.epilogue, outer * count(*statement.rows, *statement.columns), None)
 
 
 def _jumps(statement: Stmt, index: Index, named: Mapping[Expr, frozenset[Index]]) -> bool:
@@ -78,9 +78,9 @@ def _jumps_along(place: Expr, named: Mapping[Expr, frozenset[Index]]) -> frozens
     return frozenset[Index]().union(*(part.free | named.get(part, frozenset()) for part in walk(*atoms)))
 
 
-def _touched(offset: Expr, turns: int) -> int:
+def _touched(offset: Expr, iterations: int) -> int:
     """How many elements such an offset reaches."""
-    return turns if any(isinstance(x, Local) for x in walk(offset)) else count(*offset.free)
+    return iterations if any(isinstance(x, Local) for x in walk(offset)) else count(*offset.free)
 
 
 def _bytes(touched: Counter[Buffer]) -> int:
@@ -88,7 +88,7 @@ def _bytes(touched: Counter[Buffer]) -> int:
 
 
 def count(*indices: Index) -> int:
-    """How many turns loops over the indices take together."""
+    """How many iterations loops over the indices take together."""
     total = 1
     for index in indices:
         total *= known(index.extent)

@@ -90,7 +90,7 @@ class _Points:
         shape = [evaluate(i.extent, self.sizes) if i in target.indices else 1 for i in self.axes]
         if math.prod(shape) > MAX_ELEMENTS:
             raise TooLarge(str(shape))
-        inside = self.where(target.indices, target.turns())
+        inside = self.where(target.indices, target.iterations())
         pairs = [np.broadcast_to(x, shape)[np.broadcast_to(inside, shape)]
                  for x in (self.value(target.offset), self.value(target.value))]
         self.look(target.buffer, pairs[0])

@@ -152,7 +152,7 @@ class Scalars:
     def _reduction(self, kind: str, indices: Indices, body: Expr) -> Expr:
         """A reduction that is named by what stands inside of it, so that equal ones are one wherever they stand."""
         real = tuple(k for k in indices if isinstance(k, Index))
-        if not real:        # what begins with 0 turns -0 to 0, however few elements there are
+        if not real:        # what begins with 0 iterations -0 to 0, however few elements there are
             return body + constant(0.0, body.dtype) if kind == "add" and body.dtype.kind == "f" else body
         inside = [int(k.name[1:]) for x in parts(body, Reduce) if not x.free.isdisjoint(real) for k in x.indices]
         first = max(inside, default=-1) + 1

@@ -356,7 +356,7 @@ class Reduce(Expr):
         return (self.body.free - frozenset(self.indices)).union(*(x.free for x in self.extents))
 
     def text(self) -> str:
-        ranges = " ".join(f"for {i} in range({turns_text(i, n)})"
+        ranges = " ".join(f"for {i} in range({iterations_text(i, n)})"
                           for i, n in zip(self.indices, self.extents, strict=True))
         return f"{self.kind}({self.body} {ranges})"
 
@@ -456,7 +456,7 @@ def beside(x: Expr, other: Expr | DType) -> str:
     return repr(x.value) if told is x.dtype and type(x.value) is NUMBER_OF_KIND[told.kind] else x.in_full()
 
 
-def turns_text(index: Index, extent: Expr) -> str:
+def iterations_text(index: Index, extent: Expr) -> str:
     """How often a loop runs, and at most where that is more: `12`, or `min(4, n), most=4`."""
     return str(extent) if extent is size(index.extent) else f"{extent}, most={index.extent}"
 

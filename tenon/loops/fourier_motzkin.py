@@ -43,7 +43,7 @@ class Elimination:
 
     def note(self, fact: Affine) -> None:
         """Keep a fact, and what it says of outer atoms whatever the inner ones are; at last, of sizes: a loop of N - 3
-        turns that is run has one."""
+        iterations that is run has one."""
         while fact.terms:
             fact = tightened(fact, 1, self.holds)[0]
             atom = self.innermost(fact)

@@ -23,7 +23,7 @@ from tenon.loops.cost import known
 from tenon.loops.expression_builder import offset
 from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
 from tenon.loops.loop_context import LoopContext, Temporary
-from tenon.loops.rfactor import accumulated, whole_turns
+from tenon.loops.rfactor import accumulated, whole_iterations
 from tenon.loops.simplify_expressions import Substitution, simplify, substitute
 from tenon.loops.store_target import StoreTarget, levels
 from tenon.loops.traversal import parts, replace
@@ -88,7 +88,7 @@ def _found(targets: Sequence[StoreTarget]) -> list[Along]:
 def may_go_along(target: StoreTarget) -> bool:
     """Whether every element that its sums add up is known once its row has been gone through.
 
-    One that reads a reduction over all rows, as argmin reads the least, depends on later turns of the same loop: a
+    One that reads a reduction over all rows, as argmin reads the least, depends on later iterations of the same loop: a
     dependence that prevents fusion (Kennedy and Allen, section 6.2.5).  What stands outside of all loops comes first.
     """
     return all(not y.free or not y.free.isdisjoint(x.indices)
@@ -102,7 +102,7 @@ def _space(target: StoreTarget) -> Space | None:
         return None
     if len({x.indices for x in sums}) > 1 or not all(lies_across(x, target.indices[-1]) for x in sums):
         return None
-    if any(x.extents != whole_turns(x.indices) for x in sums):
+    if any(x.extents != whole_iterations(x.indices) for x in sums):
         return None
     space = (*(k.extent for k in sums[0].indices), *_shape(target))
     rows = known(product(k.extent for k in sums[0].indices))
@@ -132,14 +132,14 @@ def _together(along: Along, temporary: Temporary) -> list[StoreTarget]:
     first = rows[0].indices[0]
     length = max(MIN_CHUNK_ROWS, -(-first.extent // ROW_CHUNKS)) if isinstance(first.extent, int) else ROW_CHUNKS
     chunk, within = Index("chunk", (first.extent + (length - 1)) // length), Index(first.name, length)
-    turns: Expr = size(length)
+    iterations: Expr = size(length)
     if not isinstance(first.extent, int) or first.extent % length:
-        turns = Binary("min", turns, simplify(size(first.extent) - chunk * size(length)))
+        iterations = Binary("min", iterations, simplify(size(first.extent) - chunk * size(length)))
     cut_up = Substitution({first: simplify(chunk * size(length) + within)})
 
     def cut(t: StoreTarget) -> StoreTarget:
         indices = (chunk, within, *t.indices[1:])
-        extents = (size(chunk.extent), turns, *(size(index.extent) for index in indices[2:]))
+        extents = (size(chunk.extent), iterations, *(size(index.extent) for index in indices[2:]))
         return changed(t, indices=indices, extents=extents, offset=cut_up(t.offset),
                        value=cut_up(t.value))
 

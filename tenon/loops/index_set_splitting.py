@@ -23,7 +23,7 @@ from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import walk
 from tenon.types import int64
 
-MIN_INTERVAL_TURNS = 16  # turns of a loop for an interval: whole vectors
+MIN_INTERVAL_ITERATIONS = 16  # iterations of a loop for an interval: whole vectors
 MAX_INTERVALS = 9   # intervals of all loops together: what is padded on four sides
 EDGE_DIVISOR = 4        # an innermost loop may have shorter intervals where they are this part of it at most
 MIN_LOOP_ELEMENTS = 4096    # elements that are worth a loop more
@@ -62,9 +62,9 @@ def _cut(target: StoreTarget, most: int) -> tuple[Index, list[int]] | None:
         ends = {end for x in inside for end in _ends(x, index)}
         if ends and isinstance(index.extent, int):
             n = math.gcd(index.extent, *ends)
-            listed = list(range(0, index.extent + 1, n)) if n >= MIN_INTERVAL_TURNS else sorted({0, *ends,
+            listed = list(range(0, index.extent + 1, n)) if n >= MIN_INTERVAL_ITERATIONS else sorted({0, *ends,
                                                                                                  index.extent})
-            if len(listed) - 1 <= most and (n >= MIN_INTERVAL_TURNS or _worthwhile(target, index, listed)):
+            if len(listed) - 1 <= most and (n >= MIN_INTERVAL_ITERATIONS or _worthwhile(target, index, listed)):
                 return index, listed
     return None
 
@@ -76,7 +76,7 @@ def _worthwhile(target: StoreTarget, index: Index, ends: Sequence[int]) -> bool:
         return False
     if index is not target.indices[-1]:
         return True
-    return sum(b - a for a, b in pairwise(ends) if b - a < MIN_INTERVAL_TURNS) * EDGE_DIVISOR <= index.extent
+    return sum(b - a for a, b in pairwise(ends) if b - a < MIN_INTERVAL_ITERATIONS) * EDGE_DIVISOR <= index.extent
 
 
 def _ends(x: Expr, index: Index) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""Nests that go through the same memory one after the other -> one nest, whose parallel loop does a turn of each.
+"""Nests that go through the same memory one after the other -> one nest, whose parallel loop does an iteration of each.
 
     for i in parallel(n): out[i, :2] = x[i, :2]                 for i in parallel(n):
     barrier()                                           ->          out[i, :2] = x[i, :2]
@@ -18,7 +18,7 @@ from tenon.loops.loop_ir import Let, Loop, Nest, Store, roots, statements
 from tenon.loops.simplify_expressions import simplify
 from tenon.loops.traversal import walk
 
-MAX_TURN_BYTES = 1 << 17  # bytes of a turn: what a second cache keeps beside other things
+MAX_ITERATION_BYTES = 1 << 17  # bytes of an iteration: what a second cache keeps beside other things
 
 
 def fuse_loops(nests: Sequence[Nest]) -> list[Nest]:
@@ -31,7 +31,7 @@ def fuse_loops(nests: Sequence[Nest]) -> list[Nest]:
 
 
 def _fused(one: Nest, other: Nest) -> Nest | None:
-    """Both in one loop, where neither reads what is stored and a turn of both stays in a cache."""
+    """Both in one loop, where neither reads what is stored and an iteration of both stays in a cache."""
     a, b = _loop(one), _loop(other)
     if a is None or b is None or a.index is not b.index or a.extent is not b.extent:
         return None
@@ -39,7 +39,7 @@ def _fused(one: Nest, other: Nest) -> Nest | None:
     stored, read = stored_a | stored_b, read_a | read_b
     sizes = [x.elements * x.type.dtype.itemsize for x in stored | read]
     shared = stored_a & stored_b
-    if not shared or stored & read or not all(isinstance(n, int) and n <= MAX_TURN_BYTES * count(a.index)
+    if not shared or stored & read or not all(isinstance(n, int) and n <= MAX_ITERATION_BYTES * count(a.index)
                                               for n in sizes):
         return None
     first, second = sorted((a, b), key=_elements, reverse=True)

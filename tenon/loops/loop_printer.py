@@ -22,8 +22,8 @@ from tenon.loops.expressions import (
     Local,
     beside,
     factor_text,
+    iterations_text,
     size,
-    turns_text,
 )
 from tenon.loops.loop_context import LoopContext
 from tenon.loops.loop_ir import (
@@ -114,7 +114,7 @@ def _element(x: StoreTarget) -> list[str]:
     """
     names, value = _abbreviated(x.value)
     axes = ", ".join(_range(index) if n is size(index.extent) else f"{index} < {factor_text(n)} <= {index.extent}"
-                     for index, n in zip(x.indices, x.turns(), strict=True))
+                     for index, n in zip(x.indices, x.iterations(), strict=True))
     head = ", ".join(filter(None, (axes, _chunk(x.chunk))))
     said = beside(value, x.buffer.type.dtype)
     return [f"{INDENT}with elements({head}):", *(f"{INDENT * 2}{name} = {part}" for name, part in names),
@@ -164,7 +164,7 @@ def _statement(statement: Stmt, indent: str) -> Iterator[Row]:
     match statement:
         case Loop(index=index, extent=extent, body=body, kind=kind, grain=grain):
             more = "" if grain is size(1) else f", grain={grain}"
-            yield f"{indent}for {index} in {_KIND[kind]}({turns_text(index, extent)}{more}):", statement
+            yield f"{indent}for {index} in {_KIND[kind]}({iterations_text(index, extent)}{more}):", statement
             yield from _block(body, indent + INDENT)
         case Contraction():
             yield from _contraction(statement, indent)
@@ -199,7 +199,7 @@ def _contraction(x: Contraction, indent: str) -> Iterator[Row]:
     head = [f"{name}=({', '.join(map(_range, axis))})" for name, axis in axes.items() if axis]
     head += [f"schedule={x.schedule!r}"] if x.schedule else []
     yield f"{indent}with contraction({', '.join(filter(None, (*head, _chunk(x.chunk))))}):", x
-    terms = f"{factor_text(x.left)} * {factor_text(x.right)} {_turns(x.depth)}"
+    terms = f"{factor_text(x.left)} * {factor_text(x.right)} {_iterations(x.depth)}"
     yield f"{indent + INDENT}{_typed(x.sum, x.left)} = sum({terms})", x
     yield from _block(x.epilogue, indent + INDENT) if x.epilogue else ()
 
@@ -212,7 +212,7 @@ def _attention(x: BlockedAttention, indent: str) -> Iterator[Row]:
     causal = ", causal=True" if x.is_causal else ""
     name, inner = "attention_gradient" if isinstance(x, AttentionGradient) else "attention", indent + INDENT
     yield f"{indent}with {name}({batch}{places}, dtype={x.dtype.short}{causal}):", x
-    yield f"{inner}score = {x.scale!r} * sum({factor_text(x.q)} * {factor_text(x.k)} {_turns((x.depth,))})", x
+    yield f"{inner}score = {x.scale!r} * sum({factor_text(x.q)} * {factor_text(x.k)} {_iterations((x.depth,))})", x
     parts = {"mask": x.mask, "masked": x.masked, "v": x.v}
     parts |= {"g": x.g, "along": x.along, "total": x.total} if isinstance(x, AttentionGradient) else {}
     yield from ((f"{inner}{part} = {value}", x) for part, value in parts.items() if value is not None)
@@ -225,7 +225,7 @@ def _chunk(chunk: Chunk | None) -> str:
     return "" if chunk is None else f"chunk={_range(chunk.number)}, first={chunk.first}"
 
 
-def _turns(indices: Sequence[Index]) -> str:
+def _iterations(indices: Sequence[Index]) -> str:
     return " ".join(f"for {index} in range({size(index.extent)})" for index in indices)
 
 

@@ -187,8 +187,10 @@ def _recomputed(targets: Sequence[StoreTarget], owner: Mapping[Expr, Value], sto
 
 def _times_each(value: Value, loops: Indices) -> int:
     """How often every element of a value is computed in these loops: windows that overlap share elements."""
-    turns, elements = product(index.extent for index in loops), value.size
-    return turns // elements if isinstance(turns, int) and isinstance(elements, int) and 0 < elements < turns else 1
+    iterations, elements = product(index.extent for index in loops), value.size
+    if not isinstance(iterations, int) or not isinstance(elements, int):
+        return 1
+    return iterations // elements if 0 < elements < iterations else 1
 
 
 def _needed(around: Indices, x: Expr) -> Indices:
@@ -213,10 +215,10 @@ def _placed(root: Expr, around: Indices) -> Iterator[tuple[Expr, Indices]]:
 def _is_cheap(x: Expr, again: Sequence[Dim], around: Indices) -> bool:
     """Whether it is computed so seldom, or so quickly, that storing it would not be worth while."""
     inner = [index.extent for index in x.indices] if isinstance(x, Reduce) else []
-    times, turns = product([*again, *inner]), product([*(index.extent for index in around), *inner])
+    times, iterations = product([*again, *inner]), product([*(index.extent for index in around), *inner])
     if not isinstance(times, int) or times > CHEAP_REPEAT:
         return False
     if isinstance(x, Call):
         return times <= CALL_ELEMENTS
-    few = isinstance(turns, int) and turns <= MAX_PLAIN_ELEMENTS
+    few = isinstance(iterations, int) and iterations <= MAX_PLAIN_ELEMENTS
     return few or times * (CALL_ELEMENTS if parts(x, Call) else 1) <= MAX_PLAIN_REPEATS

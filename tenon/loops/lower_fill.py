@@ -98,17 +98,17 @@ class Filling(Scalars):
         together = QUICK if self._is_quick(xs, start, step) else TOGETHER
         together = min(rows, together) if isinstance(rows, int) else together
         states = self._states(start, together)
-        turn, k = Index("rows", (rows + (together - 1)) // together), Index("k", x.shape[axis])
+        iteration, k = Index("rows", (rows + (together - 1)) // together), Index("k", x.shape[axis])
         clear: list[Stmt] = []
         body: list[Stmt] = []
         for r in range(together):
-            row: Expr = turn + size(r) * size(turn.extent) if last else turn * size(together) + size(r)
+            row: Expr = iteration + size(r) * size(iteration.extent) if last else iteration * size(together) + size(r)
             if not isinstance(rows, int) or rows % together:
                 row = Binary("min", row, size(rows) - size(1))      # the last row may be computed again
             clear += [Store(b, size(r), s) for b, s in zip(states, start, strict=True)]
             body += self._stepped(xs, axis, _index(rest, row), k, reverse, states, size(r), step)
         loops = (*clear, Loop(k, size(k.extent), tuple(body)))
-        self._parallel(turn, loops, together * _work(x.shape[axis]), states)
+        self._parallel(iteration, loops, together * _work(x.shape[axis]), states)
 
     def _is_quick(self, xs: Sequence[InputRead], start: Sequence[Expr], step: Step) -> bool:
         """Whether a state follows from the one before by a few operations."""

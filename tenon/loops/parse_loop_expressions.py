@@ -245,7 +245,7 @@ class ExpressionParser(Parser):
         for each in node.generators:
             if not isinstance(each.target, ast.Name) or each.ifs or each.is_async:
                 raise self.error(node, "expected `for index in range(n)`")
-            index, extent, _, _ = self.turns(each.iter, each.target.id, names, ("range",))
+            index, extent, _, _ = self.iterations(each.iter, each.target.id, names, ("range",))
             if index in indices:
                 raise self.error(node, f"two loops have the index {index}")
             indices.append(index)
@@ -253,15 +253,16 @@ class ExpressionParser(Parser):
             names = names.with_scalars(index)
         return tuple(indices), tuple(extents), names
 
-    def turns(self, node: ast.expr, name: str, names: LoopNames, kinds: Sequence[str]) -> tuple[Index, Expr, Expr, str]:
+    def iterations(self, node: ast.expr, name: str, names: LoopNames,
+                   kinds: Sequence[str]) -> tuple[Index, Expr, Expr, str]:
         """(the index, how far it runs, its grain, the kind) of `kind(n, most=m, grain=g)`."""
         match node:
-            case ast.Call(func=ast.Name(id=kind), args=[turns]) if kind in kinds:
+            case ast.Call(func=ast.Name(id=kind), args=[iterations]) if kind in kinds:
                 keywords = self.keywords(node)
                 if keywords.keys() <= {"most"} | ({"grain"} if kind == "parallel" else set()):
-                    extent = self.position(turns, names)
+                    extent = self.position(iterations, names)
                     grain = self.position(keywords["grain"], names) if "grain" in keywords else size(1)
-                    most = self.dim(keywords["most"]) if "most" in keywords else self.dim_of(turns, extent)
+                    most = self.dim(keywords["most"]) if "most" in keywords else self.dim_of(iterations, extent)
                     return Index(name, most), extent, grain, kind
         listed = " or ".join(f"{kind}(n)" for kind in kinds)
         raise self.error(node, f"expected {listed}, found {ast.unparse(node)[:80]}")
@@ -284,11 +285,11 @@ class ExpressionParser(Parser):
         raise self.error(node, "a loop that ends at no size says `most=` how often it runs at most")
 
     def axis(self, node: ast.expr, names: LoopNames) -> tuple[Index, Expr]:
-        """(the index, how far it runs) of `i < n`, or `i < turns <= n`."""
+        """(the index, how far it runs) of `i < n`, or `i < iterations <= n`."""
         match node:
             case ast.Compare(left=ast.Name(id=name), ops=[ast.Lt()], comparators=[extent]):
                 found = self.dim(extent)
                 return Index(name, found), size(found)
-            case ast.Compare(left=ast.Name(id=name), ops=[ast.Lt(), ast.LtE()], comparators=[turns, most]):
-                return Index(name, self.dim(most)), self.position(turns, names)
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Lt(), ast.LtE()], comparators=[iterations, most]):
+                return Index(name, self.dim(most)), self.position(iterations, names)
         raise self.error(node, f"expected `index < size`, found {ast.unparse(node)[:80]}")

@@ -218,8 +218,8 @@ class LoopParser(ExpressionParser):
 
     def statement(self, x: ast.stmt, names: LoopNames, adding: dict[str, str]) -> Stmt:
         match x:
-            case ast.For(target=ast.Name(id=name), iter=turns, body=body, orelse=[]):
-                index, extent, grain, kind = self.turns(turns, name, names, tuple(KINDS))
+            case ast.For(target=ast.Name(id=name), iter=iterations, body=body, orelse=[]):
+                index, extent, grain, kind = self.iterations(iterations, name, names, tuple(KINDS))
                 return Loop(index, extent, self.block(body, names.with_scalars(index), adding), KINDS[kind], grain)
             case ast.With() if (call := _with(x, "contraction")) is not None:
                 return self.contraction(x, call, names, adding)

@@ -31,11 +31,11 @@ class Ranges:
     # ------------------------------------------------------------ what is known
 
     def inside(self, index: Expr, extent: Expr) -> Ranges:
-        """The same within a loop of so many turns."""
+        """The same within a loop of so many iterations."""
         extent = self.written_out(extent)
-        turns = affine(extent) + Affine({index: -1}, -1)
+        iterations = affine(extent) + Affine({index: -1}, -1)
         defined = tuple(pair for pair in self.defined if pair[0] is not index)
-        facts = (*self.facts, Affine({index: 1}, 0), turns)
+        facts = (*self.facts, Affine({index: 1}, 0), iterations)
         return replaced(self, facts=facts, defined=defined, order=(*self.order, index))
 
     def let(self, name: Expr, value: Expr) -> Ranges:

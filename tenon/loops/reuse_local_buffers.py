@@ -39,8 +39,9 @@ def may_share_memory(body: Block, old: Buffer, new: Buffer) -> bool:
     """Whether no element of the old row is read after that of the new one was stored: no dependence is reversed.
 
     The loop that fills the new row is the last to read the old one.  The anti-dependences between them are of
-    distance 0 (Wolfe 1989): both elements are at the same place, another one each turn, and the read comes first.  All
-    loops that touch the rows stand beside each other, so nothing is read in another turn of some loop around them.
+    distance 0 (Wolfe 1989): both elements are at the same place, another one each iteration, and the read comes first.
+    All loops that touch the rows stand beside each other, so nothing is read in another iteration of some loop around
+    them.
     """
     found = next((x for x in map(_flat_loops, _blocks(body)) if any(_touches(loop.body, old) for loop in x)), [])
     first, second = ([loop for loop in found if _touches(loop.body, row)] for row in (old, new))
@@ -59,7 +60,7 @@ def may_share_memory(body: Block, old: Buffer, new: Buffer) -> bool:
 
 
 def is_injective(offset: Expr, index: Index) -> bool:
-    """Whether the place is another one each turn: it is affine in the index, which has a step that is not 0."""
+    """Whether the place is another one each iteration: it is affine in the index, which has a step that is not 0."""
     terms = affine(offset).terms
     step = terms.get(index, 0)
     return isinstance(step, int) and step != 0 and not any(index in atom.free for atom in terms if atom is not index)

@@ -28,7 +28,7 @@ class Factoring:
     """`inner` are the loops of a partial result, which run to `extents`; `position` says where in the whole they are.
 
     There is a partial result for all values of `places`, in their order in memory; those of `outer` are combined, in
-    loops that `total` names.  What no part has is `left`: a loop, and where in the whole its turns are.
+    loops that `total` names.  What no part has is `left`: a loop, and where in the whole its iterations are.
     """
 
     outer: tuple[Index, ...]
@@ -43,9 +43,9 @@ class Factoring:
 def may_be_factored(x: Reduce, indices: Sequence[Index]) -> bool:
     """Whether x may be reduced in parts, and their results combined.
 
-    The results are one for each turn of the loops around, and nothing that is reduced waits for another reduction.
+    The results are one for each iteration of the loops around, and nothing that is reduced waits for another reduction.
     """
-    whole = x.extents == whole_turns(x.indices)
+    whole = x.extents == whole_iterations(x.indices)
     return whole and x.free.issubset(indices) and not parts(x.body, Reduce)
 
 
@@ -57,14 +57,14 @@ def rfactor(x: Reduce, plan: Factoring, temporary: Temporary) -> tuple[StoreTarg
     again = dict(zip(plan.outer, total, strict=True))
     read = Load(buffer, offset(buffer.type.shape, tuple(again.get(index, index) for index in plan.places)), None)
     return (StoreTarget(buffer, plan.places, offset(buffer.type.shape, plan.places), partial),
-            Reduce(x.kind, total, read, whole_turns(total)))
+            Reduce(x.kind, total, read, whole_iterations(total)))
 
 
 def reduced(x: Reduce, indices: tuple[Index, ...], position: Mapping[Index, Expr],
             extents: tuple[Expr, ...] = ()) -> Reduce:
     """A part of what is reduced, in the type that sums are kept in."""
     body = simplify(Cast(substitute(x.body, position), accumulated(x.dtype)))
-    return Reduce(x.kind, indices, body, extents or whole_turns(indices))
+    return Reduce(x.kind, indices, body, extents or whole_iterations(indices))
 
 
 def accumulated(dtype: DType) -> DType:
@@ -72,6 +72,6 @@ def accumulated(dtype: DType) -> DType:
     return float32 if dtype.kind == "f" and dtype.bits < 32 else dtype
 
 
-def whole_turns(indices: Sequence[Index]) -> tuple[Expr, ...]:
+def whole_iterations(indices: Sequence[Index]) -> tuple[Expr, ...]:
     """How far loops run that run to their ends."""
     return tuple(size(index.extent) for index in indices)

@@ -23,7 +23,7 @@ from tenon.loops.expressions import (
 from tenon.loops.loop_ir import Block, Contraction, Let, Loop, Nest, Store
 from tenon.loops.store_target import WHOLE, StoreTarget, grain_of
 
-MIN_PARALLEL_TURNS = 16  # turns of the parallel loop that keep all threads busy
+MIN_PARALLEL_ITERATIONS = 16  # iterations of the parallel loop that keep all threads busy
 
 
 def product_nest(targets: Sequence[StoreTarget]) -> Nest | None:
@@ -52,17 +52,17 @@ def plain_nest(targets: Sequence[StoreTarget]) -> Nest:
         if depth == 1:
             scopes[-1].body += [statement for t in targets if t.combine for statement in cleared(t)]
         placing.store([t for t in targets if len(t.indices) == depth], scopes[-1])
-    extents = next(t.turns() for t in targets if t.indices == loops)
+    extents = next(t.iterations() for t in targets if t.indices == loops)
     for depth in range(len(loops), 0, -1):
         inner = scopes.pop()
         kind = "parallel" if depth == 1 else "serial"
         grain = grain_of(targets, loops[1:]) if depth == 1 else size(1)
         scopes[-1].body.append(Loop(loops[depth - 1], extents[depth - 1], tuple(inner.body), kind, grain))
-    return Nest(_with_more_turns(tuple(top.body), targets, loops), tuple(placing.filled))
+    return Nest(_with_more_iterations(tuple(top.body), targets, loops), tuple(placing.filled))
 
 
 def cleared(target: StoreTarget) -> Block:
-    """Loops that start the elements of a combining target in this turn of the outermost loop."""
+    """Loops that start the elements of a combining target in this iteration of the outermost loop."""
     assert target.combine is not None
     body: Block = (Store(target.buffer, target.offset, identity(target.combine, target.buffer.type.dtype)),)
     for index in reversed(target.indices[1:]):
@@ -71,17 +71,17 @@ def cleared(target: StoreTarget) -> Block:
     return body
 
 
-def _with_more_turns(body: Block, targets: Sequence[StoreTarget], loops: Sequence[Index]) -> Block:
+def _with_more_iterations(body: Block, targets: Sequence[StoreTarget], loops: Sequence[Index]) -> Block:
     """The parallel loop over several indices at once, where the outermost one alone would leave threads idle."""
     match body:
-        case (Loop(kind="parallel", index=Index(extent=int() as turns), body=(Loop() as inner,)) as outer,):
+        case (Loop(kind="parallel", index=Index(extent=int() as iterations), body=(Loop() as inner,)) as outer,):
             each = inner.index.extent
-            if turns >= MIN_PARALLEL_TURNS or not isinstance(each, int) or inner.extent is not size(each):
+            if iterations >= MIN_PARALLEL_ITERATIONS or not isinstance(each, int) or inner.extent is not size(each):
                 return body
             grain = grain_of(targets, loops[2:])
             if not isinstance(grain, Const):
                 return (_joined(outer, inner, each, grain),)
-            if grain.value >= turns * each:
+            if grain.value >= iterations * each:
                 return body             # too little work for a second thread
             if any(isinstance(x, Loop) for x in inner.body):
                 return (_joined(outer, inner, each, grain),)
@@ -97,7 +97,7 @@ def _joined(outer: Loop, inner: Loop, each: int, grain: Expr) -> Loop:
 
 
 def _in_pieces(outer: Loop, inner: Loop, each: int, grain: int) -> Loop:
-    """One loop over pieces of all turns of the inner one, which are long enough for vectors."""
+    """One loop over pieces of all iterations of the inner one, which are long enough for vectors."""
     least = -(-each // grain)
     equal = next((n for n in range(least, 2 * least) if each % (n * WHOLE) == 0), least)
     length = -(-each // (equal * WHOLE)) * WHOLE
@@ -105,6 +105,6 @@ def _in_pieces(outer: Loop, inner: Loop, each: int, grain: int) -> Loop:
     both = Index(f"{outer.index.name}_{inner.index.name}", outer.index.extent * pieces)
     first = both % size(pieces) * size(length)
     lane = Index(f"{inner.index.name}_lane", length)
-    turns = size(length) if each % length == 0 else Binary("min", size(length), size(each) - first)
-    body = Loop(lane, turns, (Let(inner.index, first + lane), *inner.body))
+    iterations = size(length) if each % length == 0 else Binary("min", size(length), size(each) - first)
+    body = Loop(lane, iterations, (Let(inner.index, first + lane), *inner.body))
     return Loop(both, size(both.extent), (Let(outer.index, both // size(pieces)), body), "parallel")

@@ -184,34 +184,34 @@ class Ordering:
 
     def _pass(self, number: int, k: Index) -> list[Stmt]:
         """Words move to the other half, in the order of one digit, unless all have the same."""
-        source, target, turns = (Local(name, int64) for name in ("source", "target", "turns"))
+        source, target, iterations = (Local(name, int64) for name in ("source", "target", "turns"))
         shared = Binary("==", Load(self.counts, self._digit(number), None), self.found)
         at = Local("at", int64)
         moved: list[Stmt] = [*self._read(source + k), Let(at, Load(self.counts, self._digit(number), None))]
         moved += [Store(b, target + at, word) for b, word in zip(self.columns, self._words, strict=True)]
         moved += [Store(self.counts, self._digit(number), at + 1)]
         return [Let(source, self._half), Let(target, size(self.count) - source), *self._read(source),
-                Let(turns, Select(shared, size(0), size(1))),
-                *self._starts(number << RADIX_BITS, 1 << RADIX_BITS, turns),
-                Loop(k, turns * self.found, tuple(moved)), Update(self.turned, "add", turns)]
+                Let(iterations, Select(shared, size(0), size(1))),
+                *self._starts(number << RADIX_BITS, 1 << RADIX_BITS, iterations),
+                Loop(k, iterations * self.found, tuple(moved)), Update(self.turned, "add", iterations)]
 
-    def _starts(self, first: int, count: int, turns: Expr) -> list[Stmt]:
+    def _starts(self, first: int, count: int, iterations: Expr) -> list[Stmt]:
         """Counts become the sums of those before."""
         j, total, here = Index("j", count), Local("total", int64), Local("here", int64)
         body = (Let(here, Load(self.counts, j + first, None)), Store(self.counts, j + first, total),
                 Update(total, "add", here))
-        return [Accumulator(total, "add"), Loop(j, turns * count, body)]
+        return [Accumulator(total, "add"), Loop(j, iterations * count, body)]
 
     # ------------------------------------------------------------ few of many
 
     def _dealt(self, given: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
         """The smallest key of each group."""
         count, groups = self.count, self.smallest.elements
-        turn, group = Index("turn", count // groups), Index("group", groups)
+        iteration, group = Index("turn", count // groups), Index("group", groups)
         nothing = Store(self.smallest, group, identity("min", self.key.dtype))
         smaller = Store(self.smallest, group, Binary("min", Load(self.smallest, group, None), self.key))
-        dealt = Loop(group, size(groups), (*given(turn * groups + group), smaller), "vector")
-        return [Loop(group, size(groups), (nothing,), "vector"), Loop(turn, size(turn.extent), (dealt,))]
+        dealt = Loop(group, size(groups), (*given(iteration * groups + group), smaller), "vector")
+        return [Loop(group, size(groups), (nothing,), "vector"), Loop(iteration, size(iteration.extent), (dealt,))]
 
     def _choose(self, given: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
         """The words whose keys are no larger than `first` groups have one, in the order of their places."""

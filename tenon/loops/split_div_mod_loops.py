@@ -21,7 +21,7 @@ from tenon.loops.store_target import StoreTarget
 from tenon.loops.traversal import parts, walk
 from tenon.records import replace
 
-INNERMOST = 8       # a loop of up to so many turns goes inside of all others, where LLVM unrolls it
+INNERMOST = 8       # a loop of up to so many iterations goes inside of all others, where LLVM unrolls it
 
 
 def with_split_loops(targets: Sequence[StoreTarget], context: LoopContext) -> list[StoreTarget]:

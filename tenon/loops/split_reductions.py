@@ -78,8 +78,8 @@ def in_chunks(x: Reduce, indices: Sequence[Index]) -> Factoring | None:
         return None
     assert is_partition(first.extent, [Strips(0, chunks, length)])
     chunk, within = Index("chunk", chunks), Index(first.name, length)
-    turns: Expr = size(length)
+    iterations: Expr = size(length)
     if not isinstance(first.extent, int) or first.extent % length:
-        turns = Binary("min", turns, simplify(size(first.extent) - chunk * size(length)))
+        iterations = Binary("min", iterations, simplify(size(first.extent) - chunk * size(length)))
     return Factoring((chunk,), (within, *rest), (chunk, *results), {first: chunk * size(length) + within},
-                     (turns, *x.extents[1:]), (Index(first.name, chunks),))
+                     (iterations, *x.extents[1:]), (Index(first.name, chunks),))

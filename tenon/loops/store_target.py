@@ -22,8 +22,8 @@ WHOLE = 64          # elements of which a thread's part is a multiple: so it is 
 class StoreTarget:
     """`buffer[offset] = value` for every value of the indices.
 
-    With `combine`, a kind of reduction, the value is combined with those that were stored there before in one turn of
-    the outermost loop.  `extents` says how far the loops run, where that is less than the extents of the indices.
+    With `combine`, a kind of reduction, the value is combined with those that were stored there before in one iteration
+    of the outermost loop.  `extents` says how far the loops run, where that is less than the extents of the indices.
     What is added up along a `chunk` of a product's rows names it.
     """
 
@@ -38,7 +38,7 @@ class StoreTarget:
     def __post_init__(self) -> None:
         assert binders_are_distinct(self.indices, self.value), f"loops {self.indices} around {self.value}"
 
-    def turns(self) -> tuple[Expr, ...]:
+    def iterations(self) -> tuple[Expr, ...]:
         """How often each loop runs."""
         return self.extents or tuple(size(index.extent) for index in self.indices)
 

@@ -1,4 +1,4 @@
-"""A loop -> strips of it, one after the other: which of its turns each turn of the strips is (strip-mining).
+"""A loop -> strips of it, one after the other: which of its iterations each iteration of the strips is (strip-mining).
 
     for i in range(n): ...    ->    for strip in range(-(-n // LENGTH)):
                                         for within in range(min(LENGTH, n - strip * LENGTH)): ...
@@ -17,7 +17,7 @@ from tenon.records import dataclass
 
 @dataclass(frozen=True)
 class Strips:
-    """The turns `start + strip * length + within`, for so many strips and `within < length`, that the loop has."""
+    """The iterations `start + strip * length + within`, for so many strips and `within < length`, that the loop has."""
 
     start: Dim
     strips: Dim
@@ -25,7 +25,8 @@ class Strips:
 
 
 def is_partition(extent: Dim, pieces: Sequence[Strips]) -> bool:
-    """Whether the pieces have each turn of the loop once: each begins where the one before ends, the last at the end.
+    """Whether the pieces have each iteration of the loop once: each begins where the one before ends, the last at the
+    end.
 
     Only the last strip of all may be cut.
     """

@@ -27,7 +27,7 @@ from tenon.target import LINE_BYTES
 from tenon.types import TensorType
 
 TILE_SIDE = 32          # of a square
-MIN_TILED_TURNS = 8  # turns of a loop that is worth cutting
+MIN_TILED_ITERATIONS = 8  # iterations of a loop that is worth cutting
 MIN_TILED_ELEMENTS = 4096   # elements that are
 
 
@@ -41,7 +41,7 @@ def turned_nest(targets: Sequence[StoreTarget]) -> Nest | None:
         return None
     along = {x: _line(x, loops) for x in parts if isinstance(x, Load)}
     lines = [i for i in along.values() if i is not None]
-    if not lines or count(lines[0]) < MIN_TILED_TURNS or count(loops[-1]) < MIN_TILED_TURNS:
+    if not lines or count(lines[0]) < MIN_TILED_ITERATIONS or count(loops[-1]) < MIN_TILED_ITERATIONS:
         return None
     return _in_squares(targets, lines[0], [x for x, line in along.items() if line is lines[0]])
 
@@ -61,7 +61,7 @@ def _in_squares(targets: Sequence[StoreTarget], line: Index, turned: Sequence[Lo
     taken = names_in(*targets[0].indices)
     tiles = [fresh(i.name + "_tile", (i.extent + (TILE_SIDE - 1)) // TILE_SIDE, taken) for i in (line, column)]
     inside = [fresh(i.name + "_in", TILE_SIDE, taken) for i in (line, column)]
-    turns = [_turns(i, tile) for i, tile in zip((line, column), tiles, strict=True)]
+    iterations = [_iterations(i, tile) for i, tile in zip((line, column), tiles, strict=True)]
     at: dict[Index, Expr] = {i: simplify(tile * size(TILE_SIDE) + within)
                              for i, tile, within in zip((line, column), tiles, inside, strict=True)}
     around = [*others, *tiles]
@@ -71,13 +71,14 @@ def _in_squares(targets: Sequence[StoreTarget], line: Index, turned: Sequence[Lo
     square = scopes[-1]
     place, turned_place = (simplify(i * size(TILE_SIDE) + k) for i, k in (inside[::-1], inside))
     buffers = [Buffer(f"square{n}", TensorType(x.dtype, (TILE_SIDE, TILE_SIDE)), "local") for n, x in enumerate(turned)]
-    row_at = {**at, line: tiles[0] * size(TILE_SIDE) + inside[1]}     # of results, where a turn copies one of columns
+    row_at = {**at, line: tiles[0] * size(TILE_SIDE) + inside[1]}     # of results, where one copies one of columns
     fetches = [y for t in targets for y in _fetches(t.buffer, t.offset, row_at, column, tiles[1] * size(TILE_SIDE))]
     for buffer, x in zip(buffers, turned, strict=True):
         copy = Store(buffer, place, Load(x.buffer, substitute(x.offset, at), None))
         fetches += _fetches(x.buffer, x.offset, at, line, tiles[0] * size(TILE_SIDE) + TILE_SIDE)
         fetched = fetches if _are_apart(x, column) else ()
-        square.body.append(Loop(inside[1], turns[1], (*fetched, Loop(inside[0], turns[0], (copy,), "vector"))))
+        line_copied = Loop(inside[0], iterations[0], (copy,), "vector")
+        square.body.append(Loop(inside[1], iterations[1], (*fetched, line_copied)))
         square.body.append(TransposeTile(buffer, _most(column), _most(line)))
         fetches = []
     read: dict[Expr, Expr] = {x: Load(b, turned_place, None) for x, b in zip(turned, buffers, strict=True)}
@@ -86,8 +87,8 @@ def _in_squares(targets: Sequence[StoreTarget], line: Index, turned: Sequence[Lo
     moved = [StoreTarget(t.buffer, t.indices, substitute(t.offset, at), substitute(replace(t.value, read), at))
              for t in targets]
     ComputeAt(*(t.value for t in moved)).store(moved, cell)
-    row.body.append(Loop(inside[1], turns[1], tuple(cell.body), "vector"))
-    square.body.append(Loop(inside[0], turns[0], tuple(row.body)))
+    row.body.append(Loop(inside[1], iterations[1], tuple(cell.body), "vector"))
+    square.body.append(Loop(inside[0], iterations[0], tuple(row.body)))
     for depth in range(len(around), 0, -1):
         body = tuple(scopes.pop().body)
         grain = grain_of(targets, [*around[1:], *inside]) if depth == 1 else size(1)
@@ -111,12 +112,12 @@ def _are_apart(x: Load, column: Index) -> bool:
 
 
 def _most(index: Index) -> int:
-    """How many turns of a loop are in a square at most, or a power of two above."""
+    """How many iterations of a loop are in a square at most, or a power of two above."""
     return min(TILE_SIDE, 1 << (index.extent - 1).bit_length()) if isinstance(index.extent, int) else TILE_SIDE
 
 
-def _turns(index: Index, tile: Index) -> Expr:
-    """How many turns of a loop are in a square."""
+def _iterations(index: Index, tile: Index) -> Expr:
+    """How many iterations of a loop are in a square."""
     if isinstance(index.extent, int) and index.extent % TILE_SIDE == 0:
         return size(TILE_SIDE)
     return Binary("min", size(TILE_SIDE), simplify(size(index.extent) - tile * size(TILE_SIDE)))

@@ -259,15 +259,15 @@ def _steps(body: Block, sizes: Mapping[str, int]) -> int:
         inside = len(walk(*roots(x))) + 1
         match x:
             case Loop(index=index, body=inner):
-                inside = _turns((index,), sizes) * (1 + _steps(inner, sizes))
+                inside = _iterations((index,), sizes) * (1 + _steps(inner, sizes))
             case Contraction(batch=batch, rows=rows, columns=columns, depth=depth, epilogue=epilogue):
-                inside *= _turns((*batch, *rows, *columns, *depth), sizes)
-                inside += _turns((*batch, *rows, *columns), sizes) * _steps(epilogue, sizes)
+                inside *= _iterations((*batch, *rows, *columns, *depth), sizes)
+                inside += _iterations((*batch, *rows, *columns), sizes) * _steps(epilogue, sizes)
         total += inside
     return total
 
 
-def _turns(indices: Iterable[Index], sizes: Mapping[str, int]) -> int:
+def _iterations(indices: Iterable[Index], sizes: Mapping[str, int]) -> int:
     total = 1
     for index in indices:
         total *= evaluate(index.extent, sizes)

@@ -86,7 +86,8 @@ def _block(nest: int, body: Block, known: Ranges) -> Iterator[Access]:
 
 
 def _without(known: Ranges, body: Block) -> Ranges:
-    """What is known at the start of any turn of a loop: names that a turn gives may be those of the last one."""
+    """What is known at the start of any iteration of a loop: names that an iteration gives may be those of the last
+    one."""
     for statement in body:
         if isinstance(statement, (Let, Accumulator)):
             known = known.changing(statement.local)
@@ -96,7 +97,7 @@ def _without(known: Ranges, body: Block) -> Ranges:
 def _around(x: Stmt, known: Ranges, stored: bool = False) -> Ranges:
     """What is known of the indices of a statement that is made of loops.
 
-    Where a product has `stored`, nothing is known of its sums, which may have no turn.
+    Where a product has `stored`, nothing is known of its sums, which may have no iteration.
     """
     for index in _indices(x, stored):
         known = known.inside(index, size(index.extent))

@@ -58,8 +58,8 @@ def _element(x: StoreTarget) -> None:
     indices: Names = frozenset(x.indices)
     around: Names = indices | ({x.chunk.number, x.chunk.first} if x.chunk else set())
     _check(x.offset.dtype is int64, lambda: f"{x.offset}, a place in {x.buffer.name}, is {x.offset.dtype}")
-    _check(len(x.turns()) == len(x.indices), lambda: f"{len(x.turns())} loops are {len(x.indices)} indices")
-    for value in (x.offset, x.value, *x.turns()):
+    _check(len(x.iterations()) == len(x.indices), lambda: f"{len(x.iterations())} loops are {len(x.indices)} indices")
+    for value in (x.offset, x.value, *x.iterations()):
         _expression(value, around, None)
 
 

@@ -30,11 +30,11 @@ def folded(x: Reduce, indices: Sequence[Index]) -> Factoring | None:
     together = TILE_RESULTS // (MIN_ROW_RESULTS * columns) * MIN_ROW_RESULTS
     if not isinstance(line.extent, int) or line.extent < MIN_FOLDED_LINES * together:
         return None
-    turns, left = divmod(line.extent, together)
-    assert is_partition(line.extent, [Strips(0, turns, together), Strips(turns * together, left, 1)])
-    turn, one, rest = Index(line.name, turns), Index("fold", together), Index(f"{line.name}_left", left)
-    return Factoring((one,), (turn,), (*results[:-1], one, results[-1]), {line: turn * size(together) + one},
-                     left=(rest, {line: rest + size(turns * together)}) if left else None)
+    iterations, left = divmod(line.extent, together)
+    assert is_partition(line.extent, [Strips(0, iterations, together), Strips(iterations * together, left, 1)])
+    iteration, one, rest = Index(line.name, iterations), Index("fold", together), Index(f"{line.name}_left", left)
+    return Factoring((one,), (iteration,), (*results[:-1], one, results[-1]), {line: iteration * size(together) + one},
+                     left=(rest, {line: rest + size(iterations * together)}) if left else None)
 
 
 def _lie_dense(x: Reduce, line: Index, column: Index) -> bool:

@@ -1,8 +1,8 @@
-"""Graph -> the same graph, where products that a scan makes in every turn are made for all turns at once.
+"""Graph -> the same graph, where products that a scan makes in every iteration are made for all iterations at once.
 
     before   a product of slices of a sequence and constants is one product of the whole sequence
     after    a product that nothing carried depends on is one product of what is stacked
-    sums     a carried value to which each turn adds a product is one product, as much longer in depth
+    sums     a carried value to which each iteration adds a product is one product, as much longer in depth
 
 So of an LSTM only the product with the state stays in the loop; the gradients of its weights are two products.
 """
@@ -60,7 +60,7 @@ class _Scan:
         return self.body.results[self.carried:]
 
     def is_fixed(self, x: Input) -> bool:
-        """Whether the value is the same in every turn."""
+        """Whether the value is the same in every iteration."""
         return not isinstance(x, Value) or (x not in self.changing and x not in self.moving)
 
     # ------------------------------------------------------------ what leaves the loop
@@ -148,7 +148,7 @@ class _Scan:
     def without_products(self, inputs: tuple[Input, ...]) -> Any:
         """The outputs of the scan, by a smaller scan and products around it."""
         plain = len(self.node.outputs) == len(self.body.results)
-        plain = plain and not any(map(has_effect, self.body.nodes))     # which are something new in every turn
+        plain = plain and not any(map(has_effect, self.body.nodes))     # which are something new in every iteration
         if not plain or not (self.early or self.sums or any(map(self.is_late, self.stacked))):
             return copy(self.node, inputs)
         outside = _Outside(self, inputs)
@@ -200,11 +200,11 @@ class _Scan:
 
 
 class _Outside:
-    """Values of a body outside of its loop: for all turns at once, with the turn as the first axis."""
+    """Values of a body outside of its loop: for all iterations at once, with the iteration as the first axis."""
 
     def __init__(self, scan: _Scan, inputs: tuple[Input, ...]):
         self.scan, self.length = scan, scan.length
-        self.values: dict[Value, Value] = {}                # with all turns
+        self.values: dict[Value, Value] = {}                # with all iterations
         sequences = inputs[scan.constants + scan.carried:]
         self.values.update((p, x) for p, x in zip(scan.slices, sequences, strict=True) if isinstance(x, Value))
         self.fixed_values: dict[Value, Input] = dict(zip(scan.body.params, inputs[:scan.constants], strict=False))
@@ -213,7 +213,7 @@ class _Outside:
     # ------------------------------------------------------------ what the loop has to stack
 
     def note(self, x: Input) -> None:
-        """Find out what is needed for all turns of a value."""
+        """Find out what is needed for all iterations of a value."""
         if not isinstance(x, Value) or self.scan.is_fixed(x) or x in self.values:
             return
         if self.scan.is_late(x):
@@ -241,7 +241,7 @@ class _Outside:
     # ------------------------------------------------------------ values
 
     def fixed(self, x: Input) -> Input:
-        """A value that is the same in every turn."""
+        """A value that is the same in every iteration."""
         if not isinstance(x, Value):
             return x
         if x not in self.fixed_values:
@@ -252,7 +252,7 @@ class _Outside:
         return self.fixed_values[x]
 
     def batched(self, x: Input) -> Any:
-        """All turns of a value."""
+        """All iterations of a value."""
         if isinstance(x, Literal) or x is None:
             return x
         if x not in self.values:
@@ -264,7 +264,7 @@ class _Outside:
         return self.values[x]
 
     def rule(self, node: Node) -> Any:
-        """The operator for all turns."""
+        """The operator for all iterations."""
         op, attrs, x = node.op, node.attrs, node.inputs[0]
         if op.elementwise:
             return current_builder().emit(op, tuple(map(self.batched, node.inputs)), attrs, node.loc)
@@ -284,7 +284,7 @@ class _Outside:
         return reshape_op(flat, shape=(self.length, first.shape[1], flat.shape[1]))
 
     def total(self, x: Value) -> Any:
-        """The sum of a value, of which there is a product in each turn, over all turns."""
+        """The sum of a value, of which there is a product in each iteration, over all iterations."""
         node = x.node
         assert node is not None
         if node.op is permute:
@@ -296,7 +296,7 @@ class _Outside:
         return matmul_op(self.side_by_side(left, 1), self.side_by_side(right, 0))
 
     def side_by_side(self, x: Value, axis: int) -> Any:
-        """The matrices of all turns as one, with as many times the size along an axis."""
+        """The matrices of all iterations as one, with as many times the size along an axis."""
         if axis == 1:
             inner = self.exchanged(x)
             rows = permute(self.batched(x), axes=(0, 2, 1)) if inner is None else self.batched(inner)

@@ -1,4 +1,4 @@
-"""Graph -> the same graph where a scan of one turn, or of a few small ones, is its body that many times."""
+"""Graph -> the same graph where a scan of one iteration, or of a few small ones, is its body that many times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenon.ops.shape import full_op, reshape_op
 from tenon.ops.slice_pad_concat import concat_op, slice_op
 from tenon.passes.rewriting.nested import nested
 
-MAX_TURNS, MAX_NODES = 4, 12        # of a scan that is unrolled, and nodes in all its turns
+MAX_ITERATIONS, MAX_NODES = 4, 12        # of a scan that is unrolled, and nodes in all its iterations
 
 
 @nested
@@ -36,12 +36,12 @@ def is_short(node: Node) -> bool:
     length, nodes = node.attrs["length"], node.attrs["body"].nodes
     if not isinstance(length, int) or has_effect(node):
         return False
-    small = length <= MAX_TURNS and length * len(nodes) <= MAX_NODES and not any(inner.graphs for inner in nodes)
+    small = length <= MAX_ITERATIONS and length * len(nodes) <= MAX_NODES and not any(inner.graphs for inner in nodes)
     return length <= 1 or small
 
 
 def unrolled(control: Control, outputs: Sequence[Value]) -> tuple[Value, ...]:
-    """The body, once for each turn."""
+    """The body, once for each iteration."""
     length, count = control.rest["length"], len(control.carried)
     constants, state = as_values(control.constants), as_values(control.carried)
     rows: list[Sequence[Value]] = []

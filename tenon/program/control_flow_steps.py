@@ -1,12 +1,14 @@
-"""Branches and loops -> steps that hold steps: where results of branches lie, what a loop carries between its turns.
+"""Branches and loops -> steps that hold steps: where results of branches lie, what a loop carries between its
+iterations.
 
-What a loop carries lies, as far as possible, where it was computed; nothing is copied between two turns.
+What a loop carries lies, as far as possible, where it was computed; nothing is copied between two iterations.
 
     in place    the next value is written over the last one, whose last reader writes it, or it never changes
     pointed at  it lies where nobody writes again (a row of a stacked output, a constant): a pointer moves there
     in turns    the next value is written to a spare buffer; afterwards the pointers to both change places
 
-Where a scan stacks what it carries, as its gradient asks for, a turn reads a row of the array and writes the next one.
+Where a scan stacks what it carries, as its gradient asks for, an iteration reads a row of the array and writes the next
+one.
 """
 
 from __future__ import annotations
@@ -91,9 +93,9 @@ def _while_loop(assembler: Assembler, node: Node) -> None:
     loop = LoopPlaces(initial, [p.type for p in node.attrs["body"].params[len(fixed):]])
     condition, (proceed,) = assembler.inside(node.attrs["condition"], [*fixed, *loop.carried])
     body, results = assembler.inside(node.attrs["body"], [*fixed, *loop.carried])
-    turns = LoopBody(loop.initial, loop.carried, tuple(condition), proceed, tuple(body), tuple(results))
-    if assembler.backend.loops.suits(turns):
-        add_whole(assembler, node, inputs, turns)
+    loop_body = LoopBody(loop.initial, loop.carried, tuple(condition), proceed, tuple(body), tuple(results))
+    if assembler.backend.loops.suits(loop_body):
+        add_whole(assembler, node, inputs, loop_body)
         return
     share(condition, kept=[proceed])
     loop.close(body, results)
@@ -113,10 +115,10 @@ def _scan(assembler: Assembler, node: Node) -> None:
     arrays = [Storage("arena", r.type.with_shape((length, *r.shape))) for r in body.results[after - first:]]
     stacked = tuple(zip(results[after - first:], arrays, strict=True))
     if isinstance(length, int):
-        turns = LoopBody(loop.initial, loop.carried, (), None, tuple(steps), tuple(results[:after - first]), length,
+        loop_body = LoopBody(loop.initial, loop.carried, (), None, tuple(steps), tuple(results[:after - first]), length,
                       reverse, tuple(rows), stacked)
-        if assembler.backend.loops.suits(turns):
-            add_whole(assembler, node, inputs, turns)
+        if assembler.backend.loops.suits(loop_body):
+            add_whole(assembler, node, inputs, loop_body)
             return
     for row, array in rows:
         loop.through(row, array, length, reverse)
@@ -129,12 +131,12 @@ def _scan(assembler: Assembler, node: Node) -> None:
     assembler.set_results(node, (*loop.carried, *arrays))
 
 
-def add_whole(assembler: Assembler, node: Node, given: Sequence[Storage], turns: LoopBody) -> None:
+def add_whole(assembler: Assembler, node: Node, given: Sequence[Storage], loop_body: LoopBody) -> None:
     """The loop as one kernel."""
-    types = [x.type for x in turns.carried] + [array.type for _, array in turns.stacked]
+    types = [x.type for x in loop_body.carried] + [array.type for _, array in loop_body.stacked]
     results = tuple(Storage("arena", type) for type in types)
-    unit = assembler.backend.loops.make_whole(node, given, turns)
-    assembler.steps.append(KernelStep(node, unit, turns.inputs, results, given=tuple(given)))
+    unit = assembler.backend.loops.make_whole(node, given, loop_body)
+    assembler.steps.append(KernelStep(node, unit, loop_body.inputs, results, given=tuple(given)))
     assembler.set_results(node, results)
 
 
@@ -173,7 +175,7 @@ class LoopPlaces:
         loop = Loop(initial)            # where the first values lie
         ...                             # steps of condition and body, which read loop.carried
         loop.close(body, results)
-        loop.before, loop.start, loop.turn
+        loop.before, loop.start, loop.iteration
     """
 
     def __init__(self, initial: Sequence[Storage], types: Sequence[TensorType]):
@@ -181,12 +183,12 @@ class LoopPlaces:
         self.carried = tuple(Storage("arena", type) for type in types)
         self.before: list[Step] = []
         self.start: list[Move] = []
-        self.turn: list[Move] = []
+        self.advance: list[Move] = []
 
     # ------------------------------------------------------------ rows of arrays
 
     def stack(self, body: list[Step], place: Storage, array: Storage, length: Dim, reverse: bool) -> None:
-        """Let the result of every turn lie in another row of the array: written there, or copied."""
+        """Let the result of every iteration lie in another row of the array: written there, or copied."""
         place = resolve(place)
         if place in made_by(body) and place not in self.carried:
             place.kind = "moving"
@@ -212,7 +214,7 @@ class LoopPlaces:
     def _in_rows(self, node: Node, k: int, place: Storage, before: Sequence[Storage], after: Sequence[Storage]) -> None:
         """Let the next value lie in the row behind the last one; `before` and `after` stack the one and the other.
 
-        With the first value that is a row more than there are turns.
+        With the first value that is a row more than there are iterations.
         """
         length, reverse, size = node.attrs["length"], bool(node.attrs.get("reverse")), place.bytes
         rows = Storage("arena", place.type.with_shape((length + 1, *place.type.shape)))
@@ -227,22 +229,22 @@ class LoopPlaces:
         self.through(place, rows, length, reverse, at_after)
 
     def through(self, row: Storage, array: Storage, length: Dim, reverse: bool, offset: Dim = 0) -> None:
-        """Let `row` be another row of the array, which begins there, in every turn."""
+        """Let `row` be another row of the array, which begins there, in every iteration."""
         size = row.bytes
         self.start.append(Move(row, array, offset + (length - 1) * size if reverse else offset))
-        self.turn.append(Move(row, row, -size if reverse else size))
+        self.advance.append(Move(row, row, -size if reverse else size))
 
     # ------------------------------------------------------------ what is carried
 
     def close(self, body: list[Step], results: Sequence[Storage]) -> None:
-        """Decide how each carried value gets from the end of a turn to the beginning of the next."""
+        """Decide how each carried value gets from the end of an iteration to the beginning of the next."""
         pointed = self._pointed_at([resolve(x) for x in results], made_by(body) - set(self.carried))
         share(body, own=[x for k, x in enumerate(self.carried) if k not in pointed], kept=results)
         following = [resolve(x) for x in results]
         own = made_by(body) - set(self.carried)
         pointed = self._pointed_at(following, own)
         taken: set[Storage] = set()
-        in_turns: list[int] = []
+        double_buffered: list[int] = []
         for k, (carried, place) in enumerate(zip(self.carried, following, strict=True)):
             if place is carried:
                 self.before.append(CopyStep(self.initial[k], carried))
@@ -250,24 +252,24 @@ class LoopPlaces:
             elif k in pointed:
                 carried.kind = "moving"
                 self.start.append(Move(carried, self.initial[k]))
-                self.turn.append(Move(carried, place))
+                self.advance.append(Move(carried, place))
             else:
-                in_turns.append(k)
-        for k in in_turns:
+                double_buffered.append(k)
+        for k in double_buffered:
             place = following[k]
             other = self.carried.index(place) if place in self.carried else -1
-            if place in taken or not (place in own or other in in_turns):
+            if place in taken or not (place in own or other in double_buffered):
                 following[k] = Storage("arena", self.carried[k].type)
                 body.append(CopyStep(place, following[k]))
             taken.add(following[k])
-        self._take_turns(in_turns, following)
+        self._double_buffer(double_buffered, following)
 
     def _pointed_at(self, following: Sequence[Storage], own: set[Storage]) -> set[int]:
         """Which carried values may stay where they were computed, since nobody writes there again.
 
-        Not what a loop or branch inside moves about: its memory is written again in the next turn.
+        Not what a loop or branch inside moves about: its memory is written again in the next iteration.
         """
-        rows = {move.target for move in self.turn}
+        rows = {move.target for move in self.advance}
         found: set[int] = set()
         while True:
             more = {k for k, place in enumerate(following) if k not in found and place is not self.carried[k] and (
@@ -277,8 +279,8 @@ class LoopPlaces:
                 return found
             found |= more
 
-    def _take_turns(self, places: Sequence[int], following: Sequence[Storage]) -> None:
-        """Pointers to buffers: those of the old values become those that the next turn writes to."""
+    def _double_buffer(self, places: Sequence[int], following: Sequence[Storage]) -> None:
+        """Pointers to buffers: those of the old values become those that the next iteration writes to."""
         old, new = [self.carried[k] for k in places], [following[k] for k in places]
         for k, carried in zip(places, old, strict=True):
             buffer = Storage("arena", carried.type)
@@ -287,12 +289,12 @@ class LoopPlaces:
         fresh = [x for x in new if x not in old]
         for x in fresh:
             self._point(x, Storage("arena", x.type))
-        self.turn += [Move(x, y) for x, y in zip(old, new, strict=True)]
+        self.advance += [Move(x, y) for x, y in zip(old, new, strict=True)]
         spare = [x for x in old if x not in new]
         for x in fresh:
             free = next(y for y in spare if y.bytes == x.bytes)
             spare.remove(free)
-            self.turn.append(Move(x, free))
+            self.advance.append(Move(x, free))
 
     def _point(self, x: Storage, buffer: Storage) -> None:
         x.kind = "moving"
@@ -300,4 +302,4 @@ class LoopPlaces:
 
     def step(self, node: Node, body: Sequence[Step], **parts: object) -> LoopStep:
         """The finished loop."""
-        return LoopStep(node, tuple(self.start), tuple(self.turn), tuple(body), **parts)  # type: ignore[arg-type]
+        return LoopStep(node, tuple(self.start), tuple(self.advance), tuple(body), **parts)  # type: ignore[arg-type]

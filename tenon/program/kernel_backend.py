@@ -40,12 +40,12 @@ class Prepacking(Protocol):
 
 
 class LoopKernels(Protocol):
-    """Loops of little work in each turn."""
+    """Loops of little work in each iteration."""
 
-    def suits(self, turns: LoopBody) -> bool:
+    def suits(self, loop_body: LoopBody) -> bool:
         """Whether the loop is worth a kernel of its own."""
 
-    def make_whole(self, node: Node, given: Sequence[Storage], turns: LoopBody) -> CompiledKernel:
+    def make_whole(self, node: Node, given: Sequence[Storage], loop_body: LoopBody) -> CompiledKernel:
         """The kernel of a loop that `suits`; the node's inputs lie where `given` says."""
 
 

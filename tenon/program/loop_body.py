@@ -9,18 +9,18 @@ from tenon.records import dataclass
 
 @dataclass(frozen=True)
 class LoopBody:
-    """A loop as it was written: what it carries, and what a turn does.  All sizes are known."""
+    """A loop as it was written: what it carries, and what an iteration does.  All sizes are known."""
 
     initial: tuple[Storage, ...]
     carried: tuple[Storage, ...]
     condition: tuple[Step, ...]
     proceed: Storage | None
     body: tuple[Step, ...]
-    following: tuple[Storage, ...]                          # where a turn leaves what the next one is given
+    following: tuple[Storage, ...]                          # where an iteration leaves what the next one is given
     length: int | None = None
     reverse: bool = False
-    slices: tuple[tuple[Storage, Storage], ...] = ()        # (what a turn reads, the array that it is a row of)
-    stacked: tuple[tuple[Storage, Storage], ...] = ()       # (what a turn makes, the array of which it becomes a row)
+    slices: tuple[tuple[Storage, Storage], ...] = ()        # (what an iteration reads, the array that it is a row of)
+    stacked: tuple[tuple[Storage, Storage], ...] = ()     # (what one makes, the array of which it becomes a row)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:

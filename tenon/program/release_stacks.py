@@ -1,7 +1,8 @@
 """Steps -> the same steps, which also give cells of stacks back to the region once nobody can reach them.
 
 Where all that was pushed from one step on is out of reach after another, the region is put back to where it was: behind
-both loops of a gradient, or at the end of a turn that has them.  A cell is reached by handles, and by what lies in it.
+both loops of a gradient, or at the end of an iteration that has them.  A cell is reached by handles, and by what lies
+in it.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def _moves(step: Step) -> Iterator[Move]:
         case MoveStep():
             yield from step.moves
         case LoopStep():
-            yield from (*step.start, *step.turn)
+            yield from (*step.start, *step.advance)
     if isinstance(step, (BranchStep, LoopStep)):
         for part in step.parts:
             for inner in part:

@@ -15,7 +15,7 @@ A step is six words: what it does, and up to five operands.
     MOVE first count           SKIP        step                              thread 0 moves pointers; all others jump
     JUMP step                  JUMP_UNLESS step operands                     where the boolean is false
     CHOOSE operands count      JUMP_WHILE  step operands - - leave           while the pointer, a counter, is not 0
-                               AGAIN       step - - - leave                  the next turn of a loop
+                               AGAIN       step - - - leave                  the next iteration of a loop
     FOLLOW operands pointer step kind leave                                    thread 0, unless the cell is another
     WRITE                                                                      arguments are written from now on
     ALLOCATE operands pointer step sizes leave                                 thread 0
@@ -164,7 +164,7 @@ class Walk:
         self.is_first = thread == 0
         self.step, self.next = f.variable(self.steps), f.variable(self.steps)
         self.left = f.variable(0)               # whether thread 0 has left what it ran alone
-        self.turns, self.asked = f.words(2), f.words(1)
+        self.iterations, self.asked = f.words(2), f.words(1)
         self.claims, self.claimed = context.pointer(CLAIMS), f.variable(0)
 
     def begin_step(self) -> None:
@@ -330,11 +330,11 @@ def _jump_while(f: NativeFunction, walk: Walk) -> None:
 
 
 def _again(f: NativeFunction, walk: Walk) -> None:
-    """The next turn of a loop; the turns that all make are counted apart, since all count them alike."""
+    """The next iteration of a loop; the iterations that all make are counted apart, since all count them alike."""
     walk.jump(walk.operand(1))
-    turns = walk.turns.at(walk.together().wide())
-    turns.put(turns.word() + 1)
-    with f.where((turns.word() & STEP_LOOP_MASK) == 0), f.where(walk.context.word(ASKS) != 0):
+    iterations = walk.iterations.at(walk.together().wide())
+    iterations.put(iterations.word() + 1)
+    with f.where((iterations.word() & STEP_LOOP_MASK) == 0), f.where(walk.context.word(ASKS) != 0):
         walk.go_on_unless(lambda: f.call(INTERRUPTED, walk.asked) != 0)
 
 

@@ -218,14 +218,15 @@ class BranchStep:
 
 @dataclass(eq=False)
 class LoopStep:
-    """`start`, then again and again: condition, body, `turn` (all moves at once).
+    """`start`, then again and again: condition, body, `advance` (all moves at once).
 
-    As often as `length` says, or as long as the boolean `proceed` is true, which the condition makes at every turn.
+    As often as `length` says, or as long as the boolean `proceed` is true, which the condition makes at every
+    iteration.
     """
 
     node: Node
     start: tuple[Move, ...]
-    turn: tuple[Move, ...]
+    advance: tuple[Move, ...]
     body: tuple[Step, ...]
     length: Dim | None = None
     condition: tuple[Step, ...] = ()
@@ -237,7 +238,7 @@ class LoopStep:
 
     @property
     def inputs(self) -> tuple[Storage, ...]:
-        moved = (move.source for move in (*self.start, *self.turn))
+        moved = (move.source for move in (*self.start, *self.advance))
         proceed = () if self.proceed is None else (self.proceed,)
         return (*_inside(self.parts, "inputs"), *proceed, *moved)
 
@@ -336,8 +337,8 @@ def _resolved(step: Step) -> Step:
         case BranchStep():
             return BranchStep(step.node, resolve(step.choice), tuple(map(resolved, step.branches)))
         case LoopStep():
-            start, turn = (tuple(map(_resolved_move, part)) for part in (step.start, step.turn))
-            return LoopStep(step.node, start, turn, resolved(step.body), step.length, resolved(step.condition),
+            start, advance = (tuple(map(_resolved_move, part)) for part in (step.start, step.advance))
+            return LoopStep(step.node, start, advance, resolved(step.body), step.length, resolved(step.condition),
                             None if step.proceed is None else resolve(step.proceed))
 
 

@@ -1,7 +1,7 @@
 """Steps and sizes -> what several threads save: how much work there is, and what meeting costs.
 
 A kernel that all threads share takes less time, but they meet before it and after it.  Within a loop that is paid in
-every turn, so a loop of small kernels is done sooner by one thread alone, even where one of them is worth several.
+every iteration, so a loop of small kernels is done sooner by one thread alone, even where one of them is worth several.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def work_of(step: Step, sizes: Sizes) -> int:
         case BranchStep():
             return max(sum(work_of(x, sizes) for x in part) for part in step.branches)
         case LoopStep():
-            return turns_of(step, sizes) * (1 + sum(work_of(x, sizes) for part in step.parts for x in part))
+            return iterations_of(step, sizes) * (1 + sum(work_of(x, sizes) for part in step.parts for x in part))
     return max((count(x.type.size, sizes) for x in touched(step)), default=0)
 
 
-def turns_of(step: LoopStep, sizes: Sizes) -> int:
+def iterations_of(step: LoopStep, sizes: Sizes) -> int:
     """How often the loop goes round, as far as that is known."""
     return UNKNOWN_TRIP_COUNT if step.length is None else count(step.length, sizes)
 
@@ -64,7 +64,7 @@ def _saved_in(step: Step, sizes: Sizes, threads: int) -> float:
     match step:
         case BranchStep():          # they meet where they have looked at what decides, and where branches join
             return max(0.0, max(saved(part, sizes, threads) for part in step.branches) - 2 * BARRIER_COST)
-        case LoopStep():            # in a turn too, and once more where pointers have been moved
-            turn = sum(saved(part, sizes, threads) for part in step.parts) - 3 * BARRIER_COST
-            return max(0.0, turns_of(step, sizes) * turn)
+        case LoopStep():            # in an iteration too, and once more where pointers have been moved
+            iteration = sum(saved(part, sizes, threads) for part in step.parts) - 3 * BARRIER_COST
+            return max(0.0, iterations_of(step, sizes) * iteration)
     return work_of(step, sizes) * (1 - SPLIT_OVERHEAD / threads) if is_parallel(step, sizes) else 0.0

@@ -110,7 +110,7 @@ def _differs_in_words_alone(step: Step) -> bool:
         case MoveStep():
             return _are_fixed(step.moves)
         case LoopStep():
-            fixed = not isinstance(step.length, SymbolicDim) and _are_fixed((*step.start, *step.turn))
+            fixed = not isinstance(step.length, SymbolicDim) and _are_fixed((*step.start, *step.advance))
             return fixed and all(map(differ_in_words_alone, step.parts))
         case BranchStep():
             return all(map(differ_in_words_alone, step.parts))
@@ -224,7 +224,7 @@ def plan_memory(table: Table, scratch: int, room_for: Callable[[Dim], int]
 
     Memory is free after its last use, or (several threads) the barrier after.
 
-    What is used inside of a loop and before or after it too, is kept through all of its turns.
+    What is used inside of a loop and before or after it too, is kept through all of its iterations.
     """
     bounds: dict[int, tuple[int, int]] = {}
     for k, (_, first, last) in enumerate(table.spans):

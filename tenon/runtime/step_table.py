@@ -3,7 +3,7 @@
 A step is run by all threads or by one.  Two steps are separated by a barrier only where one of them touches what the
 other wrote and another thread may be at it, or where that makes room (`room`).  A branch or loop in which several
 threads save less than it costs them to meet is run by thread 0 alone, as one step; in any other they meet at its
-beginning, at its end, and once or twice a turn.
+beginning, at its end, and once or twice an iteration.
 """
 
 from __future__ import annotations
@@ -280,12 +280,12 @@ class Table(StepTableRows):
             self.jump_here(end)
 
     def loop(self, step: LoopStep) -> None:
-        start, turn = step.start, step.turn
+        start, advance = step.start, step.advance
         counter = None
         if step.length is not None:
             counter = Storage("moving", TensorType(int64, ()))
             start = (*start, Move(counter, NOWHERE, step.length))
-            turn = (*turn, Move(counter, counter, -1))
+            advance = (*advance, Move(counter, counter, -1))
         self.move(start)
         if step.length is not None and count(step.length, self.sizes) <= 0:
             return
@@ -301,7 +301,7 @@ class Table(StepTableRows):
         self.all_meet()
         if self.unchecked:
             self.check()
-        self.move(turn)
+        self.move(advance)
         self.loops.append((first, len(self.spans) - 1))
         if counter is not None:
             self.all_meet()

@@ -66,7 +66,7 @@ class _Piece:
 
 
 def _pieces(unit: CompiledKernel) -> Iterator[_Piece]:
-    """The kernel; of a whole loop the kernels that a turn runs, each once."""
+    """The kernel; of a whole loop the kernels that an iteration runs, each once."""
     if not isinstance(unit, LoopKernel):
         yield _Piece(list(rows_of(unit.kernel)), nodes_of_rows(unit.body, unit.kernel))
         return

@@ -155,13 +155,13 @@ class Loops(Values):
             if statement.kind == "parallel" and any(isinstance(x, Update) for x in statements(statement.body)):
                 self.chunks(statement, start, stop)
             else:
-                self.turns(statement, start, stop)
+                self.iterations(statement, start, stop)
             self.around.pop()
             return
         ahead = scalar.binary(self.b, "min", ir.Constant(I64, PREFETCH_DISTANCE_LINES * line), extent, int64)
         with loop(self.b, start, stop, ir.Constant(I64, line)) as (first, _):
             self.fetch(written, statement, self.b.add(first, ahead))
-            self.turns(statement, ZERO, ir.Constant(I64, line), first)
+            self.iterations(statement, ZERO, ir.Constant(I64, line), first)
 
     def chunks(self, statement: Loop, start: ir.Value, stop: ir.Value) -> None:
         """A parallel loop that adds up, grain by grain.
@@ -171,10 +171,11 @@ class Loops(Values):
         """
         grain = self.value(statement.grain)
         with loop(self.b, start, stop, grain) as (first, _):
-            self.turns(statement, ZERO, scalar.binary(self.b, "min", grain, self.b.sub(stop, first), int64), first)
+            self.iterations(statement, ZERO, scalar.binary(self.b, "min", grain, self.b.sub(stop, first), int64), first)
 
     def fetch(self, written: Sequence[tuple[Buffer, Expr]], statement: Loop, position: ir.Value) -> None:
-        """Fetch what will be written at a position of the loop; beyond its end, in the next turn of the one around."""
+        """Fetch what will be written at a position of the loop; beyond its end, in the next iteration of the one
+        around."""
         b, before = self.b, dict(self.known)
         extent = self.value(statement.extent)
         beyond = b.icmp_signed(">=", position, extent)
@@ -187,24 +188,25 @@ class Loops(Values):
         self.known.clear()
         self.known.update(before)
 
-    def turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
+    def iterations(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
         """The body for first + start <= index < first + stop."""
-        if (turns := _distance(start, stop)) == 1 or (turns is not None and is_unrolled(statement, self.target)
-                                                      and has_branches(statement)):
+        iterations = _distance(start, stop)
+        if iterations == 1 or (
+                iterations is not None and is_unrolled(statement, self.target) and has_branches(statement)):
             self.written_out(statement, range(start.constant, stop.constant), first)
         elif is_unrolled(statement, self.target):
-            self.some_turns(statement, start, stop, first, FULL_UNROLL)
+            self.some_iterations(statement, start, stop, first, FULL_UNROLL)
         elif look := nearness(statement, near := Local("near", bool_)):
             self.near_or_far(statement, look, near, start, stop, first)
         else:
             self.vectors(statement, start, stop, first)
 
-    def written_out(self, statement: Loop, turns: range, first: ir.Value) -> None:
-        """The body for each index = first + turn, without a loop."""
+    def written_out(self, statement: Loop, iterations: range, first: ir.Value) -> None:
+        """The body for each index = first + iteration, without a loop."""
         before = dict(self.known)
-        if len(turns) > 1:
+        if len(iterations) > 1:
             loop_flags(self.b.module, FULL_UNROLL)         # `effort` asks whether a module has copies of a body
-        for place in turns:
+        for place in iterations:
             at = ir.Constant(I64, place)
             self.known[statement.index] = at if first is ZERO else self.b.add(first, at, flags=("nsw", "nuw"))
             self.block(statement.body)
@@ -213,8 +215,8 @@ class Loops(Values):
 
     def near_or_far(self, statement: Loop, look: Loop, near: Local, start: ir.Value, stop: ir.Value,
                     first: ir.Value) -> None:
-        """The same, some turns at a time, by the shorter way where all operands are small."""
-        b, turns = self.b, _distance(start, stop)
+        """The same, some iterations at a time, by the shorter way where all operands are small."""
+        b, iterations = self.b, _distance(start, stop)
 
         def some(begin: ir.Value, end: ir.Value) -> None:
             self.statement(Accumulator(near, "all"))
@@ -225,8 +227,8 @@ class Loops(Values):
                     self.vectors(statement, begin, end, first)
                 with some_are_not:
                     self.near = False
-                    self.some_turns(statement, begin, end, first, WITHOUT_COPIES, "llvm.loop.interleave.count=2")
-        if turns is not None and turns <= LOOKED_AT:        # a line of several that are written, in few vectors
+                    self.some_iterations(statement, begin, end, first, WITHOUT_COPIES, "llvm.loop.interleave.count=2")
+        if iterations is not None and iterations <= LOOKED_AT:      # a line of several that are written, in few vectors
             some(start, stop)
             return
         with loop(b, start, stop, ir.Constant(I64, LOOKED_AT)) as (begin, _):
@@ -234,33 +236,33 @@ class Loops(Values):
 
     def vectors(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
         """The body for first + start <= index < first + stop: in whole vectors, and what is left behind a mask."""
-        turns = _distance(start, stop)
-        lanes = masked_lanes(statement, turns, self.target)
-        count = in_flight(statement, lanes, _least_share(statement) if turns is None else turns)
+        iterations = _distance(start, stop)
+        lanes = masked_lanes(statement, iterations, self.target)
+        count = in_flight(statement, lanes, _least_share(statement) if iterations is None else iterations)
         flags: tuple[str, ...] = WITHOUT_COPIES, f"llvm.loop.interleave.count={count}"
         if lanes and self.shares_math:          # whose functions take what goes side by side at once
             count = min(count, max(1, shared_math.most_lanes(self.target) // lanes))
             flags = WITHOUT_COPIES, "llvm.loop.interleave.count=1", f"llvm.loop.vectorize.width={lanes * count}"
         if lanes is None:
-            self.some_turns(statement, start, stop, first, *flags)
+            self.some_iterations(statement, start, stop, first, *flags)
             return
         all_whole = start is ZERO and stop is self.ends.get(statement.index) and is_multiple(
             statement.extent, lanes * count)
-        middle = stop if all_whole else self.whole(start, stop, turns, lanes * count)
+        middle = stop if all_whole else self.whole(start, stop, iterations, lanes * count)
         if middle is not start:
             gaps = (MASKED,) if has_gaps(statement, self.target) else ()
-            self.some_turns(statement, start, middle, first, *flags, *gaps)
+            self.some_iterations(statement, start, middle, first, *flags, *gaps)
         if middle is not stop and not _is_shared_whole(statement, lanes * count):
-            self.some_turns(statement, middle, stop, first, flags[0], MASKED)
+            self.some_iterations(statement, middle, stop, first, flags[0], MASKED)
 
-    def whole(self, start: ir.Value, stop: ir.Value, turns: int | None, lanes: int) -> ir.Value:
+    def whole(self, start: ir.Value, stop: ir.Value, iterations: int | None, lanes: int) -> ir.Value:
         """Where the last of whole vectors between two places ends."""
-        if turns is None:
+        if iterations is None:
             return self.b.add(start, self.b.and_(self.b.sub(stop, start), ir.Constant(I64, -lanes)))
-        rest = turns % lanes
-        return stop if rest == 0 else start if rest == turns else ir.Constant(I64, stop.constant - rest)
+        rest = iterations % lanes
+        return stop if rest == 0 else start if rest == iterations else ir.Constant(I64, stop.constant - rest)
 
-    def some_turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value, *flags: str) -> None:
+    def some_iterations(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value, *flags: str) -> None:
         """The body for first + start <= index < first + stop, in a loop of which LLVM is told this."""
         b = self.b
         outer, divided = self.invariant, self.divided(statement)
@@ -289,7 +291,8 @@ class Loops(Values):
         self.invariant = outer
 
     def divided(self, statement: Loop) -> list[Binary | SizeOf]:
-        """What every turn of a loop divides alike; loops inside of it may have no turns, and divide by nothing."""
+        """What every iteration of a loop divides alike; loops inside of it may have no iterations, and divide by
+        nothing."""
         if not self.sizes:
             return []
         inside = [x for s in statement.body if not isinstance(s, Loop) for x in walk(*roots(s))]
@@ -315,7 +318,7 @@ def _distance(start: ir.Value, stop: ir.Value) -> int | None:
 
 
 def _least_share(loop: Loop) -> int | None:
-    """How many turns of a parallel loop each thread takes at least, as far as that is known."""
+    """How many iterations of a parallel loop each thread takes at least, as far as that is known."""
     if loop.kind != "parallel" or not isinstance(loop.extent, Const) or not isinstance(loop.grain, Const):
         return None
     return min(int(loop.extent.value), int(loop.grain.value))

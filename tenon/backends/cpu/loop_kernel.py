@@ -1,7 +1,8 @@
 """A loop with little work in each iteration -> one kernel: the loop is machine code, what it carries is in registers.
 
 The kernels of condition and body are emitted into one function, on memory of the function's own, where LLVM puts them
-together as if they had been written so.  Larger loops are steps of the program, which cost some nanoseconds a turn.
+together as if they had been written so.  Larger loops are steps of the program, which cost some nanoseconds an
+iteration.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ if TYPE_CHECKING:
     from tenon.loops.loop_pipeline import LoopPassStep
 
 MAX_KERNELS = 24            # in one loop
-MAX_WORK = 2048             # elements a turn
+MAX_WORK = 2048             # elements an iteration
 MAX_BYTES = 8192            # of memory on the stack
 ALIGNMENT = 64
 I8 = ir.IntType(8)
 
 
-def suits(turns: LoopBody) -> bool:
+def suits(loop_body: LoopBody) -> bool:
     """Whether the loop is worth a kernel of its own."""
-    listed = list(leaves(turns.steps))
-    if len(listed) > MAX_KERNELS or any(isinstance(step, LoopStep) for step in _all(turns.steps)):
+    listed = list(leaves(loop_body.steps))
+    if len(listed) > MAX_KERNELS or any(isinstance(step, LoopStep) for step in _all(loop_body.steps)):
         return False
     for step in listed:
         if not isinstance(step, (KernelStep, CopyStep)) or (isinstance(step, KernelStep) and not _is_plain(step.unit)):
             return False
-    sizes = [x.bytes for x in (*turns.own, *(row for row, _ in turns.slices))]
+    sizes = [x.bytes for x in (*loop_body.own, *(row for row, _ in loop_body.slices))]
     small = all(isinstance(n, int) for n in sizes) and sum(n for n in sizes if isinstance(n, int)) <= MAX_BYTES
-    return small and work_of_turn(turns) <= MAX_WORK
+    return small and work_of_iteration(loop_body) <= MAX_WORK
 
 
 def _all(steps: Iterable[Step]) -> Iterator[Step]:
@@ -66,9 +67,9 @@ def _is_plain(unit: CompiledKernel) -> bool:
     return not facts.checks and not facts.sizes and facts.scratch == 0
 
 
-def work_of_turn(turns: LoopBody) -> int:
+def work_of_iteration(loop_body: LoopBody) -> int:
     """Elements computed or read."""
-    return sum(step.unit.work({}) for step in leaves(turns.steps) if isinstance(step, KernelStep))
+    return sum(step.unit.work({}) for step in leaves(loop_body.steps) if isinstance(step, KernelStep))
 
 
 @dataclass(frozen=True)
@@ -77,27 +78,28 @@ class LoopCompiler:
 
     target: Target
 
-    def suits(self, turns: LoopBody) -> bool:
+    def suits(self, loop_body: LoopBody) -> bool:
         """Whether the loop is worth a kernel of its own."""
-        return suits(turns)
+        return suits(loop_body)
 
-    def make_whole(self, node: Node, given: Sequence[Storage], turns: LoopBody) -> LoopKernel:
+    def make_whole(self, node: Node, given: Sequence[Storage], loop_body: LoopBody) -> LoopKernel:
         """The kernel of a loop that `suits`."""
-        return make_whole(self.target, node, given, turns)
+        return make_whole(self.target, node, given, loop_body)
 
 
 @dataclass(eq=False)
 class LoopKernel(CompiledKernel):
-    """The kernel that a loop is.  Its inputs are `turns.inputs`, its outputs the carried values and stacked arrays."""
+    """The kernel that a loop is.  Its inputs are `loop_body.inputs`, its outputs the carried values and stacked
+    arrays."""
 
-    turns: LoopBody | None = None
+    loop_body: LoopBody | None = None
     alone: ClassVar[bool] = True
 
     def module(self) -> ir.Module:
         """A module that defines the function."""
         module = TargetModule(self.target, self.name)
-        turns = self._turns
-        inner = emit_whole(module, f"{self.name}_loop", turns)
+        loop_body = self._loop_body
+        inner = emit_whole(module, f"{self.name}_loop", loop_body)
         function = ir.Function(module, SIGNATURE, f"{self.name}_0")
         b = ir.IRBuilder(function.append_basic_block("entry"))
         with b.if_then(b.icmp_unsigned("==", function.args[2], ir.Constant(I32, 0))):
@@ -113,18 +115,18 @@ class LoopKernel(CompiledKernel):
 
     @property
     def inner(self) -> list[KernelStep]:
-        """The kernels that a turn runs."""
-        return [step for step in leaves(self._turns.steps) if isinstance(step, KernelStep)]
+        """The kernels that an iteration runs."""
+        return [step for step in leaves(self._loop_body.steps) if isinstance(step, KernelStep)]
 
     @property
-    def _turns(self) -> LoopBody:
-        assert self.turns is not None
-        return self.turns
+    def _loop_body(self) -> LoopBody:
+        assert self.loop_body is not None
+        return self.loop_body
 
     @property
     def endless(self) -> bool:
         """Whether the data decide when this loop or one inside ends."""
-        return self._turns.proceed is not None or any(step.unit.endless for step in self.inner)
+        return self._loop_body.proceed is not None or any(step.unit.endless for step in self.inner)
 
     @property
     def loops(self) -> str:
@@ -141,9 +143,10 @@ class LoopKernel(CompiledKernel):
         return dict.fromkeys(step.unit for step in self.inner)
 
     def work(self, sizes: object) -> int:
-        """Of all turns; a loop of unknown length counts as a long one."""
-        turns = self._turns
-        return (1 + work_of_turn(turns)) * (UNKNOWN_TRIP_COUNT if turns.length is None else turns.length)
+        """Of all iterations; a loop of unknown length counts as a long one."""
+        loop_body = self._loop_body
+        trips = UNKNOWN_TRIP_COUNT if loop_body.length is None else loop_body.length
+        return (1 + work_of_iteration(loop_body)) * trips
 
     def sharing(self, shared: Shared) -> CompiledKernel:
         """The same kernel, since it may not share memory."""
@@ -151,37 +154,38 @@ class LoopKernel(CompiledKernel):
         return self
 
 
-def make_whole(target: Target, node: Node, given: Sequence[Storage], turns: LoopBody) -> LoopKernel:
+def make_whole(target: Target, node: Node, given: Sequence[Storage], loop_body: LoopBody) -> LoopKernel:
     """The kernel of a loop that `suits`; the node's inputs lie where `given` says."""
     interrupts()                # which its code may call
-    nodes = tuple(step.node for step in leaves(turns.steps) if isinstance(step, KernelStep))
-    key = key_for(_text(node, given, turns), Graph("whole", (), (*nodes, node)), target)
+    nodes = tuple(step.node for step in leaves(loop_body.steps) if isinstance(step, KernelStep))
+    key = key_for(_text(node, given, loop_body), Graph("whole", (), (*nodes, node)), target)
     found = None if key is None else find(key)
     facts = KernelMetadata(1, (), 0, frozenset(), (), ())
     body = Graph(node.op.name, (), (node,), node.outputs)
-    return LoopKernel(body, target, facts, (), key, found and found[1], turns=turns)
+    return LoopKernel(body, target, facts, (), key, found and found[1], loop_body=loop_body)
 
 
-def _text(node: Node, given: Sequence[Storage], turns: LoopBody) -> str:
+def _text(node: Node, given: Sequence[Storage], loop_body: LoopBody) -> str:
     """All that decides the code: the graphs, and of each input its number among the kernel's, or its elements."""
     params = tuple(x for x in dict.fromkeys(node.inputs) if isinstance(x, Value))
-    places = [turns.inputs.index(x) if x in turns.inputs else x.data.tobytes().hex() if x.data is not None else ""
+    inputs = loop_body.inputs
+    places = [inputs.index(x) if x in inputs else x.data.tobytes().hex() if x.data is not None else ""
               for x in map(resolve, given)]
     return f"whole {places} {print_graph(Graph('loop', params, (node,), node.outputs), locations=False)}"
 
 
 # ---------------------------------------------------------------- code
 
-def emit_whole(module: ir.Module, name: str, turns: LoopBody) -> ir.Function:
+def emit_whole(module: ir.Module, name: str, loop_body: LoopBody) -> ir.Function:
     """void name(inputs..., carried results..., stacked results...), for use inside of its module."""
-    inputs, results = turns.inputs, len(turns.carried) + len(turns.stacked)
+    inputs, results = loop_body.inputs, len(loop_body.carried) + len(loop_body.stacked)
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER] * (len(inputs) + results)), name)
     function.linkage = "internal"
     function.attributes.add("nounwind")
     function.attributes.add("alwaysinline")
     for argument in function.args:
         argument.add_attribute("noalias")
-    emitter = _LoopEmitter(module, function, turns)
+    emitter = _LoopEmitter(module, function, loop_body)
     emitter.places.update(zip(map(resolve, inputs), function.args, strict=False))
     emitter.run(function.args[len(inputs):])
     return function
@@ -190,8 +194,8 @@ def emit_whole(module: ir.Module, name: str, turns: LoopBody) -> ir.Function:
 class _LoopEmitter:
     """Writes the steps of a loop into a function."""
 
-    def __init__(self, module: ir.Module, function: ir.Function, turns: LoopBody):
-        self.module, self.turns = module, turns
+    def __init__(self, module: ir.Module, function: ir.Function, loop_body: LoopBody):
+        self.module, self.loop_body = module, loop_body
         self.entry = ir.IRBuilder(function.append_basic_block("entry"))
         self.b = ir.IRBuilder(function.append_basic_block("start"))
         self.places: dict[Storage, ir.Value] = {}
@@ -199,52 +203,52 @@ class _LoopEmitter:
 
     def run(self, results: Sequence[ir.Value]) -> None:
         """The whole function."""
-        turns, b = self.turns, self.b
-        for carried, initial in zip(turns.carried, turns.initial, strict=True):
+        loop_body, b = self.loop_body, self.b
+        for carried, initial in zip(loop_body.carried, loop_body.initial, strict=True):
             self.copy(self.place(carried), self.place(initial), carried)
-        with self.loop() as turn:
-            for row, array in turns.slices:
-                self.places[row] = self.row(self.place(array), row, turn)
-            self.steps(turns.body)
-            for (place, _), whole in zip(turns.stacked, results[len(turns.carried):], strict=True):
-                self.copy(self.row(whole, place, turn), self.place(place), place)
+        with self.loop() as iteration:
+            for row, array in loop_body.slices:
+                self.places[row] = self.row(self.place(array), row, iteration)
+            self.steps(loop_body.body)
+            for (place, _), whole in zip(loop_body.stacked, results[len(loop_body.carried):], strict=True):
+                self.copy(self.row(whole, place, iteration), self.place(place), place)
             self.carry_on()
-        for carried, result in zip(turns.carried, results, strict=False):
+        for carried, result in zip(loop_body.carried, results, strict=False):
             self.copy(result, self.place(carried), carried)
         b.ret_void()
         self.entry.branch(b.function.blocks[1])
 
     @contextmanager
     def loop(self) -> Iterator[ir.Value]:
-        """The blocks around a body; gives the number of the turn."""
-        b, turns = self.b, self.turns
+        """The blocks around a body; gives the number of the iteration."""
+        b, loop_body = self.b, self.loop_body
         before, head, body, done = b.block, *(b.append_basic_block(name) for name in ("head", "body", "done"))
         b.branch(head)
         b.position_at_end(head)
-        turn = b.phi(I64)
-        turn.add_incoming(ir.Constant(I64, 0), before)
-        if turns.proceed is not None:
-            self.steps(turns.condition)
-            more = b.icmp_unsigned("!=", b.load(self.place(turns.proceed), typ=I8), ir.Constant(I8, 0))
+        iteration = b.phi(I64)
+        iteration.add_incoming(ir.Constant(I64, 0), before)
+        if loop_body.proceed is not None:
+            self.steps(loop_body.condition)
+            more = b.icmp_unsigned("!=", b.load(self.place(loop_body.proceed), typ=I8), ir.Constant(I8, 0))
         else:
-            more = b.icmp_unsigned("<", turn, ir.Constant(I64, turns.length))
+            more = b.icmp_unsigned("<", iteration, ir.Constant(I64, loop_body.length))
         b.cbranch(more, body, done)
         b.position_at_end(body)
-        yield turn
-        after = b.add(turn, ir.Constant(I64, 1))
-        if turns.proceed is not None:
+        yield iteration
+        after = b.add(iteration, ir.Constant(I64, 1))
+        if loop_body.proceed is not None:
             self.ask_now_and_then(after, done)
-        turn.add_incoming(after, b.block)
+        iteration.add_incoming(after, b.block)
         b.branch(head)
         b.position_at_end(done)
 
-    def ask_now_and_then(self, turn: ir.Value, out: ir.Block) -> None:
+    def ask_now_and_then(self, iteration: ir.Value, out: ir.Block) -> None:
         """Leave a loop that may have no end where a signal ends the program."""
         b = self.b
         last = self.entry.alloca(I64)
         self.entry.store(ir.Constant(I64, 0), last)
         ask, on = b.append_basic_block("ask"), b.append_basic_block("on")
-        some = b.and_(turn, ir.Constant(I64, KERNEL_LOOP_MASK))
+        some = b.and_(iteration, ir.Constant(I64, KERNEL_LOOP_MASK))
         b.cbranch(b.icmp_unsigned("==", some, ir.Constant(I64, 0)), ask, on).set_weights([1, KERNEL_LOOP_MASK])
         b.position_at_end(ask)
         name, kind = INTERRUPTED, ir.FunctionType(I32, [POINTER])
@@ -253,12 +257,12 @@ class _LoopEmitter:
         b.position_at_end(on)
 
     def carry_on(self) -> None:
-        """Copy what the turn made to where the next one reads it: all at once."""
-        pairs = [(x, resolve(y)) for x, y in zip(self.turns.carried, self.turns.following, strict=True)
+        """Copy what the iteration made to where the next one reads it: all at once."""
+        pairs = [(x, resolve(y)) for x, y in zip(self.loop_body.carried, self.loop_body.following, strict=True)
                  if x is not resolve(y)]
         kept = {}
         for _, source in pairs:
-            if source in self.turns.carried and source not in kept:
+            if source in self.loop_body.carried and source not in kept:
                 kept[source] = self.memory(source)
                 self.copy(kept[source], self.place(source), source)
         for target, source in pairs:
@@ -291,7 +295,7 @@ class _LoopEmitter:
         if unit not in self.functions:
             name = f"{self.b.function.name}.{len(self.functions)}"
             if isinstance(unit, LoopKernel):
-                inner = emit_whole(self.module, name, unit._turns)
+                inner = emit_whole(self.module, name, unit._loop_body)
                 self.functions[unit] = [(inner, range(len(inner.args)))]
             else:
                 self.functions[unit] = emit_inline(self.module, unit.kernel, name)
@@ -339,11 +343,11 @@ class _LoopEmitter:
         held.align = ALIGNMENT
         return held
 
-    def row(self, array: ir.Value, row: Storage, turn: ir.Value) -> ir.Value:
-        """The address of the row of an array that this turn reads or writes."""
-        if self.turns.reverse:
-            turn = self.b.sub(ir.Constant(I64, int(self.turns.length or 0) - 1), turn)
-        offset = self.b.mul(turn, ir.Constant(I64, int(row.bytes)))
+    def row(self, array: ir.Value, row: Storage, iteration: ir.Value) -> ir.Value:
+        """The address of the row of an array that this iteration reads or writes."""
+        if self.loop_body.reverse:
+            iteration = self.b.sub(ir.Constant(I64, int(self.loop_body.length or 0) - 1), iteration)
+        offset = self.b.mul(iteration, ir.Constant(I64, int(row.bytes)))
         return self.b.gep(array, [offset], source_etype=I8)
 
     def further(self, place: ir.Value, offset: int) -> ir.Value:

@@ -1,8 +1,8 @@
 """Products with a factor that rarely changes -> that factor packed before, and the products that use what was packed.
 
 A product packs its right factor into panels, in the order in which the tiles read it.  With few rows that takes as long
-as the product itself.  A factor that no turn of a loop changes is packed before the loop; one that is made of constant
-arguments is packed by a program of its own, which is run when they change.
+as the product itself.  A factor that no iteration of a loop changes is packed before the loop; one that is made of
+constant arguments is packed by a program of its own, which is run when they change.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _variant(kind: type[CompiledKernel], unit: CompiledKernel, facts: KernelMeta
 def prepack(loop: LoopStep) -> tuple[list[Step], LoopStep]:
     """(the steps that pack before the loop, the loop that uses what they packed)."""
     changed = {x for step in leaves(loop.body) for y in step.outputs for x in homes(y)}
-    changed |= {resolve(move.target) for move in loop.turn}
+    changed |= {resolve(move.target) for move in loop.advance}
     before: list[Step] = []
     body: list[Step] = []
     for step in loop.body:
@@ -128,7 +128,7 @@ def read_by(steps: Iterable[Step]) -> Iterator[Storage]:
                 yield step.choice
                 yield from (x for part in step.parts for x in read_by(part))
             case LoopStep():
-                yield from (move.source for move in (*step.start, *step.turn))
+                yield from (move.source for move in (*step.start, *step.advance))
                 yield from () if step.proceed is None else (step.proceed,)
                 yield from (x for part in step.parts for x in read_by(part))
             case _:

@@ -32,7 +32,7 @@ IN_FLIGHT = (4, 2)      # vectors that go along side by side
 SHORT_ROW = 256         # elements, too few for several vectors of partial results
 MIN_VECTORS_FOR_A_LEFT_OVER = 16  # of so many vectors one may be left over, to be computed by itself
 SHUFFLED_STRIDES = 1, 2, 3, 4   # strides in elements for which shuffles take less time than a gather
-MAX_UNROLLED_TURNS = 8  # a longer loop is vectorised before it is unrolled
+MAX_UNROLLED_ITERATIONS = 8  # a longer loop is vectorised before it is unrolled
 MIN_LANES = 4           # of a vector that is shuffled together
 MAX_COPIES = 36         # of the innermost statements, where such loops are nested: 2 x 2 phases of 3 x 3 taps
 
@@ -43,7 +43,7 @@ def is_unrolled(loop: Loop, target: Target) -> bool:
 
 
 def has_branches(loop: Loop) -> bool:
-    """Whether a loop holds masks or loops.  LLVM merges their ends with its own, and loses how often it turns."""
+    """Whether a loop holds masks or loops.  LLVM merges their ends with its own, and loses how often it runs."""
     return any(isinstance(x, Loop) for x in loop.body) or any(
         isinstance(x, Select | CheckedIndex) or (isinstance(x, Load) and x.mask is not None)
         for x in expressions_in(statements(loop.body)))
@@ -53,23 +53,25 @@ def _copies(statement: Stmt, target: Target) -> int:
     """How often the innermost statements of a loop would stand in the code, if it is unrolled with all inside of it."""
     if not isinstance(statement, Loop):
         return 1
-    turns = MAX_COPIES + 1
+    iterations = MAX_COPIES + 1
     if isinstance(statement.extent, Const) and statement.kind != "parallel":    # of which a thread's part is not known
-        turns = int(statement.extent.value)
-    if turns > MAX_UNROLLED_TURNS or (turns >= MIN_LANES and _is_short_row(statement, turns, target)):
+        iterations = int(statement.extent.value)
+    if iterations > MAX_UNROLLED_ITERATIONS or (
+            iterations >= MIN_LANES and _is_short_row(statement, iterations, target)):
         return MAX_COPIES + 1
-    return turns * max((_copies(x, target) for x in statement.body), default=1)
+    return iterations * max((_copies(x, target) for x in statement.body), default=1)
 
 
-def _is_short_row(loop: Loop, turns: int, target: Target) -> bool:
+def _is_short_row(loop: Loop, iterations: int, target: Target) -> bool:
     """Whether a loop makes a few neighbours of what is some apart: a vector by shuffles, where rows' would be gathered.
     """
     adds = any(isinstance(x, Update) for x in loop.body)
-    return not adds and masked_lanes(loop, turns, target) is not None and has_gaps(loop, target)
+    return not adds and masked_lanes(loop, iterations, target) is not None and has_gaps(loop, target)
 
 
-def in_flight(loop: Loop, lanes: int | None, turns: int | None) -> int:
-    """How many vectors of so many elements go along side by side in a loop of so many turns, as far as that is known.
+def in_flight(loop: Loop, lanes: int | None, iterations: int | None) -> int:
+    """How many vectors of so many elements go along side by side in a loop of so many iterations, as far as that is
+    known.
 
     A body that computes little does not wait, unless it adds up what it computes.
     """
@@ -81,26 +83,26 @@ def in_flight(loop: Loop, lanes: int | None, turns: int | None) -> int:
         return PARTIAL_RESULTS if adds and long else 1
     if lanes is None:
         return 1
-    if turns is None:
+    if iterations is None:
         return IN_FLIGHT[-1]
-    vectors = turns // lanes
+    vectors = iterations // lanes
     return next((n for n in IN_FLIGHT if n <= vectors and vectors % n * MIN_VECTORS_FOR_A_LEFT_OVER <= vectors), 1)
 
 
-def masked_lanes(loop: Loop, turns: int | None, target: Target) -> int | None:
+def masked_lanes(loop: Loop, iterations: int | None, target: Target) -> int | None:
     """How many elements of a loop a vector holds, where masks do for its end; None where they do not.
 
     Masks are for what lies side by side in memory, or nearly so, and is computed without branches.  The end of many
-    turns takes no time, so where their number is unknown only what is simple is masked.
+    iterations takes no time, so where their number is unknown only what is simple is masked.
     """
     body = _written_out(loop, target)
     if body is None or not target.masks_lanes or any(_branches(x, loop) for x in expressions_in(body)):
         return None
     touched = _touched(loop, body)
-    steps = SHUFFLED_STRIDES if turns is not None else (1,)
+    steps = SHUFFLED_STRIDES if iterations is not None else (1,)
     if any(step not in (steps if isinstance(x, Store) else (0, *steps)) for x, step in touched):
         return None
-    if turns is None and any(isinstance(x, Loop) for x in loop.body):
+    if iterations is None and any(isinstance(x, Loop) for x in loop.body):
         return None
     widths = [x.buffer.type.dtype.itemsize for x, _ in touched]
     widths += [x.local.dtype.itemsize for x in body if isinstance(x, Update)]
@@ -108,15 +110,16 @@ def masked_lanes(loop: Loop, turns: int | None, target: Target) -> int | None:
 
 
 def has_gaps(loop: Loop, target: Target) -> bool:
-    """Whether turns touch elements some apart; LLVM goes along gaps without a mask for all but the last vectors."""
+    """Whether iterations touch elements some apart; LLVM goes along gaps without a mask for all but the last
+    vectors."""
     return any(step not in (0, 1) for _, step in _touched(loop, _written_out(loop, target) or ()))
 
 
 def scatters(loop: Loop, target: Target) -> bool:
-    """Whether each turn writes other lines of memory than the next, by loops inside that are written out.
+    """Whether each iteration writes other lines of memory than the next, by loops inside that are written out.
 
-    Vectors of turns would be taken apart to be stored; LLVM makes vectors of a turn's own stores.  In a loop that adds
-    up, or calls functions, vectors of turns pay all the same.
+    Vectors of iterations would be taken apart to be stored; LLVM makes vectors of an iteration's own stores.  In a loop
+    that adds up, or calls functions, vectors of iterations pay all the same.
     """
     body = _written_out(loop, target)
     if body is None or not any(isinstance(x, Loop) for x in loop.body) or any(isinstance(x, Update) for x in body):
@@ -127,7 +130,7 @@ def scatters(loop: Loop, target: Target) -> bool:
 
 
 def refills_rows(loop: Loop) -> bool:
-    """Whether each turn writes the same row of local memory: an output dependence, so turns are no vectors.
+    """Whether each iteration writes the same row of local memory: an output dependence, so iterations are no vectors.
 
     Where loops inside are written out LLVM looks for vectors all the same, for minutes: in a chain of `max` it asks
     after each use of each use.
@@ -148,7 +151,7 @@ def reads_over_gaps(loop: Loop, target: Target) -> bool:
 
 
 def _touched(loop: Loop, body: Sequence[Stmt]) -> list[tuple[Load | Store, Dim | None]]:
-    """What is read and written, and how many elements further in every turn, as far as that is known."""
+    """What is read and written, and how many elements further in every iteration, as far as that is known."""
     steps = _steps(loop, body)
     return [(x, _step(x.offset, steps)) for x in (*body, *expressions_in(body)) if isinstance(x, (Load, Store))]
 
@@ -200,7 +203,7 @@ def _branches(x: Expr, loop: Loop) -> bool:
 
 
 def _steps(loop: Loop, body: Iterable[Stmt]) -> dict[Expr, Dim | None]:
-    """How far what a turn names moves from one turn to the next; None where it jumps."""
+    """How far what an iteration names moves from one iteration to the next; None where it jumps."""
     steps: dict[Expr, Dim | None] = {loop.index: 1}
     for x in body:
         if isinstance(x, Let):

@@ -22,7 +22,7 @@ NARROWEST = 4           # bytes of an element
 
 
 def elements_of_a_line(loop: Loop) -> int | None:
-    """How many elements of each stream are a line, where turns of the loop can be taken a line at a time."""
+    """How many elements of each stream are a line, where iterations of the loop can be taken a line at a time."""
     sizes = {x.buffer.type.dtype.itemsize for x in loop.body if isinstance(x, Store)}
     simple = all(isinstance(x, (Let, Store)) for x in loop.body)
     if not simple or len(sizes) != 1 or min(sizes) < NARROWEST or not isinstance(loop.extent, Const):

@@ -21,7 +21,7 @@ from tenon.llvm.function_builder import NativeFunction, NativeModule
 from tenon.llvm.ir_values import HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.records import dataclass
 
-PART = 1024             # elements at once: many times what a loop does in one turn
+PART = 1024             # elements at once: many times what a loop does in one iteration
 MAX_GIVEN, MAX_ROWS, MAX_OUTS, MAX_SLOTS = 8, 16, 4, 5
 MAX_AXES = 8
 

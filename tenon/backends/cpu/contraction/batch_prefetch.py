@@ -1,7 +1,7 @@
 """Prefetches in a batch of small products: while one is computed, the operands of the next are fetched.
 
-At every turn of its loop a tile asks for lines of the cache, a few of its rows of left, and of its share of a panel of
-right, so that those of a chunk of depth, as long as such a line, are asked for in the turns of a chunk.
+At every iteration of its loop a tile asks for lines of the cache, a few of its rows of left, and of its share of a
+panel of right, so that those of a chunk of depth, as long as such a line, are asked for in the iterations of a chunk.
 """
 
 from __future__ import annotations
@@ -26,25 +26,26 @@ BYTE = ir.IntType(8)
 
 
 class PrefetchLines(NamedTuple):
-    """Some that are asked for at a turn: bytes from turn to turn, and from chunk to chunk."""
+    """Some that are asked for at an iteration: bytes from iteration to iteration, and from chunk to chunk."""
     starts: list[ir.Value]
-    turn: int
+    iteration: int
     chunk: int
 
 
 class Following:
-    """The lines that the tile of `height` rows at row m, column n asks for; a turn of its loop is so many steps."""
+    """The lines that the tile of `height` rows at row m, column n asks for; an iteration of its loop is so many
+    steps."""
 
     def __init__(self, b: ir.IRBuilder, spec: GemmSpec, tile: Tile, args: Args, flat: ir.Value, m: ir.Value,
                  n: ir.Value, height: int, steps: int) -> None:
         self.b, self.spec, self.args, self.steps = b, spec, args, steps
-        self.lanes, self.size, self.turns = tile.lanes, element_bytes(spec.element), max(tile.lanes // steps, 1)
+        self.lanes, self.size, self.iterations = tile.lanes, element_bytes(spec.element), max(tile.lanes // steps, 1)
         sizes = [size(b, args) for size in spec.batch]
         self.batch = unravel(b, minimum(b, b.add(flat, ONE), b.sub(product(b, sizes), ONE)), sizes)
         share = b.udiv(m, const(tile.rows))             # of a panel: tiles at other columns fetch other panels
         by_depth = spec.right.contiguous == "depth"
         vector = minimum(b, share, const(tile.vectors - 1))
-        column = b.add(n, b.mul(share, const(self.turns)) if by_depth else b.mul(vector, const(tile.lanes)))
+        column = b.add(n, b.mul(share, const(self.iterations)) if by_depth else b.mul(vector, const(tile.lanes)))
         self.lines = [self.of(spec.left, m, height), self.of(spec.right, column, 1)]
 
     def of(self, x: Operand, first: ir.Value, count: int) -> PrefetchLines:
@@ -52,7 +53,7 @@ class Following:
         the first."""
         start, apart = self.start(x, first), (x.apart or 0) * self.size
         if x.contiguous == "depth":
-            starts = [self.behind(start, i * apart * self.turns) for i in range(-(-count // self.turns))]
+            starts = [self.behind(start, i * apart * self.iterations) for i in range(-(-count // self.iterations))]
             return PrefetchLines(starts, apart, self.lanes * self.size)
         return PrefetchLines([self.behind(start, i * apart) for i in range(self.steps)], apart * self.steps,
                              apart * self.lanes)
@@ -70,11 +71,11 @@ class Following:
         return x.pointer(b, self.args, self.batch, outer, (ZERO,) * len(self.spec.depth))
 
     def fetch(self, k: ir.Value) -> None:
-        """Ask for the lines of the turn that begins with step k."""
+        """Ask for the lines of the iteration that begins with step k."""
         b = self.b
-        turn = b.udiv(k, const(self.steps))
-        chunk, inside = b.udiv(turn, const(self.turns)), b.urem(turn, const(self.turns))
+        iteration = b.udiv(k, const(self.steps))
+        chunk, inside = b.udiv(iteration, const(self.iterations)), b.urem(iteration, const(self.iterations))
         for lines in self.lines:
-            offset = b.add(b.mul(inside, const(lines.turn)), b.mul(chunk, const(lines.chunk)))
+            offset = b.add(b.mul(inside, const(lines.iteration)), b.mul(chunk, const(lines.chunk)))
             for start in lines.starts:
                 prefetch(b, b.gep(start, [offset], source_etype=BYTE), 2)

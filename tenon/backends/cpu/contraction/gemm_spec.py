@@ -196,15 +196,15 @@ def can_defer_epilogue(spec: GemmSpec) -> bool:
     if spec.finish is None or in_registers(spec) or len(spec.near) < MIN_DEFERRED_STREAMS:
         return False
     tile, lines = blocks_tile(spec), len(spec.near) + len(spec.written)
-    return lines > MAX_NEAR or lines * tile.rows > turns_of(spec, tile)
+    return lines > MAX_NEAR or lines * tile.rows > iterations_of(spec, tile)
 
 
-def turns_of(spec: GemmSpec, tile: Tile) -> int:
-    """How many turns of the innermost loop there are in the machine's own words, each of which may fetch a line, before
-    sums are finished; 0 where nobody knows."""
+def iterations_of(spec: GemmSpec, tile: Tile) -> int:
+    """How many iterations of the innermost loop there are in the machine's own words, each of which may fetch a line,
+    before sums are finished; 0 where nobody knows."""
     size, depth = element_bytes(spec.element), spec.known[2]
-    turn = InnerIteration(spec.element, tile.rows, tile.vectors, size, K_UNROLL, size, tile.width * size, spec.pairs)
-    return _even(depth, tile.depth) // K_UNROLL if depth and has_x86_inner_loop(turn, tile.lanes, spec.target) else 0
+    inner = InnerIteration(spec.element, tile.rows, tile.vectors, size, K_UNROLL, size, tile.width * size, spec.pairs)
+    return _even(depth, tile.depth) // K_UNROLL if depth and has_x86_inner_loop(inner, tile.lanes, spec.target) else 0
 
 
 def has_small_k(spec: GemmSpec) -> bool:

@@ -41,10 +41,10 @@ from tenon.backends.cpu.contraction.x86_inner_loop import (
     TABLE,
     Fetches,
     InnerIteration,
+    add_iterations,
     add_pairs,
-    add_turns,
     has_x86_inner_loop,
-    no_turns,
+    no_iterations,
 )
 from tenon.llvm import shared_functions
 from tenon.llvm.target_module import target_of
@@ -105,13 +105,13 @@ class _Sums:
         b, shape = self.b, self.shape
         none, steps = zero(ir.VectorType(shape.element, shape.lanes)), 1 if self.memory else min(K_UNROLL, shape.lanes)
         whole, count = b.and_(self.depth, const(-steps)), shape.rows * shape.vectors
-        turn = InnerIteration(shape.element, shape.rows, shape.vectors, shape.size, steps, shape.step * shape.size,
+        inner = InnerIteration(shape.element, shape.rows, shape.vectors, shape.size, steps, shape.step * shape.size,
                     shape.line * shape.size, shape.pairs, not shape.plain)
-        if self.memory or not has_x86_inner_loop(turn, shape.lanes, target_of(b)):
+        if self.memory or not has_x86_inner_loop(inner, shape.lanes, target_of(b)):
             state = self.chunks(whole, steps, [none] * count)
         else:
-            turns = self.every_turn if shape.plain else self.turns
-            state = turns(turn, whole, [none] * count + self.first_lines(turn.lines))[:count]
+            iterations = self.every_iteration if shape.plain else self.iterations
+            state = iterations(inner, whole, [none] * count + self.first_lines(inner.lines))[:count]
         if steps > 1:
             with loop(b, whole, self.depth, const(shape.lanes), state, short=True) as (k0, state):
                 self.add_steps(k0, b.sub(self.depth, k0), 1, state)
@@ -125,41 +125,41 @@ class _Sums:
             self.add_steps(k0, minimum(b, b.sub(whole, k0), lanes), steps, state)
         return state
 
-    def every_turn(self, turn: InnerIteration, whole: ir.Value, state: State) -> State:
+    def every_iteration(self, inner: InnerIteration, whole: ir.Value, state: State) -> State:
         """In the machine's own words, at once.
 
         What comes before is short: processors begin with it while products are waiting, which last a hundred cycles.
         """
         b, table, right = self.b, self.b.alloca(I64, TABLE), self.line_at(ZERO)
-        count, last = b.udiv(whole, const(turn.steps)), self.line_at(b.sub(self.depth, const(turn.lines)))
-        row, fetches = b.mul(self.left.row, const(self.shape.size)), self.meanwhile.in_all_turns(count)
+        count, last = b.udiv(whole, const(inner.steps)), self.line_at(b.sub(self.depth, const(inner.lines)))
+        row, fetches = b.mul(self.left.row, const(self.shape.size)), self.meanwhile.in_all_iterations(count)
         with loop(b, ZERO, minimum(b, count, ONE), carried=state) as (_, state):
-            state[:], _ = add_turns(b, turn, state, self.left.start, row, right, last, count, fetches, table)
+            state[:], _ = add_iterations(b, inner, state, self.left.start, row, right, last, count, fetches, table)
         return state
 
-    def turns(self, turn: InnerIteration, whole: ir.Value, state: State) -> State:
+    def iterations(self, inner: InnerIteration, whole: ir.Value, state: State) -> State:
         """In the machine's own words: long stretches, if rows go on as they begin; else a chunk at a time.
 
         `state` holds the lines from k0 on, too.
         """
         b, shape, fetched, table = self.b, self.shape, self.meanwhile, self.b.alloca(I64, TABLE)
-        lanes, steps, listed = const(shape.lanes), const(turn.steps), fetched.listed()
-        every_turn = b.udiv(whole, steps)
-        even, stretch, several = fetched.stretches(every_turn)
-        at_once = b.and_(even, fetched.at_once(every_turn))
+        lanes, steps, listed = const(shape.lanes), const(inner.steps), fetched.listed()
+        every_iteration = b.udiv(whole, steps)
+        even, stretch, several = fetched.stretches(every_iteration)
+        at_once = b.and_(even, fetched.at_once(every_iteration))
         stretch = b.select(even, b.mul(stretch, steps), lanes)
-        last = self.line_at(b.sub(self.depth, const(turn.lines)))
+        last = self.line_at(b.sub(self.depth, const(inner.lines)))
         with loop(b, ZERO, whole, stretch, [*state, fetched.ahead.start]) as (k0, state):
             some = minimum(b, b.sub(whole, k0), stretch)
             with b.if_then(b.and_(at_once, b.icmp_signed(">=", b.add(k0, stretch), whole))):
                 fetched.fetch_rows(ZERO, const(shape.rows))
             with b.if_then(b.not_(even)):
                 fetched.at_chunk(b.udiv(k0, lanes), fetched.shares())
-            fetches = fetched.in_stretch(listed, state[-1], several, b.udiv(k0, steps), every_turn)
-            none = no_turns(self.right)
+            fetches = fetched.in_stretch(listed, state[-1], several, b.udiv(k0, steps), every_iteration)
+            none = no_iterations(self.right)
             fetches = Fetches(*(b.select(even, x, y) for x, y in zip(fetches[:-1], none[:-1], strict=True)))
             start = address(b, self.left.start, self.step_of(k0), shape.element)
-            sums, ahead = add_turns(b, turn, state[:-1], start, b.mul(self.left.row, const(shape.size)),
+            sums, ahead = add_iterations(b, inner, state[:-1], start, b.mul(self.left.row, const(shape.size)),
                                     self.line_at(k0), last, b.udiv(some, steps), fetches, table)
             state[:] = [*sums, b.select(several, fetched.next_run(state[-1]), ahead)]
         return state

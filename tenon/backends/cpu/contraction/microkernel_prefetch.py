@@ -1,7 +1,7 @@
 """Prefetches of the microkernel: for its own tile, for its epilogue, and for later tiles.
 
-In the machine's own words that is a line of memory at a turn of the innermost loop; elsewhere, and where there is more
-than turns, some lines before each chunk of depth.
+In the machine's own words that is a line of memory at an iteration of the innermost loop; elsewhere, and where there is
+more than iterations are, some lines before each chunk of depth.
 """
 from llvmlite import ir
 
@@ -23,7 +23,7 @@ from tenon.backends.cpu.contraction.microkernel_types import (
     BYTE,
     LINES_BYTES,
     MAX_NEAR,
-    NO_PREFETCH_TURN,
+    NO_PREFETCH_ITERATION,
     Ahead,
     EpilogueAddress,
     LeftOperand,
@@ -33,8 +33,8 @@ from tenon.backends.cpu.contraction.microkernel_types import (
 from tenon.backends.cpu.contraction.x86_inner_loop import Fetches
 from tenon.target import LINE_BYTES
 
-TURNS_MORE = 16         # before the end of a tile is fetched what its epilogue reads, if that is more than turns
-TURNS_BEFORE = 4        # the end of a tile the last of its rows is fetched
+ITERATIONS_MORE = 16    # before the end of a tile is fetched what its epilogue reads, if there are fewer iterations
+ITERATIONS_BEFORE = 4   # the end of a tile the last of its rows is fetched
 CHUNKS_BEFORE = 3       # of depth, before the end of a tile, all is fetched that it needs there
 
 
@@ -44,7 +44,8 @@ def line_of(b: ir.IRBuilder, lines: Lines, row: ir.Value) -> ir.Value:
 
 
 class PrefetchPlan:
-    """The values that the ways of fetching share; `turns` are those of the innermost loop, over all of the depth."""
+    """The values that the ways of fetching share; `iterations` are those of the innermost loop, over all of the
+    depth."""
 
     def __init__(self, b: ir.IRBuilder, shape: Shape, depth: ir.Value, left: LeftOperand, sums: Lines,
                  near: EpilogueAddress,
@@ -52,31 +53,33 @@ class PrefetchPlan:
         self.b, self.shape, self.depth, self.left = b, shape, depth, left
         self.sums, self.near, self.ahead = sums, near, ahead
 
-    # ------------------------------------------------------------ a line at a turn
+    # ------------------------------------------------------------ a line at an iteration
 
-    def in_all_turns(self, turns: ir.Value) -> Fetches:
+    def in_all_iterations(self, iterations: ir.Value) -> Fetches:
         """What is fetched where that is a line ahead, and one of where the sums go."""
         b, x = self.b, self.ahead
-        wait = maximum(b, b.sub(turns, const(self.shape.rows + TURNS_BEFORE)), ZERO)
+        wait = maximum(b, b.sub(iterations, const(self.shape.rows + ITERATIONS_BEFORE)), ZERO)
         return Fetches(self.sums.start, wait, x.start, self.apart(ir.Constant(I1, 0)), x.every, self.sums.apart)
 
-    def stretches(self, turns: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """(whether there may be long ones, how many turns one of them has, whether each fetches a run of memory ahead).
+    def stretches(self, iterations: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """(whether there may be long ones, how many iterations one of them has, whether each fetches a run of memory
+        ahead).
 
-        What is fetched ahead is to be at most a line at each turn.  What else is to be near in the end is fetched
+        What is fetched ahead is to be at most a line at each iteration.  What else is to be near in the end is fetched
         before the last one, if it is more.  Products of little depth wait for all that is found out here: it divides
         only where it must.
         """
         b, shape = self.b, self.shape
         several, before = self.by_columns(), b.block
         with b.if_then(several):
-            part, inside = ceil_div(b, turns, self.ahead.count), b.block
+            part, inside = ceil_div(b, iterations, self.ahead.count), b.block
         size = b.phi(I64)
-        size.add_incoming(turns, before)
+        size.add_incoming(iterations, before)
         size.add_incoming(part, inside)
         even = b.and_(b.icmp_signed("==", self.left.chunk, const(shape.lanes * shape.step)),
                       b.icmp_signed(">", self.ahead.every, ZERO))
-        short = b.select(b.and_(self.at_once(turns), b.not_(several)), b.sub(turns, const(TURNS_MORE)), size)
+        few = b.and_(self.at_once(iterations), b.not_(several))
+        short = b.select(few, b.sub(iterations, const(ITERATIONS_MORE)), size)
         return even, maximum(b, short, ONE), several
 
     def by_columns(self) -> ir.Value:
@@ -84,10 +87,10 @@ class PrefetchPlan:
         b, x = self.b, self.ahead
         return b.and_(b.icmp_signed(">", x.count, ONE), b.icmp_signed("!=", x.step, b.mul(x.apart, x.count)))
 
-    def at_once(self, turns: ir.Value) -> ir.Value:
-        """Whether what the caller reads beside the sums is more than there are turns."""
+    def at_once(self, iterations: ir.Value) -> ir.Value:
+        """Whether what the caller reads beside the sums is more than there are iterations."""
         b, count = self.b, self.near.count
-        many = b.or_(b.icmp_signed(">", count, const(MAX_NEAR)), b.icmp_signed(">", self.lines_near(), turns))
+        many = b.or_(b.icmp_signed(">", count, const(MAX_NEAR)), b.icmp_signed(">", self.lines_near(), iterations))
         return b.and_(b.icmp_signed(">", count, ZERO), many)
 
     def lines_near(self) -> ir.Value:
@@ -119,16 +122,16 @@ class PrefetchPlan:
                      b.load(b.gep(where, [const(LINES_BYTES // 2)], source_etype=BYTE), typ=I64))
 
     def in_stretch(self, listed: ir.Value, ahead: ir.Value, several: ir.Value, done: ir.Value,
-                   every_turn: ir.Value) -> Fetches:
-        """What is fetched in a stretch before which so many turns are done, `ahead` from there on."""
+                   every_iteration: ir.Value) -> Fetches:
+        """What is fetched in a stretch before which so many iterations are done, `ahead` from there on."""
         b, x = self.b, self.ahead
-        wait = b.sub(maximum(b, b.sub(every_turn, b.add(self.lines_near(), const(TURNS_BEFORE))), ZERO), done)
+        wait = b.sub(maximum(b, b.sub(every_iteration, b.add(self.lines_near(), const(ITERATIONS_BEFORE))), ZERO), done)
         near = address(b, listed, maximum(b, b.neg(wait), ZERO), POINTER)
-        wait = b.select(self.at_once(every_turn), const(NO_PREFETCH_TURN), maximum(b, wait, ZERO))
+        wait = b.select(self.at_once(every_iteration), const(NO_PREFETCH_ITERATION), maximum(b, wait, ZERO))
         return Fetches(near, wait, ahead, self.apart(several), x.every)
 
     def apart(self, several: ir.Value) -> ir.Value:
-        """Bytes from what a turn fetches ahead to what the next one does that fetches something."""
+        """Bytes from what an iteration fetches ahead to what the next one does that fetches something."""
         b, x = self.b, self.ahead
         apart = b.select(b.or_(several, b.icmp_signed("<=", x.count, ONE)), x.step, x.apart)
         return b.select(x.wide, apart, b.mul(apart, const(self.shape.vectors)))

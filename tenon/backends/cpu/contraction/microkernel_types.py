@@ -6,11 +6,11 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction.ir_helpers import I1, ZERO, const, element_bytes
 from tenon.target import LINE_BYTES
 
-K_UNROLL = 4            # of depth are one turn of the innermost loop
+K_UNROLL = 4            # of depth are one iteration of the innermost loop
 BYTE = ir.IntType(8)
 LINES_BYTES = 16        # of an entry of a table of Lines
-NO_PREFETCH_TURN = 1 << 62  # turns
-MAX_NEAR = 6            # of them are fetched a line at a turn of the innermost loop
+NO_PREFETCH_ITERATION = 1 << 62  # iterations
+MAX_NEAR = 6            # of them are fetched a line at an iteration of the innermost loop
 
 
 class Shape(NamedTuple):
@@ -25,7 +25,7 @@ class Shape(NamedTuple):
     step: int
     line: int
     pairs: bool = False     # an element of a factor is two of bfloat16, whose products are added to one sum
-    plain: bool = False     # chunks are neighbours, and no turn fetches more than a line ahead, and one of the sums
+    plain: bool = False     # chunks are neighbours, no iteration fetches more than a line ahead, and one of the sums
 
     @property
     def width(self) -> int:
@@ -56,13 +56,13 @@ class LeftOperand(NamedTuple):
 
 class Ahead(NamedTuple):
     """What is fetched into the second cache: `count` lines of memory for every chunk, as long as those of a panel or
-    short; that is one at every so many turns (`pace`)."""
+    short; that is one at every so many iterations (`pace`)."""
     start: ir.Value
     step: ir.Value          # bytes from chunk to chunk
     apart: ir.Value         # and from line to line
     count: ir.Value
     wide: ir.Value          # whether they are long
-    every: ir.Value         # turns of the innermost loop, or 0 where there is more than a line a turn
+    every: ir.Value         # iterations of the innermost loop, or 0 where there is more than a line an iteration
 
 
 class Lines(NamedTuple):
@@ -84,12 +84,12 @@ def no_near(where: ir.Value) -> EpilogueAddress:
 
 def no_fetches(where: ir.Value) -> Ahead:
     """Nothing is fetched."""
-    return Ahead(where, ZERO, ZERO, ZERO, ir.Constant(I1, 0), const(NO_PREFETCH_TURN))
+    return Ahead(where, ZERO, ZERO, ZERO, ir.Constant(I1, 0), const(NO_PREFETCH_ITERATION))
 
 
 def pace(shape: Shape, count: int, wide: bool) -> int:
     """Turns from one line that is fetched ahead to the next one, so that they are `count` (of those of a panel, or
-    short) for every chunk; 0 if a line a turn is not enough.
+    short) for every chunk; 0 if a line an iteration is not enough.
 
     >>> pace(Shape(ir.FloatType(), 8, 3, 16, 1, 48), 4, True), pace(Shape(ir.FloatType(), 8, 3, 16, 1, 48), 5, True)
     (1, 0)

@@ -233,8 +233,8 @@ class _RegisterTile:
                 add_products(b, *given)
 
     def fetches_little(self, shape: Shape) -> bool:
-        """Whether no turn of the innermost loop fetches more than a line ahead, one after the other, and one of where
-        the sums go."""
+        """Whether no iteration of the innermost loop fetches more than a line ahead, one after the other, and one of
+        where the sums go."""
         near = (*self.spec.near, *self.spec.written)
         if near and not uses_block_epilogue(self.spec):
             return False

@@ -55,7 +55,7 @@ MIN_EXTENT = 4          # columns, steps; rows too, unless lines of right are re
 # Steps of few sums, of which as many columns as there are will do, and of one sum.
 MIN_STEPS_OF_FEW_SUMS, MAX_STEPS_OF_ONE_SUM = 32, 1 << 17
 MIN_PACKED_ROWS = 64        # rows that a panel is worth packing for, times the share of its lines that have no place
-EVEN_K_UNROLL = 2       # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
+EVEN_K_UNROLL = 2       # of an even depth are one iteration of a whole tile's loop: less beside its multiply-adds
 
 
 def direct_tile(spec: GemmSpec, machine: Target | None = None) -> Tile | Refusal:

@@ -126,8 +126,8 @@ def best_tile(windows: Windows, filters: int, lanes: int, registers: int) -> Out
         lines = (rows.covered(r) if rows else 1) * (taps // (rows.taps if rows else 1))
         loads = 1.5 * min(lines, taps * r) * v + taps * f
         time = max(taps * f * r * v / 2, loads / 2, FMA_LATENCY_CYCLES * taps)
-        turns = -(-filters // f) * (-(-rows.places // r) if rows else 1) * -(-across // v)
-        found.append((time * turns, -f * r * v, OutputTile(f, r, v)))
+        iterations = -(-filters // f) * (-(-rows.places // r) if rows else 1) * -(-across // v)
+        found.append((time * iterations, -f * r * v, OutputTile(f, r, v)))
     return min(found, key=lambda x: x[:2])[2]
 
 

@@ -152,8 +152,8 @@ def _tile(channels: int, taps: int, filters: int, lanes: int, registers: int) ->
         if rows * vectors + vectors > registers or (together > 1 and chunk < taps) or together > channels:
             continue
         step = max(rows * vectors / 2, FMA_LATENCY_CYCLES, (rows + vectors) / 2)
-        turns = -(-channels // together) * -(-taps // chunk) * -(-filters // (vectors * lanes))
-        found.append((step * turns, -rows * vectors, (together, chunk, vectors)))
+        iterations = -(-channels // together) * -(-taps // chunk) * -(-filters // (vectors * lanes))
+        found.append((step * iterations, -rows * vectors, (together, chunk, vectors)))
     return min(found)[2]
 
 
