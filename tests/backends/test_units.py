@@ -13,6 +13,7 @@ import pytest
 import tenon as tn
 from tenon.backends.cpu import compile_graph, lower_kernel
 from tenon.backends.cpu.lowered_kernel import make_unit
+from tenon.dims.symbolic_dim import symbol
 from tenon.errors import OutOfRange
 from tenon.graph.ir import DONATED, UPDATES
 from tenon.graph.text import parse_graph
@@ -270,7 +271,7 @@ def test_a_user_s_operator_of_the_same_name_is_another_kernel(disk, monkeypatch)
 
 
 def test_facts_survive_the_disk():
-    facts = kernel_cache.KernelMetadata(2, (tn.types.TensorType(tn.float32, (3, tn.dims.symbol("B") * 2)),),
-                             tn.dims.symbol("B") + 64, frozenset({(0, 1), (1, 0)}), ("B",),
-                             (kernel_cache.Check(3, "take"), kernel_cache.Check(-1, "")))
+    size = symbol("B")
+    facts = kernel_cache.KernelMetadata(2, (tn.types.TensorType(tn.float32, (3, size * 2)),), size + 64,
+                                        frozenset({(0, 1), (1, 0)}), ("B",), (kernel_cache.Check(3, "take"), kernel_cache.Check(-1, "")))
     assert kernel_cache._decoded(kernel_cache._encoded(facts)) == facts
