@@ -106,7 +106,7 @@ class Memory:
         """An element of another buffer, or of this one, which may be unwritten as well."""
         self.elements[position], self.written[position] = source.elements[at], source.written[at]
 
-    def turn(self, shape: Shape, lines: int, columns: int) -> None:
+    def transpose(self, shape: Shape, lines: int, columns: int) -> None:
         """The first lines become columns."""
         for part in (self.elements, self.written):
             square = part.reshape(shape)
@@ -142,7 +142,7 @@ class _Run:
             case Store():
                 return self.store(x)
             case TransposeTile(buffer=buffer, lines=lines, columns=columns):
-                return lambda env: self.memory[buffer].turn(buffer.type.shape, lines, columns)
+                return lambda env: self.memory[buffer].transpose(buffer.type.shape, lines, columns)
             case Accumulator(local=local, kind=kind):
                 start = wide(local.dtype).type(identity(kind, local.dtype).value)
                 return self.let(local, lambda env: start)

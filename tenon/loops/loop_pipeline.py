@@ -34,7 +34,7 @@ from tenon.loops.split_div_mod_loops import with_split_loops
 from tenon.loops.split_k import with_parted_depth
 from tenon.loops.split_reductions import in_parts
 from tenon.loops.store_target import StoreTarget
-from tenon.loops.tile_transposes import turned_nest
+from tenon.loops.tile_transposes import transposed_nest
 from tenon.loops.validate_loops import compare, is_validating
 from tenon.loops.verify_loops import verify_loops
 from tenon.records import dataclass
@@ -143,7 +143,7 @@ SCHEDULE_PASSES = [
     LoopPass("collapse_reductions", alone(lambda group: [*map(with_flat_reductions, group)]), each_group),
     LoopPass("products", alone(product_nest), claimed_groups),
     LoopPass("column_reductions", alone(column_nest), claimed_groups),
-    LoopPass("tile_transposes", alone(turned_nest), claimed_groups),
+    LoopPass("tile_transposes", alone(transposed_nest), claimed_groups),
     LoopPass("compute_at", alone(plain_nest), claimed_groups),      # which takes all that is left
     LoopPass("reuse_local_buffers", alone(with_shared_rows), each_nest)]
 NEST_PASSES = [

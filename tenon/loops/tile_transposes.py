@@ -1,11 +1,11 @@
-"""Loads that run along another loop than the stores -> squares of memory, copied line by line and turned.
+"""Loads that run along another loop than the stores -> squares of memory, copied line by line and transposed.
 
     for i: for j: out[i, j] = x[j, i]       ->      for square (i, j):
                                                         for jj: for ii: local[jj, ii] = x[j + jj, i + ii]
                                                         local = transpose(local)
                                                         for ii: for jj: out[i + ii, j + jj] = local[ii, jj]
 
-Both memories are gone through along their lines; the square, which stays in the first cache, is turned in registers.
+Both memories are gone through along their lines; the square, which stays in L1, is transposed in registers.
 Processors do not foresee which lines come next, of many pieces: the same of the next square are asked for, and those
 that this one will write.
 """
@@ -31,7 +31,7 @@ MIN_TILED_ITERATIONS = 8  # iterations of a loop that is worth cutting
 MIN_TILED_ELEMENTS = 4096   # elements that are
 
 
-def turned_nest(targets: Sequence[StoreTarget]) -> Nest | None:
+def transposed_nest(targets: Sequence[StoreTarget]) -> Nest | None:
     """The nest, if all targets have the same loops and some of what they read runs along another loop."""
     loops = targets[0].indices
     if len(loops) < 2 or any(t.indices != loops or t.combine for t in targets) or count(*loops) < MIN_TILED_ELEMENTS:
@@ -56,7 +56,7 @@ def _line(x: Load, loops: Sequence[Index]) -> Index | None:
     return next((i for i in loops[:-1] if is_same(terms.get(i, 0), 1)), None)
 
 
-def _in_squares(targets: Sequence[StoreTarget], line: Index, turned: Sequence[Load]) -> Nest:
+def _in_squares(targets: Sequence[StoreTarget], line: Index, transposed: Sequence[Load]) -> Nest:
     *others, column = (i for i in targets[0].indices if i is not line)
     taken = names_in(*targets[0].indices)
     tiles = [fresh(i.name + "_tile", (i.extent + (TILE_SIDE - 1)) // TILE_SIDE, taken) for i in (line, column)]
@@ -69,11 +69,12 @@ def _in_squares(targets: Sequence[StoreTarget], line: Index, turned: Sequence[Lo
     for index in around:
         scopes.append(LoopScope(scopes[-1], index))
     square = scopes[-1]
-    place, turned_place = (simplify(i * size(TILE_SIDE) + k) for i, k in (inside[::-1], inside))
-    buffers = [Buffer(f"square{n}", TensorType(x.dtype, (TILE_SIDE, TILE_SIDE)), "local") for n, x in enumerate(turned)]
+    place, transposed_place = (simplify(i * size(TILE_SIDE) + k) for i, k in (inside[::-1], inside))
+    buffers = [Buffer(f"square{n}", TensorType(x.dtype, (TILE_SIDE, TILE_SIDE)), "local")
+               for n, x in enumerate(transposed)]
     row_at = {**at, line: tiles[0] * size(TILE_SIDE) + inside[1]}     # of results, where one copies one of columns
     fetches = [y for t in targets for y in _fetches(t.buffer, t.offset, row_at, column, tiles[1] * size(TILE_SIDE))]
-    for buffer, x in zip(buffers, turned, strict=True):
+    for buffer, x in zip(buffers, transposed, strict=True):
         copy = Store(buffer, place, Load(x.buffer, substitute(x.offset, at), None))
         fetches += _fetches(x.buffer, x.offset, at, line, tiles[0] * size(TILE_SIDE) + TILE_SIDE)
         fetched = fetches if _are_apart(x, column) else ()
@@ -81,7 +82,7 @@ def _in_squares(targets: Sequence[StoreTarget], line: Index, turned: Sequence[Lo
         square.body.append(Loop(inside[1], iterations[1], (*fetched, line_copied)))
         square.body.append(TransposeTile(buffer, _most(column), _most(line)))
         fetches = []
-    read: dict[Expr, Expr] = {x: Load(b, turned_place, None) for x, b in zip(turned, buffers, strict=True)}
+    read: dict[Expr, Expr] = {x: Load(b, transposed_place, None) for x, b in zip(transposed, buffers, strict=True)}
     row = LoopScope(square, inside[0])
     cell = LoopScope(row, inside[1])
     moved = [StoreTarget(t.buffer, t.indices, substitute(t.offset, at), substitute(replace(t.value, read), at))

@@ -112,8 +112,8 @@ def _in_place(parts: Any, sizes: Sequence[int], padding: Any) -> Any:
     """Parts [N, C, *steps, *places] as the elements of x."""
     count = len(sizes)
     steps, places = parts.shape[2:2 + count], parts.shape[2 + count:]
-    turns = [axis for k in range(count) for axis in (2 + count + k, 2 + k)]
-    whole = reshape_op(permute(parts, axes=(0, 1, *turns)),
+    order = [axis for k in range(count) for axis in (2 + count + k, 2 + k)]
+    whole = reshape_op(permute(parts, axes=(0, 1, *order)),
                        shape=(*parts.shape[:2], *(n * s for n, s in zip(places, steps, strict=True))))
     for axis, (n, (low, _)) in enumerate(zip(sizes, padding, strict=True), 2):
         whole = _from(whole, axis, low, n)
@@ -127,8 +127,8 @@ def _cut_up(w: Any, cuts: Sequence[StrideCut]) -> Any:
     if set(taps) == {1}:
         return reshape_op(w, shape=(outputs, channels, *taps))
     pieces = reshape_op(w, shape=(*w.shape[:2], *(n for cut in cuts for n in (cut.taps, cut.step))))
-    turned = permute(pieces, axes=(0, 1, *range(3, pieces.ndim, 2), *range(2, pieces.ndim, 2)))
-    return stored(reshape_op(turned, shape=(outputs, channels, *taps)))
+    permuted = permute(pieces, axes=(0, 1, *range(3, pieces.ndim, 2), *range(2, pieces.ndim, 2)))
+    return stored(reshape_op(permuted, shape=(outputs, channels, *taps)))
 
 
 # ---------------------------------------------------------------- one product, and what windows share

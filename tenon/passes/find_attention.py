@@ -89,7 +89,7 @@ class _Calls:
     def gradient_of(self, product: AttentionProduct) -> Callable[[], Value]:
         def emit() -> Value:
             found = self.slopes[product.of]
-            return _of_shape(mT(found) if product.turned else found, product.node.output.shape)
+            return _of_shape(mT(found) if product.transposed else found, product.node.output.shape)
         return emit
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Graph -> the same graph where a product that is only read turned is made turned.
+"""Graph -> the same graph where a product that is only read transposed is made transposed.
 
     y = matmul(a, b); z = permute(y, axes=(1, 0))    ->    z = matmul(permute(b, axes=(1, 0)), permute(a, axes=(1, 0)))
 
@@ -20,14 +20,14 @@ from tenon.passes.rewriting.nested import nested
 
 @nested
 def transpose_products(graph: Graph) -> Graph:
-    """Swap and turn the factors of every product that one `permute` alone reads."""
+    """Swap and transpose the factors of every product that one `permute` alone reads."""
     read = drop_dead(graph)
-    turned = _turned(read)
-    if not turned:
+    transposed = _read_transposed(read)
+    if not transposed:
         return graph
 
     def visit(node: Node, inputs: tuple[Input, ...]) -> Any:
-        if node not in turned:
+        if node not in transposed:
             return copy(node, inputs)
         product = inputs[0]
         assert isinstance(product, Value) and product.node is not None
@@ -36,8 +36,8 @@ def transpose_products(graph: Graph) -> Graph:
     return rebuild(read, visit)
 
 
-def _turned(graph: Graph) -> set[Node]:
-    """The nodes that turn such a product; who reads a product twice as it is needs it as it is."""
+def _read_transposed(graph: Graph) -> set[Node]:
+    """The nodes that transpose such a product; who reads a product twice as it is needs it as it is."""
     users, results = graph.users(), set(graph.results)
     found = set()
     for node in graph.nodes:

@@ -6,7 +6,7 @@ Then filters are the lanes of vectors: their constant weights are packed once, a
 is done element by element, or in windows, between two convolutions is done in the same layout, so nothing is permuted
 but what comes in and what goes out.  A convolution of every channel by itself becomes `depthwise_channels_last`.
 
-What hangs together so is a region.  It is turned where its convolutions gain more by that than it costs to permute
+What hangs together so is a region.  It is converted where its convolutions gain more by that than it costs to permute
 what comes in and goes out: one whose channels stand alone gains next to nothing, and stays as it is without others.
 """
 
@@ -37,21 +37,21 @@ def use_channels_last(graph: Graph) -> Graph:
     if CONSTANTS not in graph.notes or not found:
         return graph
     known = constant_values(graph, graph.notes[CONSTANTS])
-    if not all(turns(node, set(known)) for node in found):
+    if not all(can_be_channels_last(node, set(known)) for node in found):
         return graph
     chosen = {node for region in regions(graph) if pays(region, graph, set(known)) for node in region}
-    turned: dict[Value, Value] = {}         # from a value of the old graph to what it is with its channels last
+    converted: dict[Value, Value] = {}         # from a value of the old graph to what it is with its channels last
 
     def visit(node: Node, inputs: tuple[Input, ...]) -> Any:
         if node not in chosen:
             return copy(node, inputs)
-        turned[node.output] = _with_channels_last(node, inputs, turned)
-        return first(turned[node.output])
+        converted[node.output] = _with_channels_last(node, inputs, converted)
+        return first(converted[node.output])
 
     return rebuild(graph, visit)
 
 
-def turns(node: Node, constants: set[Value]) -> bool:
+def can_be_channels_last(node: Node, constants: set[Value]) -> bool:
     """Whether a convolution has constant weights, known sizes, and filters that are worth a vector."""
     x, w = node.inputs
     sizes = [n for y in (x, w) if isinstance(y, Value) for n in y.shape]
@@ -125,11 +125,11 @@ def _source(x: Value) -> Value:
 
 # ---------------------------------------------------------------- nodes
 
-def _with_channels_last(node: Node, inputs: tuple[Input, ...], turned: dict[Value, Value]) -> Any:
+def _with_channels_last(node: Node, inputs: tuple[Input, ...], converted: dict[Value, Value]) -> Any:
     """The node's result with its channels last."""
     if node.op is conv:
-        return _convolved(node, _turned(node.inputs[0], inputs[0], turned), inputs[1])
-    new = tuple(_turned(x, y, turned) for x, y in zip(node.inputs, inputs, strict=True))
+        return _convolved(node, _channels_last_of(node.inputs[0], inputs[0], converted), inputs[1])
+    new = tuple(_channels_last_of(x, y, converted) for x, y in zip(node.inputs, inputs, strict=True))
     return current_builder().emit(node.op, new, _with_channels(node.attrs) if node.op is max_pool_op else node.attrs)
 
 
@@ -146,8 +146,8 @@ def _with_channels(attrs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: (*value, ones[name]) for name, value in attrs.items()}
 
 
-def _turned(old: Input, new: Input, turned: dict[Value, Value]) -> Any:
+def _channels_last_of(old: Input, new: Input, converted: dict[Value, Value]) -> Any:
     """An operand with its channels last; numbers are as they are."""
     if not isinstance(old, Value):
         return new
-    return turned[old] if old in turned else last(new)
+    return converted[old] if old in converted else last(new)

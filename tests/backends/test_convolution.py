@@ -57,7 +57,7 @@ def steps_of(captured):
     return [step for step in captured.program.late.parts.steps if isinstance(step, KernelStep)]
 
 
-def is_turned(captured):
+def has_channels_last(captured):
     """Whether the first step is a convolution with its channels last, of packed weights."""
     unit = steps_of(captured)[0].unit
     return isinstance(unit, Packed) and bool(plan_of(unit.kernel.nests[0].body[0], unit.target))
@@ -74,7 +74,7 @@ def epilogue(y, more, act):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_constant_convolution_has_its_channels_last(case):
     compiled, given = check(case, np.float32, "relu", 2e-4)
-    assert is_turned(compiled.capture(*given))
+    assert has_channels_last(compiled.capture(*given))
 
 
 @pytest.mark.parametrize("act", ["plain", "tanh", "sum"])

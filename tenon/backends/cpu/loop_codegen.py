@@ -13,7 +13,7 @@ from llvmlite import ir
 from tenon.backends.cpu import scalar_codegen as scalar
 from tenon.backends.cpu import shared_math
 from tenon.backends.cpu.contraction.ir_helpers import loop, loop_flags, prefetch
-from tenon.backends.cpu.contraction.transpose_registers import turn
+from tenon.backends.cpu.contraction.transpose_registers import transpose_square
 from tenon.backends.cpu.expression_codegen import ONE, ZERO, Values, divides
 from tenon.backends.cpu.scalar_codegen import FUSED, I64, number, register
 from tenon.backends.cpu.vectorization import (
@@ -114,7 +114,7 @@ class Loops(Values):
                 bits, side = 8 * buffer.type.dtype.itemsize, buffer.type.shape[0]
                 lanes = min(8 * self.target.vector_bytes // bits, side)
                 form = ir.IntType(bits), lanes, side, lines, columns
-                shared_functions.call(self.b, turn, form, [self.pointers[buffer]])
+                shared_functions.call(self.b, transpose_square, form, [self.pointers[buffer]])
             case Prefetch(buffer=buffer, offset=offset):
                 if not _stays_near(buffer, self.target):
                     element = scalar.in_memory(buffer.type.dtype)

@@ -148,13 +148,13 @@ def is_packing(unit: CompiledKernel) -> bool:
 
 
 def is_convolution(step: Step) -> bool:
-    """Whether the step is a convolution that was turned for the sake of packing."""
+    """Whether the step is a convolution that was put channels last for the sake of packing."""
     return isinstance(step, KernelStep) and any(node.op is conv_channels_last for node in step.unit.body.nodes)
 
 
 def is_worth_keeping(step: Step, right: tuple[Storage, ...], size: int) -> bool:
-    """Whether panels made once are much better than panels made in every call: a convolution's, which are turned too,
-    those of a product of few rows, and those that are smaller than what they are made of."""
+    """Whether panels made once are much better than panels made in every call: a convolution's, which are put
+    channels last too, those of a product of few rows, and those that are smaller than what they are made of."""
     return is_convolution(step) or right_of(step, MAX_ROWS_KEPT) is not None or \
         size < count(sum(x.bytes for x in right), {})
 

@@ -41,8 +41,8 @@ class Factor:
         return tuple(self.base.shape[k] for k in self.axes)
 
     @property
-    def turned(self) -> Factor:
-        return Factor(self.base, _turned(self.axes))
+    def transposed(self) -> Factor:
+        return Factor(self.base, _transposed(self.axes))
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def _ending_in(product: Node, graph: Graph) -> PlainAttention | None:
         q, k, v = (factor_of(x, renamed=False) for x in (*scores.product.inputs, product.inputs[1]))
     if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] or (q.shape[-2], k.shape[-1]) != read[0].shape[-2:]:
         return None
-    return PlainAttention(q, k.turned, v, scores.scale, scores.masked, tuple(scores.masks), weights, frozenset(read),
-                          product)
+    return PlainAttention(q, k.transposed, v, scores.scale, scores.masked, tuple(scores.masks), weights,
+                          frozenset(read), product)
 
 
 def names_of(x: Input) -> Iterator[Value]:
@@ -135,26 +135,26 @@ def renames(node: Node) -> bool:
 
 
 def factor_of(x: Input, renamed: bool = True) -> Factor:
-    """A factor, behind a turn, a `renamed` stack, and a permutation."""
+    """A factor, behind a transpose, a `renamed` stack, and a permutation."""
     assert isinstance(x, Value)
     axes = tuple(range(x.ndim))
     while True:
-        unturned, inner = _of(permute, x), _of(reshape_op, x)
-        if unturned is not None and x.node is not None:
+        permuted, inner = _of(permute, x), _of(reshape_op, x)
+        if permuted is not None and x.node is not None:
             order = x.node.attrs["axes"]
-            x, axes = unturned, tuple(order[k] for k in axes)
-            if order != _turned(range(len(order))):
+            x, axes = permuted, tuple(order[k] for k in axes)
+            if order != _transposed(range(len(order))):
                 break
         elif renamed and inner is not None and inner.shape[-2:] == x.shape[-2:]:
-            turned = axes != tuple(range(x.ndim))
+            transposed = axes != tuple(range(x.ndim))
             x, axes = inner, tuple(range(inner.ndim))
-            axes = _turned(axes) if turned else axes
+            axes = _transposed(axes) if transposed else axes
         else:
             break
     return Factor(x, axes)
 
 
-def _turned(axes: Iterable[int]) -> tuple[int, ...]:
+def _transposed(axes: Iterable[int]) -> tuple[int, ...]:
     *first, rows, columns = axes
     return (*first, columns, rows)
 

@@ -35,11 +35,11 @@ Q, K, V = range(3)
 
 @dataclass(frozen=True)
 class AttentionProduct:
-    """A node that is the gradient of queries, keys or values; `turned` where it has rows for columns."""
+    """A node that is the gradient of queries, keys or values; `transposed` where it has rows for columns."""
 
     node: Node
     of: int
-    turned: bool
+    transposed: bool
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def plain_gradient(x: PlainAttention, users: Users, results: Collection[Value]) 
 
 
 def _readers(x: Value, users: Users, results: Collection[Value]) -> list[Node] | None:
-    """The nodes that read a value, also turned, renamed or converted; None where it is a result."""
+    """The nodes that read a value, also transposed, renamed or converted; None where it is a result."""
     found: dict[Node, None] = {}
     stack = [x]
     while stack:
@@ -83,7 +83,7 @@ def _readers(x: Value, users: Users, results: Collection[Value]) -> list[Node] |
         if value in results:
             return None
         for node in users[value]:
-            if renames(node) or (node.op is permute and factor_of(node.output) == factor_of(value).turned):
+            if renames(node) or (node.op is permute and factor_of(node.output) == factor_of(value).transposed):
                 stack.append(node.output)
             else:
                 found[node] = None
@@ -93,9 +93,9 @@ def _readers(x: Value, users: Users, results: Collection[Value]) -> list[Node] |
 def _of_values(node: Node, weights: Factor) -> tuple[AttentionProduct, Factor] | None:
     """The gradient of values, and what it is computed of."""
     left, right = map(factor_of, node.inputs)
-    if left == weights.turned:
+    if left == weights.transposed:
         return AttentionProduct(node, V, False), right
-    return (AttentionProduct(node, V, True), left.turned) if right == weights else None
+    return (AttentionProduct(node, V, True), left.transposed) if right == weights else None
 
 
 def _slopes(x: PlainAttention, scaled: list[Node], users: Users) -> tuple[Value, Factor] | None:
@@ -109,7 +109,7 @@ def _slopes(x: PlainAttention, scaled: list[Node], users: Users) -> tuple[Value,
                     continue
                 if {*scaled} == {node, summed.node} and set(summed.node.inputs) == {first, x.weights}:
                     *_, source = names_of(first)
-                    g = _against(source, x.v.turned)
+                    g = _against(source, x.v.transposed)
                     return None if g is None else (node.output, g)
     return None
 
@@ -152,6 +152,6 @@ def _of_queries_or_keys(node: Node, slopes: Factor, x: PlainAttention) -> Attent
     if node.op is not matmul_op:
         return None
     left, right = map(factor_of, node.inputs)
-    known = {(slopes, x.k): (Q, False), (slopes.turned, x.q): (K, False),
-             (x.k.turned, slopes.turned): (Q, True), (x.q.turned, slopes): (K, True)}
+    known = {(slopes, x.k): (Q, False), (slopes.transposed, x.q): (K, False),
+             (x.k.transposed, slopes.transposed): (Q, True), (x.q.transposed, slopes): (K, True)}
     return AttentionProduct(node, *known[left, right]) if (left, right) in known else None

@@ -199,8 +199,8 @@ class Blocks:
                 b.store(value, address(b, target, b.add(b.mul(i, const(self.apart(inner))), j), self.element))
         b.call(self.function(("copy", x, axes), [I64, I64, I64, POINTER], write), [*args, g, first, count, target])
 
-    def turn(self, b: ir.IRBuilder, args: Args, width: int, source: ir.Value, count: ir.Value,
-             panels: ir.Value) -> None:
+    def transpose_panels(self, b: ir.IRBuilder, args: Args, width: int, source: ir.Value, count: ir.Value,
+                         panels: ir.Value) -> None:
         """Rows of `width` elements -> panels in which `vectors * lanes` rows stand side by side."""
         lanes, element, across = self.lanes, self.element, self.vectors * self.lanes
 

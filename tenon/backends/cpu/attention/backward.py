@@ -96,8 +96,8 @@ class Gradient(Blocks):
         x = self.x
         self.copy(b, args, x.k, "column depth", g, column, keys, parts["k"])
         self.copy(b, args, x.v, "column width", g, column, keys, parts["v"])
-        self.turn(b, args, self.depth, parts["k"], keys, parts["k panels"])
-        self.turn(b, args, self.width, parts["v"], keys, parts["v panels"])
+        self.transpose_panels(b, args, self.depth, parts["k"], keys, parts["k panels"])
+        self.transpose_panels(b, args, self.width, parts["v"], keys, parts["v panels"])
         self.clear(b, parts["dk"], const((self.keys + self.rows) * self.depth))
         self.clear(b, parts["dv"], const((self.keys + self.rows) * self.width))
         block = const(self.queries)

@@ -1,4 +1,4 @@
-"""Attention of few queries, as in a turn of decoding: each reads the keys and values that it attends to once.
+"""Attention of few queries, as in a step of decoding: each reads the keys and values that it attends to once.
 
     for query:
         first, end = the columns between which its mask allows any

@@ -72,7 +72,7 @@ class Forward(Blocks):
         with loop(b, ZERO, end, const(self.keys)) as (column, _):
             keys = minimum(b, const(self.keys), b.sub(end, column))
             self.copy(b, args, x.k, "column depth", g, column, keys, parts["k"])
-            self.turn(b, args, self.depth, parts["k"], keys, parts["panels"])
+            self.transpose_panels(b, args, self.depth, parts["k"], keys, parts["panels"])
             self.copy(b, args, x.v, "column width", g, column, keys, parts["v"])
             with loop(b, ZERO, count, const(self.rows)) as (i, _):
                 self.tile(b, args, parts, g, first, i, minimum(b, const(self.rows), b.sub(count, i)), column, keys)

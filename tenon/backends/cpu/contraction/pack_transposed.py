@@ -68,7 +68,7 @@ def _in_whole_squares(pack: Pack) -> bool:
     return known and math.prod(size.constant for size in pack.depth_sizes) % pack.lanes == 0
 
 
-def pack_turned(pack: Pack) -> None:
+def pack_transposed_runs(pack: Pack) -> None:
     """Neighbours along depth are, in short runs, neighbours in memory: squares that are masked and transposed.
 
     A square writes whole vectors, over the end of its lines and over lines that come after; what is written later
@@ -79,12 +79,12 @@ def pack_turned(pack: Pack) -> None:
     with loop(b, ZERO, const(pack.width), const(lanes), short=True) as (group, _), \
             runs(b, pack.k0, pack.depth, pack.depth_sizes) as (k, index, length):
         if dense:
-            _turned_run(pack, group, k, index, length)
+            _transposed_run(pack, group, k, index, length)
         else:
-            _turned_squares(pack, group, k, index, length)
+            _transposed_squares(pack, group, k, index, length)
 
 
-def _turned_run(pack: Pack, group: ir.Value, k: ir.Value, index: Index, length: ir.Value) -> None:
+def _transposed_run(pack: Pack, group: ir.Value, k: ir.Value, index: Index, length: ir.Value) -> None:
     """A run of depth for a vector of columns, all of which is in memory."""
     b, element = pack.b, pack.spec.element
     assert pack.operand.pointer is not None
@@ -95,7 +95,7 @@ def _turned_run(pack: Pack, group: ir.Value, k: ir.Value, index: Index, length: 
     shared_functions.call(b, from_lines, (element, pack.lanes), [slots, pack.slot(k, group), length, const(pack.width)])
 
 
-def _turned_squares(pack: Pack, group: ir.Value, k: ir.Value, index: Index, length: ir.Value) -> None:
+def _transposed_squares(pack: Pack, group: ir.Value, k: ir.Value, index: Index, length: ir.Value) -> None:
     """The same where elements are apart, or not all in memory."""
     b, lanes = pack.b, pack.lanes
     outers = [pack.outer_at(b.add(group, const(i))) for i in range(lanes)]

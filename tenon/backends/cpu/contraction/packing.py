@@ -48,7 +48,7 @@ from tenon.backends.cpu.contraction.ir_helpers import (
 )
 from tenon.backends.cpu.contraction.microkernel_types import BYTE
 from tenon.backends.cpu.contraction.pack_masked_runs import pack_pieces, runs_in_a_vector
-from tenon.backends.cpu.contraction.pack_transposed import pack_squares, pack_turned
+from tenon.backends.cpu.contraction.pack_transposed import pack_squares, pack_transposed_runs
 from tenon.target import LINE_BYTES
 
 PREFETCH_DISTANCE_BYTES = 2 * LINE_BYTES    # bytes behind what is read of a line of left
@@ -82,7 +82,7 @@ def emit_pack(module: ir.Module, name: str, spec: GemmSpec, tile: Tile, side: st
     elif reads_in_place(operand, len(spec.depth)) and width % tile.lanes == 0:
         pack_squares(pack)
     elif operand.contiguous == "depth" and operand.step <= 2 and width % tile.lanes == 0:
-        pack_turned(pack)
+        pack_transposed_runs(pack)
     else:
         pack.spans()
     b.ret_void()

@@ -3,7 +3,7 @@
     from_lines(starts, target, run, pitch)          target[x * pitch + k] = line k of `starts` [x]
     to_lines(starts, source, run, pitch, some)      line k of `starts` [x] = source[x * pitch + k],  k < some
 
-    turn(square, side, lines, columns)              square[i * side + k] = what was square[k * side + i],  k < lines,
+    transpose_square(square, side, lines, columns)    square[i * side + k] = what was square[k * side + i],  k < lines,
                                                                                                    i < columns
 
 There are as many lines as a vector has lanes, and a vector of each is loaded, or stored, at once.
@@ -81,9 +81,10 @@ def to_lines(b: ir.IRBuilder, element: ir.Type, lanes: int, starts: ir.Value, so
             masked_store(b, value, address(b, lines[k], x, element), exists)
 
 
-def turn(b: ir.IRBuilder, element: ir.Type, lanes: int, side: int, lines: int, columns: int, square: ir.Value) -> None:
+def transpose_square(b: ir.IRBuilder, element: ir.Type, lanes: int, side: int, lines: int, columns: int,
+                     square: ir.Value) -> None:
     """Write a piece: the first lines and columns of a square, whose squares of vectors change places in pairs."""
-    def turned(i: ir.Value, k: ir.Value, some: int = lanes) -> list[ir.Value]:
+    def transposed(i: ir.Value, k: ir.Value, some: int = lanes) -> list[ir.Value]:
         """What the columns from k on are of the lines from i on, of which there are some."""
         rows = [load_vector(b, at(i, k, n), element, lanes) for n in range(some)]
         return transpose(b, [*rows, *[zero(ir.VectorType(element, lanes))] * (lanes - some)])
@@ -97,7 +98,7 @@ def turn(b: ir.IRBuilder, element: ir.Type, lanes: int, side: int, lines: int, c
 
     def part(i: int, k: int) -> list[ir.Value]:
         """The same where some of it is beyond the first lines and columns."""
-        return turned(const(i), const(k), min(lines - i, lanes))[:max(columns - k, 0)] if i < lines else []
+        return transposed(const(i), const(k), min(lines - i, lanes))[:max(columns - k, 0)] if i < lines else []
 
     if lines < side or columns < side:
         for i in range(0, side, lanes):
@@ -109,10 +110,10 @@ def turn(b: ir.IRBuilder, element: ir.Type, lanes: int, side: int, lines: int, c
     step = const(lanes)
     with loop(b, ZERO, const(side), step, short=True) as (i, _):
         with loop(b, ZERO, i, step, short=True) as (k, _):
-            below, above = turned(i, k), turned(k, i)
+            below, above = transposed(i, k), transposed(k, i)
             write(k, i, below)
             write(i, k, above)
-        write(i, i, turned(i, i))
+        write(i, i, transposed(i, i))
 
 
 def _first(b: ir.IRBuilder, count: ir.Value, lanes: int) -> ir.Value:

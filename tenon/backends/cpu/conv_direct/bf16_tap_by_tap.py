@@ -1,7 +1,7 @@
 """A convolution of bfloat16, with zeros around its images -> LLVM IR that leaves out what taps meet beyond the edges.
 
     for each panel of filters, block of places:
-        for taps: turn the channels of a tap, of all filters of the panel, to pairs in lines of filters
+        for taps: transpose the channels of a tap, of all filters of the panel, to pairs in lines of filters
             for places whose windows have the tap in the image, tiles of rows: sums += pairs of a row * panel
         hand the sums to the epilogue
 

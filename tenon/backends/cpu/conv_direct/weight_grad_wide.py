@@ -7,7 +7,7 @@
             for panels, tiles of taps: for places: sums += element of the copy * line of the panel
 
 Windows are not put together as rows: each tap reads the copy at a distance that is known here.  Sums wait in memory, a
-line of filters for each channel and tap, and are turned in squares at last.  Threads share channels, or panels.
+line of filters for each channel and tap, and are transposed in squares at last.  Threads share channels, or panels.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tenon.target import Target, round_up
 
 BLOCK_PLACES = 768      # of a block, about: their lines of a panel stay in the second cache
 WORKING_REGISTERS = 5   # registers that hold no sums
-TRANSPOSED_RUN = 256    # sums of a filter that are turned at once, a multiple of all lanes
+TRANSPOSED_RUN = 256    # sums of a filter that are transposed at once, a multiple of all lanes
 
 
 @dataclass(frozen=True)
@@ -110,15 +110,15 @@ class FilterPlan:
 
     @property
     def parts(self) -> tuple[int, int, int, int]:
-        """Bytes of panels, of copies, of sums, of sums that are turned."""
+        """Bytes of panels, of copies, of sums, of sums that are transposed."""
         each = element_bytes(register(self.statement.sum.dtype))
         places = self.images * self.block * prod(s.places for s in self.windows.slides[1:])
         blocks = min(self.channel_blocks, self.lanes) if self.is_one_block else self.channel_blocks
         rows = round_up(blocks * self.together * self.all_taps, self.lanes) + self.lanes
         sizes = (self.panels * (places + self.lanes) * self.width, self.images * self.together * self.cover.elements,
                  rows * self.panels * self.width, self.lanes * TRANSPOSED_RUN)
-        panels, copies, sums, turned = (round_up(size * each, 64) for size in sizes)
-        return panels, copies, sums, turned
+        panels, copies, sums, transposed = (round_up(size * each, 64) for size in sizes)
+        return panels, copies, sums, transposed
 
     @property
     def scratch(self) -> int:
@@ -164,7 +164,7 @@ class _SlidingFilters:
         self.plan, self.task, self.values, self.b = plan, task, task.values, task.b
         self.element, self.slides = register(plan.statement.sum.dtype), plan.windows.slides
         self.cover, self.taps = plan.cover, list(combinations(*(range(s.taps) for s in plan.windows.slides)))
-        self.panels, self.copies, self.sums, self.turned_sums = task.parts(plan.parts)
+        self.panels, self.copies, self.sums, self.transposed_sums = task.parts(plan.parts)
         self.slots = addresses(task.b, plan.lanes)
         self.pitch = plan.panels * plan.width       # elements between sums of neighbouring taps
         terms = affine(plan.other.offset).terms
@@ -240,7 +240,7 @@ class _SlidingFilters:
     # ------------------------------------------------------------ the other factor
 
     def pack(self, panel: ir.Value, v: ir.Value) -> None:
-        """Vector v of a panel's filters for all places of the block: squares that are turned.
+        """Vector v of a panel's filters for all places of the block: squares that are transposed.
 
         The last square of a run goes over its end; what comes after is written later, or is room for it.
         """
@@ -258,10 +258,10 @@ class _SlidingFilters:
                         over([*places, place], b.add(b.mul(number, outer[len(places)]), place))
                     return
                 known = [*places, *[ZERO] * (len(self.slides) - len(places))]
-                self.turned(first, known, run, self.panel_at(panel, b.mul(number, run)), v)
+                self.transposed(first, known, run, self.panel_at(panel, b.mul(number, run)), v)
             over([], i)
 
-    def turned(self, first: ir.Value, places: list[ir.Value], run: ir.Value, panel: ir.Value, v: ir.Value) -> None:
+    def transposed(self, first: ir.Value, places: list[ir.Value], run: ir.Value, panel: ir.Value, v: ir.Value) -> None:
         """A run of places, for a vector of filters from `first` on."""
         b, plan, lanes = self.b, self.plan, self.plan.lanes
         for slide, place in zip(self.slides, places, strict=True):
@@ -330,7 +330,7 @@ class _SlidingFilters:
     # ------------------------------------------------------------ results
 
     def finish(self, start: ir.Value, stop: ir.Value) -> None:
-        """Hand sums of blocks of channels to the epilogue: turned, so that taps lie side by side."""
+        """Hand sums of blocks of channels to the epilogue: transposed, so that taps lie side by side."""
         b, plan, lanes = self.b, self.plan, const(self.plan.lanes)
         rows = [b.mul(x, const(plan.together * plan.all_taps)) for x in (start, stop)]
         end = minimum(b, rows[1], const(count(plan.windows.channels) * plan.all_taps))
@@ -350,7 +350,7 @@ class _SlidingFilters:
 
     def line(self, number: ir.Value) -> ir.Value:
         """Where a run of sums of one filter waits."""
-        return address(self.b, self.turned_sums, self.b.mul(number, const(TRANSPOSED_RUN)), self.element)
+        return address(self.b, self.transposed_sums, self.b.mul(number, const(TRANSPOSED_RUN)), self.element)
 
     def hand_over(self, values: Values, given: Sequence[ir.Value]) -> None:
         """The epilogue for some sums of a filter."""

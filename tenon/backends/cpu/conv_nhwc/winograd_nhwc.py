@@ -5,7 +5,7 @@
             for frequencies: for tiles x vectors of filters: for channels: sums += element * vector of weights
             for tiles: transform the sums to those of 2 x 2 places, of which each is a vector of filters: epilogue
 
-The taps were transformed when they were packed.  Neither elements nor sums have to be turned, as they have where
+The taps were transformed when they were packed.  Neither elements nor sums have to be transposed, as they have where
 channels are not last (`backends.cpu.conv_direct.winograd.winograd_forward`);
 `backends.cpu.conv_direct.winograd.winograd_transforms` says what the transforms are.
 """

@@ -4,7 +4,7 @@
         transform what the tiles cover: for each frequency lines of channels, one a tile
         for each panel of filters (whose taps are transformed when they are first read):
             for frequencies: for tiles x vectors of filters: for channels: sums += element * vector of the panel
-            for vectors of filters, images: transform the sums, turn them in squares, hand them to the epilogue
+            for vectors of filters, images: transform the sums, transpose them in squares, hand them to the epilogue
 
 Threads share blocks, or panels where there are few blocks.
 """
@@ -254,7 +254,7 @@ def transform_taps(b: ir.IRBuilder, dtype: DType, lanes: int, tilings: Tilings, 
                    width: ir.Value, frequency: ir.Value) -> None:
     """Write a piece: the taps of channels, so far `apart`, of filters whose taps begin at `starts`.
 
-    `order` says which of them meets the element in a row and column of a window: squares of lines are turned.
+    `order` says which of them meets the element in a row and column of a window: squares of lines are transposed.
     """
     element, lines = register(dtype), lines_at(b, starts, lanes)
     none, taps = zero(ir.VectorType(in_memory(dtype), lanes)), sum(map(len, order))

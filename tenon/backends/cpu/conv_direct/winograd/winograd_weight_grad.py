@@ -4,7 +4,7 @@
     for each group of filters, each block of tiles:
         transform what the tiles cover, and what their places have
         for vectors of channels, panels of filters, frequencies: for tiles: sums += element * vector of filters
-    for vectors of channels and of filters: transform the sums to taps, turn them in squares, hand them to the epilogue
+    for vectors of channels and of filters: transform the sums to taps, transpose them, hand them to the epilogue
 
 Threads share groups of filters, or vectors of channels, so every sum has one order.
 """
@@ -114,9 +114,9 @@ class WinogradFilterPlan:
         """Bytes of a copy, of transformed elements, places and sums, and of taps with filters inside, and outside."""
         lanes = self.tiles.lanes
         vectors = self.vectors if self.tiles.blocks > 1 else 1
-        gradients, turned = self.tiles.frequencies * self.gradients.frequency, self.taps * lanes * lanes
+        gradients, transposed = self.tiles.frequencies * self.gradients.frequency, self.taps * lanes * lanes
         elements = (self.tiles.copied, self.vectors * self.elements.vector, gradients, vectors * self.sums.vector,
-                    turned, turned)
+                    transposed, transposed)
         return tuple(round_up(n * element_bytes(register(self.statement.sum.dtype)), 64) for n in elements)
 
     @property
@@ -212,7 +212,8 @@ class _WinogradFilters:
         run = b.mul(minimum(b, lanes, b.sub(const(self.tiles.channels), channel)), const(self.plan.taps))
         with loop(b, ZERO, some, lanes, short=True) as (f, _):
             numbers = self.plan.sums.tile, self.plan.sums.frequency
-            shared_functions.call(b, transform_and_turn, (self.element, self.lanes, self.tiles.tilings, self.order), [
+            form = self.element, self.lanes, self.tiles.tilings, self.order
+            shared_functions.call(b, transform_and_transpose, form, [
                 address(b, sums, f, self.element), self.inside, self.outside, *map(const, numbers)])
             with loop(b, ZERO, minimum(b, lanes, b.sub(some, f)), short=True) as (k, _):
                 bind_indices(self.values, self.plan.filters, b.add(b.add(first, f), k))
@@ -258,9 +259,9 @@ def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, alone
                 store_vector(b, value, x)
 
 
-def transform_and_turn(b: ir.IRBuilder, element: ir.Type, lanes: int, tilings: Tilings, order: Sequence[Sequence[int]],
-                       sums: ir.Value, inside: ir.Value, outside: ir.Value, apart: ir.Value,
-                       frequency: ir.Value) -> None:
+def transform_and_transpose(b: ir.IRBuilder, element: ir.Type, lanes: int, tilings: Tilings,
+                            order: Sequence[Sequence[int]], sums: ir.Value, inside: ir.Value, outside: ir.Value,
+                            apart: ir.Value, frequency: ir.Value) -> None:
     """Write a piece: the taps of a vector of channels for a vector of filters, a line for each filter.
 
     `order` says where in a line those of a row and column of a window go.
