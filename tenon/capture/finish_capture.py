@@ -44,7 +44,7 @@ from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber
 from tenon.capture.trace import Capture, capturing
 from tenon.dims.element_count import Size
 from tenon.dims.size_assumptions import Assumptions
-from tenon.dims.symbolic_dim import SymbolicDim, is_by_data
+from tenon.dims.symbolic_dim import PinnedSize, SymbolicDim, is_by_data
 from tenon.eager.gradient_hooks import place_of_hooks
 from tenon.eager.tape import TapeNode
 from tenon.graph.ir import SIZES, Graph, Value
@@ -273,10 +273,20 @@ class _Leaves:
             raise UnsafeCall("a size is asked for its type", convertible=True)
         if id(x) in self.roots:
             return FromArguments(self.roots[id(x)])
+        if type(x) is slice:
+            self._check_slice(x)
         if not (is_atom(x) or id(x) in self.known or x is MISSING or isinstance(x, SHARED)
                 or module_of(type(x)) == "typing"):
             raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
         return x
+
+    def _check_slice(self, x: slice) -> None:
+        """That a slice is the same in every call; its sizes have to be numbers."""
+        for part in (x.start, x.stop, x.step):
+            if issubclass(type(part), SymbolicDim):
+                raise PinnedSize(part)
+            if not is_atom(part):
+                raise UnsafeCall(f"the function makes a slice of a {type(part).__name__}, new in every call")
 
     def _made(self, x: Tensor) -> FromGraph:
         """A tensor that the function made."""

@@ -165,6 +165,8 @@ class SymbolicDim:
         return self - (self // other) * other
 
     def __eq__(self, other: object) -> bool:
+        if isinstance(other, float):
+            return other.is_integer() and self == int(other)
         if not isinstance(other, (int, SymbolicDim)):
             return NotImplemented
         return (isinstance(other, SymbolicDim) and self.terms == other.terms) or _ask(self, "==", other)

@@ -62,6 +62,8 @@ def _shape(sizes: tuple[Any, ...]) -> Any:
 
 def _filled(shape: Any, value: Any, dtype: Any, device: Any = None, requires_grad: bool = False) -> Any:
     wanted = None if dtype is None else as_dtype(dtype)
+    if issubclass(type(value), SymbolicDim):
+        value = dimension(size=value, dtype=int64)
     if isinstance(value, PYTHON_SCALARS) and wanted is not None:
         value = scalar(value, wanted)
     value = lift(value)

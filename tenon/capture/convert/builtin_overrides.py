@@ -43,6 +43,7 @@ from tenon.capture.runtime_numbers import (
     one_kind,
 )
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber, SymText, on_number
+from tenon.dims.undecided_sizes import for_user
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
 from tenon.ops.joining_and_axes import concat, moveaxis, stack
@@ -198,6 +199,7 @@ _to(float)
 
 @aware
 @replaces(isinstance)
+@for_user
 def isinstance_(x: Any, kinds: Any) -> Any:
     if type(x) is UnionValue and (capture := capture_now()) is not None:
         return capture.each_option(x, lambda option: isinstance_(option, kinds))

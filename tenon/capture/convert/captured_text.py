@@ -33,6 +33,7 @@ from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.symbolic_numbers import SYMBOLIC, SymText
 from tenon.dims.element_count import Size
 from tenon.dims.symbolic_dim import SymbolicDim
+from tenon.dims.undecided_sizes import for_user
 from tenon.errors import program_reads, user_location
 from tenon.graph.ir import Value
 from tenon.graph.op import current
@@ -94,6 +95,7 @@ def _tensor(capture: ConvertingCapture, x: Tensor) -> Tensor:
     return view
 
 
+@for_user
 def shown(capture: ConvertingCapture, x: Any, method: str = "__str__") -> Any:
     """What `str(x)` or `repr(x)` gives: text that may have values of the graph in it."""
     kind = type(x)

@@ -21,6 +21,7 @@ from tenon.capture.convert.list_growth import ListElements, appended, elements, 
 from tenon.capture.convert.optional_elements import is_perhaps, is_undecided, perhaps, presence, present, refused
 from tenon.capture.convert.tensor_list import TensorList
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
+from tenon.dims.undecided_sizes import for_user
 
 if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
@@ -99,6 +100,7 @@ def _append_left(held: deque[Any], x: Any) -> None:
 
 # ---------------------------------------------------------------- dictionaries
 
+@for_user
 def get(capture: ConvertingCapture, held: Any, key: Any, default: Any = None) -> Any:
     """The value of a key, or the default where it is not there."""
     if key not in held:
@@ -107,6 +109,7 @@ def get(capture: ConvertingCapture, held: Any, key: Any, default: Any = None) ->
     return capture.choose(presence(capture, x), lambda: present(capture, x), lambda: default)
 
 
+@for_user
 def lookup(capture: ConvertingCapture, held: Any, key: Any) -> Any:
     """The value of a key that is there; calls in which it is not run eagerly."""
     x = held[key]
@@ -114,6 +117,7 @@ def lookup(capture: ConvertingCapture, held: Any, key: Any) -> Any:
     return present(capture, x)
 
 
+@for_user
 def store(capture: ConvertingCapture, held: Any, key: Any, value: Any) -> None:
     """Set a key: one that is not there for some data must be the last one, or the order would depend on the data."""
     if key in held and presence(capture, held[key]) is not True and next(reversed(held)) != key:
@@ -122,6 +126,7 @@ def store(capture: ConvertingCapture, held: Any, key: Any, value: Any) -> None:
     held[key] = value
 
 
+@for_user
 def _pop_key(capture: ConvertingCapture, held: Any, key: Any, default: Any = UNBOUND) -> Any:
     if key not in held or not is_perhaps(held[key]):
         return held.pop(key) if default is UNBOUND else held.pop(key, default)
@@ -130,6 +135,7 @@ def _pop_key(capture: ConvertingCapture, held: Any, key: Any, default: Any = UNB
     return value
 
 
+@for_user
 def _set_default(capture: ConvertingCapture, held: Any, key: Any, default: Any = None) -> Any:
     if key not in held:
         held[key] = default
@@ -199,7 +205,7 @@ def in_place_of(capture: ConvertingCapture, function: Any) -> Any:
             return capture.each(keywords[name], lambda one: call(*args, **{**keywords, name: one}))
         return capture.each(args[name], lambda one: call(*args[:name], one, *args[name + 1:], **keywords))
     IN_PLACE.add(call.__code__)
-    return call
+    return for_user(call)
 
 
 def is_aware(function: Any) -> bool:

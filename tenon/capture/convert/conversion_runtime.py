@@ -35,6 +35,7 @@ from tenon.capture.convert.traced_iterables import Each, is_open_ended
 from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.output_effects import formatted
 from tenon.capture.runtime_numbers import RuntimeNumber, attribute_of, is_number, is_one_number, strong
+from tenon.dims.undecided_sizes import for_user
 from tenon.errors import user_location
 from tenon.tensor import Tensor
 from tenon.tensor_state import recorder
@@ -174,6 +175,7 @@ class Runtime(OfCapture, local):
         capture = capture_now()
         return value if capture is None else capture.bound(value, name)
 
+    @for_user
     def item(self, holder: Any, index: Any) -> Any:
         """`holder[index]`."""
         return item(capture_now(), self.indexed(holder), index)
@@ -329,6 +331,7 @@ class Runtime(OfCapture, local):
         """`left != right`."""
         return self.compared(operator.ne, left, right)
 
+    @for_user
     def contains(self, wanted: Any, container: Any) -> Any:
         """`wanted in container`."""
         capture = capture_now()

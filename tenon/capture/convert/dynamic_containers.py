@@ -23,6 +23,7 @@ from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.tensor_list import TensorList
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.effects import MISSING
+from tenon.dims.undecided_sizes import for_user
 
 if TYPE_CHECKING:
     from tenon.capture.convert.converting_capture import ConvertingCapture
@@ -153,6 +154,7 @@ def has_attribute(capture: ConvertingCapture, holder: Any, name: str, found: Any
     return presence(capture, found)
 
 
+@for_user
 def contained(capture: ConvertingCapture, wanted: Any, container: Any) -> Any:
     """`wanted in container`."""
     if type(container) is UnionValue and type(container := capture.settled(container)) is UnionValue:

@@ -16,6 +16,7 @@ from tenon.capture.code_origin import IN_PLACE
 from tenon.capture.convert.union_value import UnionValue
 from tenon.capture.guards import same_atom
 from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, is_number, kind_of, strong
+from tenon.dims.undecided_sizes import for_user
 from tenon.graph.ir import Graph, Value
 from tenon.ops.branches import switch
 from tenon.ops.comparison import greater_equal, less, logical_or, where
@@ -51,11 +52,13 @@ class TracedItem:
         self.capture, self.holder, self.index, self.outer = capture, holder, index, outer
 
     @property
+    @for_user
     def item(self) -> Any:
         """What stands there."""
         return item(self.capture, self.holder, self.index)
 
     @item.setter
+    @for_user
     def item(self, value: Any) -> None:
         is_lost = self.outer is None and type(self.holder) is Tensor and self.references() <= NOBODYS
         self._store(value)
@@ -63,9 +66,11 @@ class TracedItem:
             raise lost_change()
 
     @item.deleter
+    @for_user
     def item(self) -> None:
         del self.holder[self.index]
 
+    @for_user
     def _store(self, value: Any) -> None:
         store(self.capture, self.holder, self.index, value)
         if self.outer is not None and self.outer.gives_slice(self.holder):
@@ -97,6 +102,7 @@ class TracedItem:
 NOBODYS = TracedItem(None, object(), None).references()     # to a holder that only the place knows
 
 
+@for_user
 def item(capture: ConvertingCapture | None, holder: Any, index: Any) -> Any:
     """`holder[index]`."""
     if type(index) is UnionValue and type(holder) in PLAIN and capture is not None:
@@ -108,6 +114,7 @@ def item(capture: ConvertingCapture | None, holder: Any, index: Any) -> Any:
     return picked(capture, Chosen([place == k for k in range(len(items))], place), items)
 
 
+@for_user
 def store(capture: ConvertingCapture | None, holder: Any, index: Any, value: Any) -> None:
     """`holder[index] = value`."""
     if type(index) is UnionValue and type(holder) in PLAIN and capture is not None:
