@@ -9,6 +9,11 @@ from tenon.dims.symbolic_dim import Dim, PinnedSize, SymbolicDim, is_by_data
 from tenon.dims.undecided_sizes import innermost
 
 
+def is_zero(dim: Dim) -> bool:
+    """Whether a size is 0, whatever symbols stand for: nothing is asked."""
+    return isinstance(dim, int) and dim == 0
+
+
 def is_one(dim: Dim) -> bool:
     """Whether an axis of this size is repeated where it meets a longer one; one whose size the data decide is not."""
     return dim == 1 if isinstance(dim, int) or not is_by_data(dim) else False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tenon.dims.compare_sizes import is_zero
 from tenon.dims.symbolic_dim import Dim
 from tenon.dims.symbolic_dim import bounds as dim_bounds
 from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Index, SizeOf, constant, size
@@ -125,10 +126,6 @@ def _recombine(form: Affine) -> Affine:
 def dim_of(x: Expr) -> Dim:
     """The size that a Const or Size is."""
     return int(x.value) if isinstance(x, Const) else x.dim  # type: ignore[attr-defined]
-
-
-def is_zero(x: Dim) -> bool:
-    return isinstance(x, int) and x == 0
 
 
 def is_same(x: Dim, y: Dim) -> bool:

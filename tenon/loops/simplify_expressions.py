@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
+from tenon.dims.compare_sizes import is_zero
 from tenon.dims.symbolic_dim import Dim
 from tenon.loops.affine import (
     affine,
@@ -19,7 +20,6 @@ from tenon.loops.affine import (
     dim_of,
     floor_divide,
     from_affine,
-    is_zero,
     modulo,
 )
 from tenon.loops.expressions import (

@@ -26,7 +26,7 @@ from tenon.ops.comparison import (
     where,
 )
 from tenon.ops.complex_parts import conj, real
-from tenon.ops.define import composite, function
+from tenon.ops.define import canonical_axis, composite, function
 from tenon.ops.exponential import exp, expm1, log, log1p, sigmoid
 from tenon.ops.shape import cast, reshape_op
 from tenon.ops.special_functions import normal_cdf
@@ -267,13 +267,8 @@ def tanhshrink(x: Any) -> Any:
 
 # ---------------------------------------------------------------- along an axis
 
-def along_axis(x: TensorType, *others: Any, axis: Any, **rest: Any) -> dict[str, Any]:
-    """The one form of the attributes of an operator along one axis."""
-    return {"axis": normalize_axis(axis, x.ndim), **rest}
-
-
 def along_axis_or_number(x: TensorType, axis: Any) -> dict[str, Any]:
-    """The same, and () for the one axis that a tensor without axes is taken to have."""
+    """The one form of an axis, and () for the one axis that a tensor without axes is taken to have."""
     alone = (type(axis) is tuple and not axis) or (x.ndim == 0 and normalize_axis(axis, 1) == 0)
     return {"axis": () if alone else normalize_axis(axis, x.ndim)}
 
@@ -351,7 +346,7 @@ def _typed(x: Any, dtype: Any) -> Any:
     return x if dtype is None else cast(x, dtype=as_dtype(dtype))
 
 
-@composite(promote=floating, canonical=along_axis,
+@composite(promote=floating, canonical=canonical_axis,
            examples=["glu(f32[2, 6], axis=1) -> f32[2, 3]", "glu(f32[2, 3], axis=1) -> error"])
 @rounded_once
 def glu(x: Any, *, axis: int = -1) -> Any:

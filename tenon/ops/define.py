@@ -20,7 +20,7 @@ from tenon.graph.op import Op, current, interpreter
 from tenon.graph.out_argument import written
 from tenon.graph.promotion import Promotion, floating, same, separate
 from tenon.graph.synonyms import axis_first, renamed
-from tenon.types import DType, TensorType, broadcast_shapes, float32, int64
+from tenon.types import DType, TensorType, broadcast_shapes, float32, int64, normalize_axis
 
 PUBLIC: dict[str, Callable[..., Any]] = {}
 F = TypeVar("F", bound=Callable[..., Any])
@@ -137,6 +137,11 @@ def composite(**fields: Any) -> Callable[[Callable[..., Any]], Op]:
         op = define(fn.__name__.rstrip("_"), type=rule, expand=fn, **fields)
         return op
     return decorate
+
+
+def canonical_axis(x: Any, *others: Any, axis: Any, **rest: Any) -> dict[str, Any]:
+    """The one form of the attributes of an operator along one axis."""
+    return {"axis": normalize_axis(axis, x.ndim), **rest}
 
 
 def check_kind(name: str, dtype: DType, kinds: str) -> None:

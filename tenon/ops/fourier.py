@@ -6,7 +6,7 @@ The functions are `tn.fft.<name>`; they are no `tn.<name>`, because `tn.fft` is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from tenon.graph.op import Op
 from tenon.ops.comparison import equal, logical_or, where
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import arange, as_number, iota
-from tenon.ops.define import check_kind, define, lift, remembering
+from tenon.ops.define import canonical_axis, check_kind, define, lift, remembering
 from tenon.ops.joining_and_axes import replaced
 from tenon.ops.placing import on_device
 from tenon.ops.repeating import roll
@@ -39,10 +39,6 @@ from tenon.types import (
 NORMS = ("backward", "ortho", "forward")
 
 
-def _canonical(x: TensorType, axis: int, **others: Any) -> Mapping[str, Any]:
-    return {"axis": normalize_axis(axis, x.ndim), **others}
-
-
 def _check_length(name: str, n: Any, axis: int) -> None:
     if isinstance(n, int) and n < 1:
         raise ShapeError(f"{name}: {n} elements along axis {axis} cannot be transformed")
@@ -59,7 +55,7 @@ def _fft_ref(x: Any, axis: int, inverse: bool) -> Any:
 
 
 fft_op: Op = define(
-    "fft", public=False, type=_fft_type, canonical=_canonical, ref=_fft_ref, axis_rule=beside_axis(),
+    "fft", public=False, type=_fft_type, canonical=canonical_axis, ref=_fft_ref, axis_rule=beside_axis(),
     vjp=lambda g, y, x, axis, inverse: (fft_op(g, axis=axis, inverse=not inverse),),
     batch="axis",
     doc="y[k] = sum over j of x[j] * exp(-2 pi i j k / n) along an axis; +2 pi where inverse.  Nothing is divided.",
@@ -81,7 +77,7 @@ def _rfft_vjp(g: Any, y: Any, x: Any, axis: int) -> tuple[Any]:
 
 
 rfft_op = define(
-    "rfft", public=False, type=_rfft_type, canonical=_canonical,
+    "rfft", public=False, type=_rfft_type, canonical=canonical_axis,
     ref=lambda x, axis: np.fft.rfft(x, axis=axis), vjp=_rfft_vjp, axis_rule=beside_axis(),
     batch="axis", doc="The first n // 2 + 1 elements of the fft of real numbers; the others are their conjugates.",
     examples=["rfft(f32[2, 5], axis=1) -> c64[2, 3]", "rfft(f64[4], axis=0) -> c128[3]"])
@@ -101,7 +97,7 @@ def _irfft_vjp(g: Any, y: Any, x: Any, n: Dim, axis: int) -> tuple[Any]:
 
 
 irfft_op = define(
-    "irfft", public=False, type=_irfft_type, canonical=_canonical,
+    "irfft", public=False, type=_irfft_type, canonical=canonical_axis,
     ref=lambda x, n, axis: np.fft.irfft(x, n, axis=axis, norm="forward"),
     vjp=_irfft_vjp, axis_rule=beside_axis(), batch="axis", doc="The n real numbers whose rfft is x, times n.",
     examples=["irfft(c64[2, 3], n=5, axis=1) -> f32[2, 5]", "irfft(c128[3], n=4, axis=0) -> f64[4]"])

@@ -23,7 +23,7 @@ from tenon.graph.promotion import Kinds, like_first, separate
 from tenon.ops.batching import Arguments, merge, split
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange, arange_op, zeros_like
-from tenon.ops.define import define, function, lift, scalar
+from tenon.ops.define import canonical_axis, define, function, lift, scalar
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.ops.windows import shown
 from tenon.types import TensorType, as_dtype, broadcast_shapes, int64, normalize_axis
@@ -43,10 +43,6 @@ def check_range(name: str, at: Any, size: int, axis: int) -> Any:
     return np.where(at < 0, at + size, at) if at.dtype.kind == "i" else at
 
 
-def _axis(x: Any, *others: Any, axis: Any, **rest: Any) -> dict[str, Any]:
-    return {"axis": normalize_axis(axis, x.ndim), **rest}
-
-
 def _integers(name: str, at: TensorType) -> None:
     if at.dtype.kind not in "ui":
         raise DTypeError(f"{name}: indices must be integers, these are {at}",
@@ -63,7 +59,7 @@ def _written(kinds: Kinds) -> tuple[Any, ...]:
 def _take_axis(x: Any, indices: Any, axis: Any) -> dict[str, Any]:
     if axis is None and x.ndim != 1:
         raise ShapeError(f"take: axis= is needed for {x}")
-    return _axis(x, axis=0 if axis is None else axis)
+    return canonical_axis(x, axis=0 if axis is None else axis)
 
 
 def _take_type(x: TensorType, indices: TensorType, *, axis: Any = None) -> TensorType:
@@ -213,7 +209,7 @@ def _put_batch(op: Op, a: Arguments, axis: int, reduce: str) -> Any:
 
 
 put: Op = define(
-    "put", public=False, axis_rule=_put_axes, type=_put_type, canonical=_axis, promote=_written, ref=_put_ref,
+    "put", public=False, axis_rule=_put_axes, type=_put_type, canonical=canonical_axis, promote=_written, ref=_put_ref,
     vjp=_written_vjp(lambda *a, **k: take(*a, **k), lambda *a, **k: put(*a, **k)),
     fill=lambda s, x, at, updates, axis, reduce: s.write_rows(x, at, updates, axis, reduce),
     batch=_put_batch,
@@ -252,7 +248,7 @@ def _gather_call(types: Sequence[Any], attrs: Mapping[str, Any]) -> NumPyCall | 
 
 
 gather: Op = define(
-    "gather", type=_gather_type, canonical=_axis,
+    "gather", type=_gather_type, canonical=canonical_axis,
     ref=lambda x, at, axis: x[_places_along("gather", x, at, axis)],
     vjp=lambda g, y, x, at, axis: (scatter_op(zeros_like(x), at, g, axis=axis, reduce="add"), None),
     compute=lambda s, i, x, at, axis: x((*i[:axis], s.index(at(i), x.shape[axis]), *i[axis + 1:])),
@@ -289,7 +285,7 @@ def _scatter_axes(x: TensorType, at: TensorType, updates: TensorType, *, axis: i
 
 
 scatter_op: Op = define(
-    "scatter", public=False, axis_rule=_scatter_axes, type=_scatter_type, canonical=_axis, promote=_written,
+    "scatter", public=False, axis_rule=_scatter_axes, type=_scatter_type, canonical=canonical_axis, promote=_written,
     ref=_scatter_ref,
     vjp=_written_vjp(lambda *a, **k: gather(*a, **k), lambda *a, **k: scatter_op(*a, **k)),
     fill=lambda s, x, at, updates, axis, reduce: s.write_elements(x, at, updates, axis, reduce),

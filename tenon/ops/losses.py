@@ -6,10 +6,10 @@ from typing import Any
 
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.promotion import Kinds, floating, separate
-from tenon.ops.activations import along_axis, log_softmax, softmax
+from tenon.ops.activations import log_softmax, softmax
 from tenon.ops.comparison import equal, less, not_equal, where
 from tenon.ops.creation import as_number, iota
-from tenon.ops.define import composite
+from tenon.ops.define import canonical_axis, composite
 from tenon.ops.exponential import exp, log
 from tenon.ops.indexing import take, take_along_axis
 from tenon.ops.shape import cast, reshape_op
@@ -40,7 +40,7 @@ def _rows_vjp(g: Any, y: Any, x: Any, target: Any, axis: int) -> tuple[Any, None
     return with_axis(g, axis) * where(hit, p - 1, p), None
 
 
-@composite(autocast="wide", public=False, promote=classes_first, domain=SCORES_AND_CLASSES, canonical=along_axis,
+@composite(autocast="wide", public=False, promote=classes_first, domain=SCORES_AND_CLASSES, canonical=canonical_axis,
            vjp=_rows_vjp,
            batch="axis", examples=["softmax_cross_entropy(f32[2, 3], i64[2], axis=1) -> f32[2]"])
 def softmax_cross_entropy(x: Any, target: Any, *, axis: int) -> Any:

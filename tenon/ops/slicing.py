@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.dims.compare_sizes import is_zero
 from tenon.dims.symbolic_dim import Dim
 from tenon.errors import ShapeError
 from tenon.graph.op import Op
@@ -33,13 +34,9 @@ def _inside(x: TensorType, start: Any, size: Any, step: Any) -> TensorType:
 
 def box(x: Any, start: Any, size: Any, step: Any) -> Any:
     """The `size` elements an axis from `start` in steps of `step`."""
-    stop = tuple(a + (n - 1) * d + (1 if d > 0 else -1) if not _is_zero(n) else a
+    stop = tuple(a + (n - 1) * d + (1 if d > 0 else -1) if not is_zero(n) else a
                  for a, n, d in zip(start, size, step, strict=True))
     return slice_op(x, start=tuple(start), stop=stop, step=tuple(step))
-
-
-def _is_zero(size: Any) -> bool:
-    return isinstance(size, int) and size == 0
 
 
 def _update_ref(x: Any, updates: Any, start: Any, step: Any) -> Any:

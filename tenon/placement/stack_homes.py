@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.union_find import UnionFind
 from tenon.ops.control_flow_nodes import LOOPS, Control, is_control
 from tenon.ops.loops import while_loop
 from tenon.placement.placement import Placement
@@ -25,10 +26,10 @@ def with_stacks_together(graph: Graph, placement: Placement) -> Placement:
     of = dict(placement.of)
     for node, stack in stacks.nodes:
         if not node.graphs and node in of:
-            homes.setdefault(stacks.root(stack), of[node])
+            homes.setdefault(stacks.one.find(stack), of[node])
     for node, stack in stacks.nodes:
-        if stacks.root(stack) in homes:
-            of[node] = homes[stacks.root(stack)]
+        if (one := stacks.one.find(stack)) in homes:
+            of[node] = homes[one]
     return replace(placement, of=of)
 
 
@@ -40,20 +41,14 @@ class _Stacks:
     """Which values are one stack, and which nodes have a part in it."""
 
     def __init__(self) -> None:
-        self.parent: dict[Value, Value] = {}
+        self.one: UnionFind[Value] = UnionFind()
         self.nodes: list[tuple[Node, Value]] = []
-
-    def root(self, x: Value) -> Value:
-        while x in self.parent:
-            x = self.parent[x]
-        return x
 
     def join(self, values: Sequence[Input]) -> None:
         """These are one stack, as far as they are stacks at all."""
-        found = [self.root(x) for x in values if isinstance(x, Value) and x.dtype.kind == "s"]
+        found = [x for x in values if isinstance(x, Value) and x.dtype.kind == "s"]
         for x in found[1:]:
-            if x is not found[0] and self.root(x) is not self.root(found[0]):
-                self.parent[self.root(x)] = self.root(found[0])
+            self.one.union(x, found[0])
 
     def enter(self, graph: Graph) -> None:
         for node in graph.nodes:

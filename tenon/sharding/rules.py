@@ -15,6 +15,7 @@ from tenon.graph.build import expansion, types_of
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import Op
 from tenon.graph.structural_key import Exact
+from tenon.graph.union_find import UnionFind
 from tenon.sharding.compute_probe import probed
 from tenon.types import TensorType
 
@@ -70,21 +71,16 @@ class _Classes:
     """The axes of all values of a graph, in classes that are split together; some have to be whole."""
 
     def __init__(self, graph: Graph) -> None:
-        self.parent: dict[Any, Any] = {}
+        self.together: UnionFind[Any] = UnionFind()
         self.whole: set[Any] = set()
         for node in graph.nodes:
             self._add(node)
 
     def labels(self, value: Value) -> Labels:
         """The classes of the axes of a value; None for those that are whole."""
-        roots = [self._root((value, k)) for k in range(value.ndim)]
-        closed = {self._root(x) for x in self.whole}
+        roots = [self.together.find((value, k)) for k in range(value.ndim)]
+        closed = {self.together.find(x) for x in self.whole}
         return tuple(None if root in closed or roots.count(root) > 1 else root for root in roots)
-
-    def _root(self, axis: Any) -> Any:
-        while axis in self.parent:
-            axis = self.parent[axis]
-        return axis
 
     def _add(self, node: Node) -> None:
         rule = rule_of(node)
@@ -92,8 +88,8 @@ class _Classes:
         pairs = zip((*node.inputs, *node.outputs), (*rule.inputs, *rule.outputs), strict=True)
         for value, labels in pairs:
             for k, label in enumerate(labels if isinstance(value, Value) else ()):
-                axis = self._root((value, k))
+                axis = self.together.find((value, k))
                 if label is None or label in rule.combined:
                     self.whole.add(axis)
-                elif (other := self._root(seen.setdefault(label, axis))) != axis:
-                    self.parent[axis] = other
+                else:
+                    self.together.union(axis, seen.setdefault(label, axis))

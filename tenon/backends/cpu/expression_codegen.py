@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
 from llvmlite import ir
@@ -215,6 +215,13 @@ class Values:
                 return scalar.divide(self.b, self.dim(numerator), self.dim(denominator), int64)[0]
             case Maximum(left=left, right=right):
                 return scalar.binary(self.b, "max", self.dim(left), self.dim(right), int64)
+
+
+def argument_values(b: ir.IRBuilder, args: Sequence[ir.Value], arguments: Mapping[Buffer, int], pointers: int,
+                    symbols: Sequence[str]) -> Values:
+    """What computes expressions from a function's arguments: so many pointers, and then the sizes that symbols are."""
+    sizes = dict(zip(symbols, args[pointers:], strict=False))
+    return Values(b, {buffer: args[k] for buffer, k in arguments.items()}, sizes)
 
 
 def divides(x: Expr) -> TypeGuard[Binary | SizeOf]:

@@ -18,7 +18,7 @@ from tenon.backends.cpu.contraction import Operand
 from tenon.backends.cpu.contraction.gemm_spec import PAIR_LANES, Access, Args, Narrow, Size
 from tenon.backends.cpu.contraction.gemm_spec import Index as Places
 from tenon.backends.cpu.contraction.pack_masked_runs import runs_among
-from tenon.backends.cpu.expression_codegen import Values
+from tenon.backends.cpu.expression_codegen import Values, argument_values
 from tenon.backends.cpu.scalar_codegen import I64, in_memory, register, rounded, widened
 from tenon.dims.symbolic_dim import product
 from tenon.loops.affine import affine, from_affine, is_same
@@ -137,8 +137,7 @@ class OperandAccess:
 
     def values(self, b: ir.IRBuilder, args: Args) -> Values:
         """What computes expressions from the function's arguments."""
-        sizes = dict(zip(self.symbols, args[self.pointers:], strict=False))
-        return Values(b, {buffer: args[k] for buffer, k in self.arguments.items()}, sizes)
+        return argument_values(b, args, self.arguments, self.pointers, self.symbols)
 
     def sizes(self, axis: Axis) -> tuple[Size, ...]:
         def extent(index: Index) -> Size:

@@ -35,7 +35,7 @@ from tenon.backends.cpu.contraction.machine_model import best_tile
 from tenon.backends.cpu.contraction.memset import fill
 from tenon.backends.cpu.contraction.microkernel import add_products
 from tenon.backends.cpu.contraction.microkernel_types import LeftOperand, Lines, Shape, no_fetches, no_near
-from tenon.backends.cpu.expression_codegen import Values
+from tenon.backends.cpu.expression_codegen import Values, argument_values
 from tenon.backends.cpu.mathematics.exp_sigmoid import exp_of_negative
 from tenon.backends.cpu.mathematics.notation import Number
 from tenon.backends.cpu.scalar_codegen import register
@@ -169,8 +169,7 @@ class Blocks:
 
     def values(self, b: ir.IRBuilder, args: Args) -> Values:
         """What computes expressions from the function's arguments."""
-        sizes = dict(zip(self.symbols, args[self.pointers:], strict=False))
-        return Values(b, {buffer: args[k] for buffer, k in self.arguments.items()}, sizes)
+        return argument_values(b, args, self.arguments, self.pointers, self.symbols)
 
     def at(self, b: ir.IRBuilder, args: Args, g: ir.Value, **places: ir.Value) -> Values:
         """The same at an element: row=, column=, depth= and width= are its places, g the flat one of the batch."""

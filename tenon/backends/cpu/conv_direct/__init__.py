@@ -21,7 +21,7 @@ from tenon.backends.cpu.conv_direct.weight_grad_wide import FilterPlan, filter_p
 from tenon.backends.cpu.conv_direct.winograd.winograd_forward import WinogradForwardPlan, winograd_plan_of
 from tenon.backends.cpu.conv_direct.winograd.winograd_weight_grad import WinogradFilterPlan, winograd_filter_plan_of
 from tenon.backends.cpu.conv_direct.work_share import Task
-from tenon.backends.cpu.expression_codegen import Values
+from tenon.backends.cpu.expression_codegen import argument_values
 from tenon.backends.cpu.scalar_codegen import I64, POINTER
 from tenon.llvm.target_module import target_of
 from tenon.llvm.work_partition import SHARE
@@ -60,8 +60,7 @@ def emit_sliding(module: ir.Module, name: str, statement: Contraction, found: Sl
     for argument in (*function.args[:pointers], function.args[-1]):
         argument.add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    sizes = dict(zip(symbols, function.args[pointers:], strict=False))
-    values = Values(b, {buffer: function.args[k] for buffer, k in arguments.items()}, sizes)
+    values = argument_values(b, function.args, arguments, pointers, symbols)
     _plan(statement, found, target_of(b)).emit(Task(values, *function.args[-4:]))
     b.ret_void()
     return function
