@@ -101,7 +101,7 @@ class RunMaker:
             return None
         results = FastCallResults(inputs, inputs.table(rows, frame, places, loans), new_arrays, donors)
         made_run = results.run(places, made)
-        self.builtin = results.builtin
+        self.builtin = None if frame.layout.host else results.builtin      # which asks nobody for errors of Python
         return made_run
 
     def _frame(self, program: Any, arrays: Sequence[Any], reads: Sequence[int]) -> Frame | None:

@@ -114,12 +114,15 @@ class GuardedInputs:
         conditions, run = self.guards.native, None
         if frame is not None:
             run = self.calls.ProgramRun(frame.objects_at, len(frame.objects), frame.address, places,
-                                 frame.pool, frame.takes_long,
+                                 frame.pool, frame.takes_long or bool(frame.layout.host),
                                  (frame.statuses.ctypes.data, len(frame.statuses)),
                                  loans, (id(UpdatedState), id(TensorState)))
             conditions = replace(conditions, words=[*conditions.words, *frame.conditions])
-        return self.calls.FastCalls(state_slots(), conditions, rows, Lease, (frame, self.kept), run,
+        made = self.calls.FastCalls(state_slots(), conditions, rows, Lease, (frame, self.kept), run,
                                     [address for address, _ in self.sized])
+        if frame is not None and frame.layout.host:
+            made.call = frame.with_host_steps(made.call)
+        return made
 
     def reader(self, results: Sequence[NewArray] = (), limits: SizeLimits | None = None) -> SizeReader | None:
         """What reads the sizes of a call, in the order in which they are written."""

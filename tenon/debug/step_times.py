@@ -86,7 +86,6 @@ def _timed(program: Program, arrays: Sequence[np.ndarray], donated: Sequence[int
     frame = Frame(layout, native.driver())
     arena = np.zeros(layout.memory.size + layout.scratch * layout.threads + 64, np.uint8)
     results = frame.run(arrays, arena)          # from here on every pointer is bound, and all memory holds numbers
-    frame.arrays, frame.results = arrays, results
     kernels = deque(step for step in leaves(program.parts.steps) if isinstance(step, KernelStep))
     # Moves are made too: after the run the pointers of a loop are behind its last row.
     rows = [(row, label) for row, label in zip(layout.steps.reshape(-1, native.STEP_WORDS), layout.labels, strict=True)
@@ -114,6 +113,7 @@ def _timed(program: Program, arrays: Sequence[np.ndarray], donated: Sequence[int
         done = sum(operations(node, layout.sizes) for node in step.unit.body.nodes)
         yield Timed(step.unit.name, seconds, tuple(parts), _bytes(step, layout), done, step.node.loc, step,
                     layout.sizes)
+    del results     # whose memory the frame has written in until here
 
 
 def _host_step(layout: Layout, row: np.ndarray) -> HostStep | None:

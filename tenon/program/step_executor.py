@@ -63,14 +63,14 @@ LEAVE = 5                    # the word of a step that says where thread 0 leave
 CHECK = -1                   # the HOST step that only looks whether a kernel failed, or a signal ends the program
 
 # Words of the context, 8 bytes each.
-(STEPS, POINTERS, SIZES, SCRATCH, SCRATCH_STRIDE, POOL, CALLBACK, FRAME, STATUSES, STATUS_COUNT, STOP, OBJECTS,
+(STEPS, POINTERS, SIZES, SCRATCH, SCRATCH_STRIDE, POOL, CALLBACK, STATUSES, STATUS_COUNT, STOP, OBJECTS,
  BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES, CELL_NEXT, CELL_END, ASKS, CLAIMS,
- CLAIM_COUNT, PHASE, RUNNER) = range(26)
-CONTEXT_WORDS = 26
+ CLAIM_COUNT, PHASE, RUNNER) = range(25)
+CONTEXT_WORDS = 25
 MIN_PARTS_WORD = 5           # the word of a step that says how many parts of a kernel are worth a call of their own
 CLAIM_BYTES = 64             # between the words in which threads note what of their parts is done, or being done
 
-Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)   # (frame, step) -> 0, or 1 to stop
+Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64)     # step -> 1; 0 to stop, as where the callback raises
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ def _refuses(f: NativeFunction, context: Pointer, step: Word) -> None:
         f.give(1)
     with f.where(step == CHECK):
         f.give(f.call(STOPPING) != 0)
-    f.give(f.through(context.at(CALLBACK), HALF, context.word(FRAME), step) != 0)
+    f.give(f.through(context.at(CALLBACK), HALF, step) == 0)
 
 
 def _copy(f: NativeFunction, walk: Walk) -> None:
@@ -348,7 +348,7 @@ def _full(f: NativeFunction, context: Pointer, step: Word, cell_is: Pointer, han
     written."""
     size = cell_is.word()
     with f.loop(lambda: context.word(CELL_NEXT) + size > context.word(CELL_END)):
-        with f.where(f.through(context.at(CALLBACK), HALF, context.word(FRAME), step) != 0):
+        with f.where(f.through(context.at(CALLBACK), HALF, step) == 0):
             f.give(1)
     cell = context.word(CELL_NEXT)
     context.put(cell + size, CELL_NEXT)
@@ -368,7 +368,7 @@ def _lacks(f: NativeFunction, context: Pointer, step: Word, kind: Word, handle: 
     with f.where(handle.word() != 0), f.where(handle.pointer().word(CELL_KIND) == kind):
         pointer.put(handle.word())
         f.give(0)
-    f.give(f.through(context.at(CALLBACK), HALF, context.word(FRAME), step) != 0)
+    f.give(f.through(context.at(CALLBACK), HALF, step) == 0)
 
 
 def _mark(f: NativeFunction, walk: Walk) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tenon.dims.symbolic_dim import Dim
 from tenon.graph.ir import Literal, Node
+from tenon.graph.partition import has_effect
 from tenon.program.backend_interface import Array
 from tenon.program.kernel import CompiledKernel
 from tenon.records import dataclass, field, replace
@@ -100,6 +101,12 @@ class HostStep:
     @property
     def inputs(self) -> tuple[Storage, ...]:
         return tuple(x for x in self.arguments if isinstance(x, Storage))
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it is a function of arrays alone, which may be run again where another step has failed."""
+        op = self.node.op
+        return op.into is None and not op.handles and not self.node.graphs and not has_effect(self.node)
 
 
 @dataclass(eq=False)

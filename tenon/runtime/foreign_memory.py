@@ -81,8 +81,9 @@ def _run(frame: Frame, layout: Layout, count: int) -> list[Array]:
         objects[k] = id(array)
     try:
         if layout.checked:
-            return frame.run_checked((), results, None)
-        frame.drive()
+            frame.run_checked(None)
+        else:
+            frame.drive()
         return results
     finally:
         frame.phase.end()

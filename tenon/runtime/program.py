@@ -29,7 +29,7 @@ from tenon.program import step_executor as native
 from tenon.program.backend_interface import Array, Executable, Then
 from tenon.program.execution_plan import Assembly
 from tenon.program.kernel import CompiledKernel
-from tenon.program.steps import KernelStep, Storage, leaves
+from tenon.program.steps import HostStep, KernelStep, Storage, leaves
 from tenon.runtime.arena_planning import aligned_bytes
 from tenon.runtime.forks import FORKING
 from tenon.runtime.guard_pages import guarded_arena, guarding
@@ -166,7 +166,7 @@ class Program:
     def quick_frame(self, arrays: Sequence[Array], donated: Collection[int] = (),
                     most: Mapping[str, int] | None = None) -> Frame | None:
         """A frame with an arena of its own for calls with arrays like these; None where a call is not quick: it asks
-        Python for something, or needs more memory than to keep for it alone.
+        Python for what is not to be repeated, or needs more memory than to keep for it alone.
 
         With `most` it is for calls with other sizes too, up to these, whose words the caller writes; None where more
         depends on sizes than words."""
@@ -184,8 +184,14 @@ class Program:
                 return None
         else:
             return None
-        if layout.host or layout.memory.size + layout.scratch * layout.threads > MAX_QUICK_MEMORY:
+        if layout.memory.size + layout.scratch * layout.threads > MAX_QUICK_MEMORY:
             return None
+        if layout.host and most is not None:
+            return None
+        if not all(type(step) is HostStep and step.is_repeatable for step in layout.host):
+            return None
+        if layout.host and donated:     # what they hold is wanted again where a step fails
+            return self.quick_frame(arrays)
         if layout.pool_threads != threads.threads or (layout.threads > 1 and threads.parallel is None):
             return None
         frame = self.new_frame(layout)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import chain
 from operator import call, is_not, ne
+from threading import get_ident
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -35,6 +36,9 @@ from tenon.types import TensorType
 DATA_OFFSET = object.__basicsize__  # where an ndarray keeps the address of its elements: right behind the object's head
 
 
+NativeCall = Callable[[tuple[Any, ...], tuple[Any, ...]], bool]     # of leaves and new arrays
+
+
 class Frame:
     """What one run at a time writes to: the driver's context, its table of addresses, the words that report errors.
 
@@ -50,7 +54,6 @@ class Frame:
 
     def __init__(self, layout: Layout, driver: native.StepExecutor):
         self.layout, self.driver = layout, driver
-        self.number = next(_frame_numbers)
         self.pointers = layout.pointers.copy()
         self.objects = (ctypes.c_uint64 * max(1, len(layout.params) + len(layout.results)))()
         self.objects_at = ctypes.addressof(self.objects)
@@ -61,15 +64,13 @@ class Frame:
         self.claims = aligned_bytes(native.CLAIM_BYTES * layout.threads)
         self.address = self.context.ctypes.data
         self.arena: Array | None = None
-        self.arrays: Sequence[Array] = ()
-        self.results: list[Array] = []
         self.error: BaseException | None = None
         self.cells = Cells(layout.most_cells)
         self.host_calls: dict[HostStep, HostCall] = {}
         for word, value in (
                 (native.STEPS, layout.steps.ctypes.data), (native.POINTERS, self.pointers.ctypes.data),
                 (native.SIZES, layout.size_words.ctypes.data), (native.SCRATCH_STRIDE, layout.scratch),
-                (native.CALLBACK, _callback_address), (native.FRAME, self.number),
+                (native.CALLBACK, self.callback_address() if layout.host else 0),
                 (native.STATUSES, self.statuses.ctypes.data), (native.STATUS_COUNT, layout.status_words),
                 (native.OBJECTS, self.objects_at), (native.BINDINGS, layout.bindings.ctypes.data),
                 (native.BINDING_COUNT, len(layout.bindings) // 3), (native.DATA_OFFSET, DATA_OFFSET),
@@ -98,7 +99,8 @@ class Frame:
         try:
             stores = None if then is None else then(results, self.phase)
             if layout.host or layout.checked:
-                return self.run_checked(arrays, results, stores)
+                self.run_checked(stores)
+                return results
             self.drive(stores)
             return results
         finally:
@@ -139,24 +141,20 @@ class Frame:
             ignored(later(*run)), later(interrupts().raise_interrupt) if loops else (),
             map(is_not, later(getattr, self, "error"), (None,)), later(ne, self.noted, self.nothing_noted)))
 
-    def run_checked(self, arrays: Sequence[Array], results: list[Array], stores: Iterator[Any] | None) -> list[Array]:
+    def run_checked(self, stores: Iterator[Any] | None) -> None:
         """For programs in which steps may fail, or call back."""
-        layout, self.arrays, self.results, self.error = self.layout, arrays, results, None
+        layout, self.error = self.layout, None
         self.statuses[:] = 0
         self.use_cells(self.cells.begin())
-        _frames[self.number] = self
         try:
             with running(layout.sizes):
                 self.drive(stores)
         finally:
-            del _frames[self.number]
-            self.arrays, self.results = (), []
             layout.cell_bytes = max(layout.cell_bytes, self.cells.peak)
             self.cells.end()
         self.raise_host_error()
         if self.statuses.any():
             raise self.failed_check()
-        return results
 
     def failed_check(self) -> TenonError:
         """The error of the first kernel that met an index out of range, or a matrix that is refused."""
@@ -175,8 +173,15 @@ class Frame:
         if error is not None:
             raise error
 
-    def host_step(self, number: int) -> int:
-        """Let NumPy do a step; 1 where it raises."""
+    def callback_address(self) -> int:
+        """Where machine code calls for a host step."""
+        steps = _host_steps(ref(self))
+        next(steps)
+        self.callback = native.Callback(steps.send)
+        return ctypes.cast(self.callback, ctypes.c_void_p).value or 0
+
+    def host_step(self, number: int) -> bool:
+        """Let NumPy do a step; False where it raises."""
         step = self.layout.host[number]
         try:
             if type(step) is HostStep:
@@ -191,12 +196,30 @@ class Frame:
             else:
                 self.evaluate(step)
         except Exception as error:
-            self.error = step_error(error, step.node.op.name, step.node.loc)
-            return 1
-        except BaseException as error:      # such as KeyboardInterrupt
-            self.error = error
-            return 1
-        return 0
+            self.fail(step_error(error, step.node.op.name, step.node.loc))
+            return False
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        """Remember what a host step raised."""
+        self.error = error
+
+    def with_host_steps(self, call: NativeCall) -> NativeCall:
+        """A native call that runs this frame, with what its host steps raise.
+
+        An `Exception` means that its conditions do not hold: the slow path meets it once more, and says what it means.
+        """
+        errors: dict[int, BaseException] = {}       # by thread: once the frame is free, another may take it
+        self.fail = lambda error: errors.__setitem__(get_ident(), error)  # type: ignore[method-assign]
+
+        def hosted(leaves: tuple[Any, ...], new: tuple[Any, ...]) -> bool:
+            ran = call(leaves, new)
+            if not errors or (error := errors.pop(get_ident(), None)) is None:
+                return ran
+            if not isinstance(error, Exception):
+                raise error
+            return False
+        return hosted
 
     def use_cells(self, chunk: Array | None) -> None:
         """Let stacks grow in this chunk from now on."""
@@ -222,9 +245,9 @@ class Frame:
         """The memory of a storage as an array of this type."""
         place = self.layout.of[storage]
         if place.kind == "object":
-            count = len(self.layout.params)
-            array = self.arrays[place.where] if place.where < count else self.results[place.where - count]
-            return array.view(type.dtype.numpy).reshape(type.shape)
+            array = self.bound(place.where)
+            return array if array.dtype is type.dtype.numpy and array.shape == type.shape else \
+                array.view(type.dtype.numpy).reshape(type.shape)
         if place.kind == "address":
             assert storage.data is not None
             return storage.data.reshape(type.shape)
@@ -236,22 +259,42 @@ class Frame:
         end = place.where + int(type.size) * type.dtype.itemsize
         return self.arena[place.where:end].view(type.dtype.numpy).reshape(type.shape)
 
+    def bound(self, number: int) -> Array:
+        """An argument or result of the run that goes on."""
+        found: Array = ctypes.cast(self.objects[number], ctypes.py_object).value
+        return found
+
     def memory_at(self, address: int, storage: Storage, type: TensorType) -> Array:
         """The memory at an address as an array that keeps alive what it is a part of."""
         constants = [home.data for home in homes(storage) if home.data is not None]
         size = int(type.size) * type.dtype.itemsize
-        for whole in (self.arena, *self.arrays, *self.results, *self.cells.chunks, *constants):
+        for whole in (self.arena, *map(self.bound, range(len(self.objects))), *self.cells.chunks, *constants):
             start = address - whole.ctypes.data if whole is not None else -1
             if whole is not None and 0 <= start <= whole.nbytes - size:
                 return whole.reshape(-1).view(np.uint8)[start:start + size].view(type.dtype.numpy).reshape(type.shape)
         raise AssertionError("a moving storage lies in none of the memory of this run")
 
 
-def _host_step(frame: int, step: int) -> int:
-    return _frames[frame].host_step(step)
+def _host_steps(frame: ref[Frame]) -> Generator[bool, int, None]:
+    """Do the steps whose numbers are sent, and say whether they were done.
+
+    A signal is handled where a function of Python begins, too: this one goes on within `try`, so nothing that a handler
+    raises is lost on the way through machine code, with a step that was not done.
+    """
+    done = False
+    while True:
+        try:
+            while True:
+                number = yield done
+                done = _alive(frame).host_step(number)
+        except GeneratorExit:
+            return
+        except BaseException as error:
+            done = False
+            _alive(frame).fail(error)
 
 
-_frames: dict[int, Frame] = {}              # those that are running
-_frame_numbers = itertools.count(1)
-_callback = native.Callback(_host_step)     # one for all frames, never freed
-_callback_address = ctypes.cast(_callback, ctypes.c_void_p).value or 0
+def _alive(frame: ref[Frame]) -> Frame:
+    found = frame()
+    assert found is not None
+    return found
