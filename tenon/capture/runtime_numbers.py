@@ -116,6 +116,15 @@ class RuntimeNumber(Tensor):
     def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
         return other // self, other % self
 
+    def __copy__(self) -> RuntimeNumber:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> RuntimeNumber:
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._concrete("a pickle").item().__reduce_ex__(protocol)
+
     def __hash__(self) -> int:
         return hash(self._concrete("a hash").item())
 

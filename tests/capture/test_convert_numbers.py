@@ -1,6 +1,9 @@
 """Numbers taken out of tensors: large integers, numbers of several kinds."""
 
+import copy
+import dataclasses
 import math
+from typing import Any
 
 import pytest
 
@@ -152,3 +155,16 @@ def test_functions_of_mathematics_with_a_domain(function):
         else:
             assert jitted(tn.tensor([value], dtype=tn.float64)) == pytest.approx(wanted, rel=1e-14, nan_ok=True)
     assert "with graph breaks" not in str(tn.explain(jitted))
+
+
+@dataclasses.dataclass
+class Held:
+    number: Any
+
+
+def test_copies_of_a_number_are_that_number():
+    """They came to a RecursionError, and ran with graph breaks."""
+    def copies(x):
+        n = int(x.max())
+        return copy.copy(n), copy.deepcopy([n, x.mean().item()]), dataclasses.asdict(Held(n)), dataclasses.replace(Held(n))
+    check_on(copies, [tn.tensor([3.0, 1.0]), tn.tensor([0.0, 4.0])])

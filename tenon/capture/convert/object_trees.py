@@ -16,9 +16,11 @@ from tenon.capture.effects import MISSING
 from tenon.capture.guards import is_atom, same_atom
 from tenon.capture.output_effects import Text, closed, is_given, skeleton
 from tenon.capture.output_effects import rebuilt as rebuilt_form
+from tenon.capture.pytree import table_type
 from tenon.records import is_dataclass
 from tenon.tensor import Tensor
 
+CONTAINERS = (dict, list, tuple, deque)
 WHOLE = (Tensor, type, types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
 
 
@@ -33,14 +35,21 @@ def parts_of(x: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
     if type(x) is Text:
         given: list[Any] = []
         return (skeleton(closed(x, given)),), given
-    if isinstance(x, dict):
-        return tuple(x), list(x.values())
-    if isinstance(x, (list, tuple, deque)):
-        return (len(x),), list(x)
+    if isinstance(x, CONTAINERS):
+        return None if getattr(x, "__dict__", None) else _items_of(x)
     table = getattr(x, "__dict__", None)
     if isinstance(table, dict) and not hasattr(type(x), "__next__") and not module_of(type(x)).startswith("tenon."):
         return tuple(table), list(table.values())
     return None
+
+
+def _items_of(x: Any) -> tuple[tuple[Any, ...], list[Any]]:
+    """The labels and the parts of a container, whatever its class makes of them."""
+    if isinstance(x, dict):
+        table = table_type(type(x))
+        return tuple(table.keys(x)), list(table.values(x))
+    kind = next(kind for kind in CONTAINERS if isinstance(x, kind))
+    return (kind.__len__(x),), list(kind.__iter__(x))
 
 
 def rebuilt(x: Any, parts: Sequence[Any]) -> Any:
@@ -52,13 +61,13 @@ def rebuilt(x: Any, parts: Sequence[Any]) -> Any:
     if type(x) is Text:
         return filled_with(x, parts)
     if isinstance(x, tuple):
-        make: Callable[[Sequence[Any]], Any] = getattr(type(x), "_make", tuple)
-        return make(parts)
+        return tuple.__new__(type(x), parts)
     new = copy.copy(x) if not is_dataclass(x) else object.__new__(type(x))
     if isinstance(new, dict):
-        new.update(zip(x, parts, strict=True))
+        for key, part in zip(table_type(type(x)).keys(x), parts, strict=True):
+            dict.__setitem__(new, key, part)
     elif isinstance(new, list):
-        new[:] = parts
+        list.__setitem__(new, slice(None), parts)
     elif isinstance(new, deque):
         new.clear()
         new.extend(parts)
