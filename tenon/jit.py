@@ -66,9 +66,9 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     would otherwise run with graph breaks.
     `memory_budget` is how many bytes may lie between kernels, beside arguments and results: values are computed again
     instead of being kept, the cheapest first, until that holds.  Where nothing helps, the call raises OverBudget, as it
-    does where that which loops keep of their turns for gradients does not fit; 0 asks for as little as can be.  Without
-    a budget, a large graph computes again what is done element by element, as long as that takes at most a hundredth or
-    two of its time.
+    does where that which loops keep of their iterations for gradients does not fit; 0 asks for as little as can be.
+    Without a budget, a large graph computes again what is done element by element, as long as that takes at most a
+    hundredth or two of its time.
     Where no gradient is recorded, what depends on tensors from outside alone (weights) is computed once, and again when
     they change; `constants=False` saves the memory that this takes.
     `autotune=True` measures, where several schedules claim a product, which is the fastest on this machine, once: it is

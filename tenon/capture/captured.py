@@ -107,7 +107,7 @@ class Captured:
     why: str = ""                               # there was none before that was right
     calls: int = 0                              # that went the slow path
     failures: int = 0                           # calls in which the graph failed
-    counted: frozenset[Any] = frozenset()       # lines where it counts turns, or has sizes, in the graph
+    counted: frozenset[Any] = frozenset()       # lines where it counts iterations, or has sizes, in the graph
     succeeded: bool = False                     # whether there was another one
     fast_call: Any = None                       # the fast path of calls like an earlier one (`tenon.capture.fast_call`)
     sized: bool = False                         # whether that is one for calls with other sizes, too

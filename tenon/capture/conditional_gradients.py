@@ -222,7 +222,7 @@ def flags(logic: Logic, op: Any, attrs: Any, inputs: Sequence[Any], k: int, foun
         yield logic.both(there, apply_graph(attrs["condition"], inputs)[0])
         return
     decided = use_of(op, attrs, k)
-    yield logic.both(there, in_any_turn(op, attrs, inputs, k) if decided is None else decided)
+    yield logic.both(there, in_any_iteration(op, attrs, inputs, k) if decided is None else decided)
 
 
 def flag_graph(graph: Graph, k: int, result: int) -> Graph:
@@ -233,8 +233,8 @@ def flag_graph(graph: Graph, k: int, result: int) -> Graph:
         return builder.finish([_bool(_flag(graph, builder, values, k, graph.results[result:result + 1]))])
 
 
-def in_any_turn(op: Any, attrs: Any, inputs: Sequence[Any], k: int) -> Any:
-    """Whether the body of a loop uses a constant in one of its turns: the loop, carrying a bool that says so."""
+def in_any_iteration(op: Any, attrs: Any, inputs: Sequence[Any], k: int) -> Any:
+    """Whether the body of a loop uses a constant in one of its iterations: the loop, carrying a bool that says so."""
     body: Graph = attrs["body"]
     fixed = attrs["constants"] + (attrs["carried"] if op is scan else len(body.results))
     carried = fixed - attrs["constants"]

@@ -1,4 +1,4 @@
-"""What a loop carries from turn to turn: a nest whose tensors keep their types."""
+"""What a loop carries from iteration to iteration: a nest whose tensors keep their types."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class SymNumber:
         return getattr(known(self), name)
 
     def __bool__(self) -> bool:
-        self.numbers.counts_turns(sys._getframe(1), self)
+        self.numbers.counts_iterations(sys._getframe(1), self)
         return bool(self.numbers.ask(operator.truth, self))
 
     def __index__(self) -> int:
@@ -354,7 +354,7 @@ class Numbers:
         self._note(Asked(function, args, answer))
         return answer
 
-    def counts_turns(self, frame: FrameType, *compared: Any) -> bool:
+    def counts_iterations(self, frame: FrameType, *compared: Any) -> bool:
         """Whether a comparison by the user's code says if a loop goes on, and the graph may say it."""
         place = place_of(frame)
         if self.loops is None or not follows(frame.f_code) or not goes_round(place) or \
@@ -504,7 +504,7 @@ def _install(name: str, of: Callable[[Any, Any], Any], asks: bool) -> None:
             sized = issubclass(type(other), SymbolicDim)
             return of(*(as_dim(x) if sized else known(x) for x in (left, right)))
         numbers = (left if type(left) is SymNumber else right).numbers
-        if asks and numbers.counts_turns(sys._getframe(2), left, right):
+        if asks and numbers.counts_iterations(sys._getframe(2), left, right):
             return of(*map(numbers.in_graph, (left, right)))
         return (numbers.ask if asks else numbers.compute)(of, left, right)
 

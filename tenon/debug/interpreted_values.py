@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 def values_of(graph: Graph, wanted: set[Value], arrays: Sequence[Array]) -> dict[Value, list[Array]]:
-    """What values are in a run of the interpreter, an array a turn."""
+    """What values are in a run of the interpreter, an array an iteration."""
     found: dict[Value, list[Array]] = {}
     if wanted:
         def see(node: Node, _: Sequence[Any], made: Sequence[Any]) -> None:
@@ -38,14 +38,14 @@ def leading_to(graph: Graph, wanted: set[Value]) -> Graph:
     return replace(graph, nodes=tuple(node for node in graph.nodes if node in nodes), results=())
 
 
-def agreeing(turns: Sequence[Array], stored: Sequence[Array]) -> list[Array] | None:
+def agreeing(iterations: Sequence[Array], stored: Sequence[Array]) -> list[Array] | None:
     """What the program stored, where it is as the interpreter says: then it is what was meant."""
-    if not turns or not stored:
+    if not iterations or not stored:
         return None
     stored, found = list(stored), []
-    for turn in turns:
-        k = next((k for k, x in enumerate(stored) if x.shape == turn.shape and x.dtype == turn.dtype
-                  and difference(turn, x) is None), None)
+    for iteration in iterations:
+        k = next((k for k, x in enumerate(stored) if x.shape == iteration.shape and x.dtype == iteration.dtype
+                  and difference(iteration, x) is None), None)
         if k is None:
             return None
         found.append(stored.pop(k))

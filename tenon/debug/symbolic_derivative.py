@@ -80,7 +80,8 @@ def expression(f: Callable[..., Any]) -> Expression:
     """The formula of a scalar function, jitted or not; its symbols are the function's parameters.
 
     A branch on a tensor is `where(condition, x, y)`.  Raises ArgumentError where the function computes anything but
-    scalars, has a loop whose turns the numbers decide, or changes something; CaptureError where it is no one graph.
+    scalars, has a loop whose iterations the numbers decide, or changes something; CaptureError where it is no one
+    graph.
 
     >>> print(tn.debug.expression(lambda x: x * 2 if x > 0 else -x))
     where(greater(x, 0), x * 2, -x)

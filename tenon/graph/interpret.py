@@ -76,7 +76,7 @@ _patience: ContextVar[list[int] | None] = ContextVar("patience", default=None)  
 
 
 def with_patience(nodes: int) -> AbstractContextManager[Any]:
-    """So many nodes are run at most, those of loops counted in every turn; then OutOfPatience is raised."""
+    """So many nodes are run at most, those of loops counted in every iteration; then OutOfPatience is raised."""
     return during(_patience, [nodes])
 
 

@@ -29,7 +29,7 @@ from tenon.graph.text import parse_graph, print_graph
 from tenon.observe import emit
 
 MAX_ELEMENTS = 1 << 22      # of all values of a graph that is tried
-MAX_NODES = 20_000          # that are run, those of loops in every turn
+MAX_NODES = 20_000          # that are run, those of loops in every iteration
 # Passes that compute the same nodes, in another order or fewer of them: their bits are the same.
 MOVING = frozenset((
     "drop_dead", "drop_barriers", "merge_duplicates", "hoist", "fuse", "schedule_nodes", "recompute"))

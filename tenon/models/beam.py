@@ -31,7 +31,7 @@ def beam_search(model: Any, ids: Any, count: int, beams: int, end: int | None, p
     text = concat([prompt, full((texts * beams, count), 0 if pad is None else pad, dtype=int64)], axis=1)
     text = reshape(text, (texts, beams, start + count))
     done, finished = text, full((texts, beams), NEVER)
-    state = _turn(full((), start, dtype=int64), scores, running, text, done, finished, start, end, penalty)
+    state = _iteration(full((), start, dtype=int64), scores, running, text, done, finished, start, end, penalty)
     at, running, text, done, finished, order = state
 
     def goes_on(state: Any) -> Any:
@@ -39,15 +39,16 @@ def beam_search(model: Any, ids: Any, count: int, beams: int, end: int | None, p
         best = running.max(axis=1) / _length(at - start if penalty <= 0 else at * 0 + count, penalty)
         return (at < start + count) & (best > finished.min(axis=1)).any()
 
-    def turn(state: Any) -> Any:
+    def iteration(state: Any) -> Any:
         at, running, text, done, finished, order, caches = state
         caches = [(take(k, order, axis=0), take(v, order, axis=0)) for k, v in caches]
         last = take_along_axis(text, full((texts, beams, 1), 0, dtype=int64) + (at - 1), axis=2)
         scores = model(reshape(last, (texts * beams, 1)), caches, at - 1)[:, -1]
-        at, running, text, done, finished, order = _turn(at, scores, running, text, done, finished, start, end, penalty)
+        at, running, text, done, finished, order = _iteration(
+            at, scores, running, text, done, finished, start, end, penalty)
         return at, running, text, done, finished, order, caches
     at, running, text, done, finished, _, _ = while_loop(
-        goes_on, turn, (at, running, text, done, finished, order, caches))
+        goes_on, iteration, (at, running, text, done, finished, order, caches))
     open_scores = where(at < start + count, NEVER, running / _length(at - start, penalty))
     every, all_texts = concat([finished, open_scores], axis=1), concat([done, text], axis=1)
     best = every.argmax(axis=1)
@@ -58,7 +59,7 @@ def _length(n: Any, penalty: float) -> Any:
     return n.astype(float32) ** penalty
 
 
-def _turn(at: Any, scores: Any, running: Any, text: Any, done: Any, finished: Any, start: int, end: int | None,
+def _iteration(at: Any, scores: Any, running: Any, text: Any, done: Any, finished: Any, start: int, end: int | None,
           penalty: float) -> tuple[Any, ...]:
     """One more token for each beam, and where in the batch the caches of the new beams are."""
     texts, beams = running.shape

@@ -112,7 +112,7 @@ def _written(model: Any, ids: Any, count: int, choice: Choice, end: int | None, 
     def goes_on(state: Any) -> Any:
         return (state[0] + 1 < start + count) & ~state[3].all()
 
-    def turn(state: Any) -> Any:
+    def iteration(state: Any) -> Any:
         at, token, text, ended, caches = state
         new = choice.token(model(token[:, None], caches, at)[:, -1])
         if end is not None:
@@ -120,7 +120,7 @@ def _written(model: Any, ids: Any, count: int, choice: Choice, end: int | None, 
             ended = logical_or(ended, new == end)
         text[:, at + 1] = new
         return at + 1, new, text, ended, caches
-    return while_loop(goes_on, turn, (full((), start, dtype=int64), token, text, ended, caches))[2]
+    return while_loop(goes_on, iteration, (full((), start, dtype=int64), token, text, ended, caches))[2]
 
 
 @jit

@@ -125,19 +125,19 @@ class _Recurrent(Module):
         b_ih, b_hh = (getattr(self, name + suffix) if self.bias else None for name in ("bias_ih", "bias_hh"))
         projection = getattr(self, f"weight_hr{suffix}") if self.proj_size else None
 
-        def turn(states: tuple[Any, ...], from_x: Any) -> Any:
+        def iteration(states: tuple[Any, ...], from_x: Any) -> Any:
             states = self.step(from_x, linear(states[0], w_hh, b_hh), states)
             if projection is not None:
                 states = (linear(states[0], projection), *states[1:])
             return states, states[0]
 
-        def turn_where(states: tuple[Any, ...], step: tuple[Any, Any]) -> Any:
-            new, _ = turn(states, step[0])
+        def iteration_where(states: tuple[Any, ...], step: tuple[Any, Any]) -> Any:
+            new, _ = iteration(states, step[0])
             new = tuple(where(step[1], after, before) for after, before in zip(new, states))
             return new, where(step[1], new[0], 0.0)
         products = linear(x, w_ih, b_ih)        # one product for all inputs
-        last, seen = (scan(turn, states, products, reverse=backwards) if there is None else
-                      scan(turn_where, states, (products, there), reverse=backwards))
+        last, seen = (scan(iteration, states, products, reverse=backwards) if there is None else
+                      scan(iteration_where, states, (products, there), reverse=backwards))
         return seen, last
 
     def extra_repr(self) -> str:

@@ -48,29 +48,29 @@ MAX_PYTHON_WORDS = 16                                                   # words 
 MIN_NUMPY_ORDERS = 32                                                   # orders that NumPy deals together sooner
 MAX_PREFETCHED_WORDS = 128                                              # words of a draw whose sequels are made along
 CHUNK = 1 << 13                                                         # blocks of four words that NumPy holds in cache
-TURNS, FACTORS, KEY_STEPS = 10, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)      # of Philox
+ROUNDS, FACTORS, KEY_STEPS = 10, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)      # of Philox
 
 
 @lru_cache
 def _constants() -> tuple[Any, ...]:
-    """What `words` needs as arrays: the low half of a word and its width, the factors, what keys grow by in each turn.
+    """What `words` needs as arrays: the low half of a word and its width, the factors, what keys grow by in each round.
     """
-    steps = np.arange(TURNS, dtype=np.uint64)[:, None] * np.array(KEY_STEPS, np.uint64)
+    steps = np.arange(ROUNDS, dtype=np.uint64)[:, None] * np.array(KEY_STEPS, np.uint64)
     return np.uint64(MASK), np.uint64(32), np.array(FACTORS, np.uint64)[:, None], steps
 
 
 def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, Any, Any, Any]:
     """Four random words from a counter and a key: 32-bit numbers in 64-bit arrays or expressions."""
     a, b, c, d = counter
-    for turn in range(TURNS):
+    for k in range(ROUNDS):
         p, q = a * FACTORS[0], c * FACTORS[1]
-        a, b, c, d = ((q >> 32) ^ b ^ ((key[0] + turn * KEY_STEPS[0] % (1 << 32)) & MASK), q & MASK,
-                      (p >> 32) ^ d ^ ((key[1] + turn * KEY_STEPS[1] % (1 << 32)) & MASK), p & MASK)
+        a, b, c, d = ((q >> 32) ^ b ^ ((key[0] + k * KEY_STEPS[0] % (1 << 32)) & MASK), q & MASK,
+                      (p >> 32) ^ d ^ ((key[1] + k * KEY_STEPS[1] % (1 << 32)) & MASK), p & MASK)
     return a, b, c, d
 
 
 def words(state: Any, count: int, stream: int) -> Any:
-    """NumPy: the first `count` words of a draw, u32[count]; both products of a turn are one array."""
+    """NumPy: the first `count` words of a draw, u32[count]; both products of a round are one array."""
     if count <= MAX_PYTHON_WORDS:
         seed, draw = map(int, state)
         blocks = [philox((block, stream, draw & MASK, draw >> 32), (seed & MASK, seed >> 32))

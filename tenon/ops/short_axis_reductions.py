@@ -1,6 +1,6 @@
 """NumPy's reductions, where few elements lie side by side along the axes that go: one step for each of them.
 
-    x.sum(axis=1)       # of x [100003, 3]: NumPy goes through 100003 loops of three turns
+    x.sum(axis=1)       # of x [100003, 3]: NumPy goes through 100003 loops of three iterations
     x[:, 0] + x[:, 1] + x[:, 2]     # and here through three loops of 100003, in a tenth of the time
 """
 

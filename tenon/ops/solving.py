@@ -308,8 +308,8 @@ def _exp_ref(x: Any) -> Any:
     odd = a @ (a6 @ (b[13] * a6 + b[11] * a4 + b[9] * a2) + b[7] * a6 + b[5] * a4 + b[3] * a2 + b[1] * one)
     even = a6 @ (b[12] * a6 + b[10] * a4 + b[8] * a2) + b[6] * a6 + b[4] * a4 + b[2] * a2 + b[0] * one
     out = np.linalg.solve(even - odd, even + odd)
-    for turn in range(int(squarings.max(initial=0))):
-        out = np.where(turn < squarings, out @ out, out)
+    for iteration in range(int(squarings.max(initial=0))):
+        out = np.where(iteration < squarings, out @ out, out)
     return np.where(finite, out, np.nan).astype(x.dtype)
 
 

@@ -44,8 +44,8 @@ def strong_wolfe(along: Along, length: float, direction: Any, loss: float, gradi
 def _bracket(at: Callable[[float], Point], length: float, start: Point, most: int) -> tuple[list[Point], bool]:
     """Two points with a good length between them; or one that is good itself."""
     before, point = start, at(length)
-    for turn in range(most):
-        if not _falls(point, start) or (turn > 1 and point[1] >= before[1]):
+    for iteration in range(most):
+        if not _falls(point, start) or (iteration > 1 and point[1] >= before[1]):
             return [before, point], False
         if abs(point[3]) <= -CURVATURE * start[3]:
             return [point], True

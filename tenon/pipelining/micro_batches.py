@@ -1,8 +1,8 @@
-"""A training step on a whole batch -> the same on one micro-batch, by splitting over a mesh axis that is turns.
+"""A training step on a whole batch -> the same on one micro-batch, by splitting over a mesh axis of micro-batches.
 
-A micro-batch is a place of the mesh axis "micro": what `tenon.sharding` makes for a rank there is what a device does in
-one of its turns.  Where turns differ they take different rows of a value that is there once (a mask, noise that was
-drawn for the batch): such slices are told apart from the graph, which is then the same for all turns.
+A micro-batch is a place of the mesh axis "micro": what `tenon.sharding` makes for a rank there is what a device does
+for one of them.  Where they differ they take different rows of a value that is there once (a mask, noise that was
+drawn for the batch): such slices are told apart from the graph, which is then the same for all.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Input, Node, Value, graphs_in
 from tenon.graph.structural_key import Exact
 from tenon.graph.text import key_of
-from tenon.pipelining.step_parts import MICRO_AXIS, Rows
+from tenon.pipelining.step_parts import Rows
 from tenon.records import dataclass
 from tenon.sharding.axis_layout import Layout, ValueSharding, local_shape, normal, numbers_of
-from tenon.sharding.mesh import Mesh
+from tenon.sharding.mesh import MICRO_AXIS, Mesh
 from tenon.sharding.propagate import Given, propagate
 from tenon.sharding.sharding import Axes, Sharding
 from tenon.sharding.sharding_plan import ShardingPlan
@@ -44,20 +44,21 @@ def plan_micro_batches(graph: Graph, batch: Mapping[int, int], micro_batches: in
     `batch` gives the axis along which each parameter holds examples.  Raises DevicePlanError for fewer examples than
     micro-batches, and where an uneven batch is split unevenly over devices too.
     """
-    turns = Mesh({**dict(zip(mesh.axes, mesh.shape, strict=True)), MICRO_AXIS: micro_batches})
+    micro_mesh = Mesh({**dict(zip(mesh.axes, mesh.shape, strict=True)), MICRO_AXIS: micro_batches})
     given: list[Given] = [None] * len(graph.params)
     for k, p in enumerate(graph.params):
         axes: list[Axes] = list(shardings[k].axes(p.ndim)) if k in shardings else [()] * p.ndim
-        layouts = [normal(((n, over),), turns) for n, over in zip(numbers_of(p), axes, strict=True)]
+        layouts = [normal(((n, over),), micro_mesh) for n, over in zip(numbers_of(p), axes, strict=True)]
         if k in batch:
-            layouts[batch[k]] = _in_turns(p, batch[k], axes[batch[k]], turns)
+            layouts[batch[k]] = _in_micro_batches(p, batch[k], axes[batch[k]], micro_mesh)
         given[k] = ValueSharding(tuple(layouts))
-    return propagate(graph, given, turns, [None if x is None else Sharding(turns, x.spec) for x in results])
+    return propagate(graph, given, micro_mesh,
+                     [None if x is None else Sharding(micro_mesh, x.spec) for x in results])
 
 
-def _in_turns(p: Value, axis: int, over: Axes, turns: Mesh) -> Layout:
-    """The layout of an axis of examples that these devices divide first, then the turns of each."""
-    size, devices, count = numbers_of(p)[axis], turns.parts(over), turns.axis_size(MICRO_AXIS)
+def _in_micro_batches(p: Value, axis: int, over: Axes, micro_mesh: Mesh) -> Layout:
+    """The layout of an axis of examples that these devices divide first, then the micro-batches of each."""
+    size, devices, count = numbers_of(p)[axis], micro_mesh.parts(over), micro_mesh.axis_size(MICRO_AXIS)
     if size < devices * count or (size % (devices * count) and size % devices):
         parts = f"{devices} devices with {count} micro-batches each" if over else f"{count} micro-batches"
         raise DevicePlanError(f"pipeline: axis {axis} of {p.name}: {p.type} does not divide among {parts}",
@@ -65,8 +66,8 @@ def _in_turns(p: Value, axis: int, over: Axes, turns: Mesh) -> Layout:
                                    "of the devices that it is split over; or drop the last examples (drop_last=True of "
                                    "the loader)")
     if size % (devices * count) == 0:
-        return normal(((size, (*over, MICRO_AXIS)),), turns)
-    return normal(((devices, over), (size // devices, (MICRO_AXIS,))), turns)
+        return normal(((size, (*over, MICRO_AXIS)),), micro_mesh)
+    return normal(((devices, over), (size // devices, (MICRO_AXIS,))), micro_mesh)
 
 
 def micro_step(plan: ShardingPlan, coordinates: Mapping[str, int]) -> MicroStep:
@@ -75,19 +76,19 @@ def micro_step(plan: ShardingPlan, coordinates: Mapping[str, int]) -> MicroStep:
     ranks = [plan.mesh.rank_at({**coordinates, MICRO_AXIS: k}) for k in range(count)]
     sizes = [[local_shape(plan.made[p], numbers_of(p), plan.mesh, rank) for p in plan.graph.params] for rank in ranks]
     larger = sizes.count(sizes[0])
-    turns = sorted({0, larger - 1, min(larger, count - 1), count - 1})
-    graphs = [local_graph(plan, ranks[k]) for k in turns]
+    samples = sorted({0, larger - 1, min(larger, count - 1), count - 1})
+    graphs = [local_graph(plan, ranks[k]) for k in samples]
     if len({len(graph.nodes) for graph in graphs}) > 1 or sizes[larger:] != [sizes[-1]] * (count - larger):
         raise DevicePlanError(f"pipeline: micro-batches of {plan.graph.name} differ by more than one example",
                               hint="choose micro_batches so that the batch is a multiple of it")
-    axes = [_axis_of_turns(nodes, turns, larger) for nodes in zip(*(graph.nodes for graph in graphs), strict=True)]
-    smaller = None if larger == count else MicroStep(*_of_all_turns(graphs[-1], graphs[0], axes), count - larger)
-    return MicroStep(*_of_all_turns(graphs[0], graphs[0], axes), larger, smaller)
+    axes = [_axis_of_rows(nodes, samples, larger) for nodes in zip(*(graph.nodes for graph in graphs), strict=True)]
+    smaller = None if larger == count else MicroStep(*_of_all(graphs[-1], graphs[0], axes), count - larger)
+    return MicroStep(*_of_all(graphs[0], graphs[0], axes), larger, smaller)
 
 
-def _of_all_turns(graph: Graph, first: Graph, axes: Sequence[int | None]) -> tuple[Graph, dict[Value, Rows]]:
-    """The graph of all turns of one size, given that of one; and the values of which each has its own rows, along these
-    axes.  `first` is the graph of the first turn."""
+def _of_all(graph: Graph, first: Graph, axes: Sequence[int | None]) -> tuple[Graph, dict[Value, Rows]]:
+    """The graph of all micro-batches of one size, given that of one; and the values of which each has its own rows,
+    along these axes.  `first` is the graph of the first one."""
     builder = Builder(graph.name, rewriting=True)
     values: dict[Value, Input] = {p: builder.parameter(p.type, p.name) for p in graph.params}
     rows: dict[Value, Rows] = {}
@@ -108,11 +109,11 @@ def _of_all_turns(graph: Graph, first: Graph, axes: Sequence[int | None]) -> tup
     return found, rows
 
 
-def _axis_of_turns(nodes: Sequence[Node], turns: Sequence[int], larger: int) -> int | None:
-    """The axis along which these turns take different rows; None where a node is the same for all of one size."""
+def _axis_of_rows(nodes: Sequence[Node], samples: Sequence[int], larger: int) -> int | None:
+    """The axis along which these micro-batches take different rows; None where a node is one for all of one size."""
     node = nodes[0]
     starts = {other.attrs["start"] for other in nodes} if node.op.name == "slice" else set()
-    pairs = [(a, b) for a, b, k in zip(nodes, nodes[1:], turns[1:], strict=False) if k != larger]
+    pairs = [(a, b) for a, b, k in zip(nodes, nodes[1:], samples[1:], strict=False) if k != larger]
     if any(a.op is not b.op or [x.type for x in a.outputs] != [x.type for x in b.outputs] for a, b in pairs):
         raise _differ(node, "choose micro_batches so that the batch is a multiple of it")
     if len(starts) <= 1 and all(_alike(a, b) for a, b in pairs):
@@ -122,7 +123,7 @@ def _axis_of_turns(nodes: Sequence[Node], turns: Sequence[int], larger: int) -> 
         axis = moved[0]
         sizes = numbers_of(node.output)[axis], numbers_of(nodes[-1].output)[axis]
         if all(other.attrs["start"][axis] - node.attrs["start"][axis] == rows_before(k, larger, *sizes)
-               for other, k in zip(nodes, turns, strict=True)):
+               for other, k in zip(nodes, samples, strict=True)):
             return axis
     raise _differ(node, "what is computed for an example may not depend on its place in the batch")
 
@@ -134,9 +135,9 @@ def _alike(a: Node, b: Node) -> bool:
     return Exact(attrs[0]) == Exact(attrs[1])
 
 
-def rows_before(turn: int, larger: int, size: int, smaller: int) -> int:
-    """How many rows turns have before one of them, where those behind the first `larger` have fewer."""
-    return min(turn, larger) * size + max(0, turn - larger) * smaller
+def rows_before(number: int, larger: int, size: int, smaller: int) -> int:
+    """How many rows micro-batches have before one of them, where those behind the first `larger` have fewer."""
+    return min(number, larger) * size + max(0, number - larger) * smaller
 
 
 def _differ(node: Node, hint: str) -> DevicePlanError:

@@ -2,7 +2,7 @@
 
 The graph is what one place of the mesh axis "micro" computes: parameters that hold a batch have its part, and a
 collective over "micro" (`all_reduce`: a gradient, a loss; `all_gather`: results in rows) is where micro-batches come
-together.  There is no such device: the places are turns of the same device.  So each value is of one kind:
+together.  There is no such device: the places are micro-batches of the same device.  So each value is of one kind:
 
     micro    computed for each micro-batch: it depends on a part of the batch
     early    computed once, before: of parameters that are whole, or of sums over the batch that need no weights
@@ -21,10 +21,9 @@ from tenon.graph.ir import UPDATES, Graph, Node, Value
 from tenon.graph.partition import all_nodes, has_effect, innermost
 from tenon.ops.collectives import COLLECTIVES, all_gather_op, all_reduce_op
 from tenon.records import dataclass
-from tenon.sharding.mesh import TURNS
+from tenon.sharding.mesh import MICRO_AXIS
 from tenon.types import TOKEN
 
-MICRO_AXIS = TURNS
 # What is done again wherever it is read, since its input is no larger than its output.
 REPEATED = "view", "source"
 

@@ -4,9 +4,9 @@
                                                 cpu:1: n = cond(p', x', true=T1, false=F1)      p' and x' are received
 
 The choice of a branch is sent to each device that takes part.  The condition of a while_loop is computed where its
-nodes are, in each turn, and sent to the others within the condition.  A scan has as many turns everywhere.  What is
-carried has one device, that on which the body makes it; who else reads it receives it in each turn.  What graphs read
-from outside crosses before, once.
+nodes are, in each iteration, and sent to the others within the condition.  A scan has as many iterations everywhere.
+What is carried has one device, that on which the body makes it; who else reads it receives it in each iteration.  What
+graphs read from outside crosses before, once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def cut_control(level: Level, node: Node) -> None:
         one.nodes(graph)
         one.end()
         if control.op not in BRANCHES and any(map(has_effect, graph.nodes)):
-            one.wait_for_effects(ranks)     # as the next turn does
+            one.wait_for_effects(ranks)     # as the next iteration does
     parts = [_results(one, control, graph, homes) for one, graph in zip(inner, control.graphs, strict=True)]
     for rank in sorted(ranks):
         _emit(level, node, control, rank, inner, [part[rank] for part in parts], homes)
@@ -138,9 +138,9 @@ def _graph(control: Control, graph: Graph, inner: Level, rank: int, read: _Read,
     if nothing and control.op in BRANCHES:
         made.append(inner.no_data(rank))
     elif nothing:
-        turn = inner.builders[rank].parameter(NOTHING, "nothing")
-        params.append(turn)
-        made = made if is_condition else [turn, *made]
+        iteration = inner.builders[rank].parameter(NOTHING, "nothing")
+        params.append(iteration)
+        made = made if is_condition else [iteration, *made]
     params += [inner.param(sequences[k], rank) for k in read.sequences]
     found = inner.finish(rank, graph.name, made)
     return replace(found, params=tuple(params))

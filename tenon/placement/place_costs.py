@@ -29,7 +29,7 @@ from tenon.sharding.mesh import Mesh
 from tenon.types import TensorType, float32
 
 ANY_SIZE = 64           # what a symbol counts for
-MAX_TURNS = 16          # of a loop, where the data decide
+MAX_ITERATIONS = 16          # of a loop, where the data decide
 FEW = 30_000            # elements that one thread computes alone (tenon.runtime.parallel_profitability)
 
 
@@ -77,7 +77,7 @@ class PlaceCosts:
         found = [sum(map(self.of, graph.nodes)) for graph in node.graphs]
         if node.op is scan:
             return _number(node.attrs["length"]) * sum(found)
-        return MAX_TURNS * sum(found) if node.op is while_loop else max(found, default=0.0)
+        return MAX_ITERATIONS * sum(found) if node.op is while_loop else max(found, default=0.0)
 
     def copy(self, x: Value) -> float:
         """Seconds for which whoever sends, or receives, does nothing else."""
@@ -151,20 +151,20 @@ def _timed(call: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-def _message(elements: int, turns: int = 10) -> float:
+def _message(elements: int, iterations: int = 10) -> float:
     """Of an array to another thread: half of its way there and back."""
     first, second = LocalTransport(Mesh({"devices": 2})).begin().values()
     array = np.zeros(elements, np.float32)
 
     def ask() -> float:
-        return min(_timed(there_and_back) for _ in range(turns))
+        return min(_timed(there_and_back) for _ in range(iterations))
 
     def there_and_back() -> None:
         first.send(array, 1, 0)
         first.recv(array.shape, array.dtype, 1, 0)
 
     def answer() -> None:
-        for _ in range(turns):
+        for _ in range(iterations):
             second.send(second.recv(array.shape, array.dtype, 0, 0), 0, 0)
     best: float = run_side_by_side([ask, answer], on_failure=first.abort)[0]
     return best / 2

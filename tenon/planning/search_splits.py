@@ -117,7 +117,7 @@ class _SplitSearch:
 def _works(rules: WorkRules, node: Node) -> Sequence[KernelWork | MessageWork]:
     try:
         return rules.of(node)
-    except ArgumentError:           # a loop, whose turns nobody knows
+    except ArgumentError:           # a loop, whose iterations nobody knows
         return ()
 
 

@@ -13,8 +13,8 @@ from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.ops.control_flow_nodes import BRANCHES, Control
 from tenon.records import dataclass, replace
 from tenon.sharding.axis_layout import WHOLE, ValueSharding, numbers_of, replicated
-from tenon.sharding.mesh import TURNS, Mesh
-from tenon.sharding.reshard import ACROSS_TURNS, cost_of, is_zero
+from tenon.sharding.mesh import MICRO_AXIS, Mesh
+from tenon.sharding.reshard import ACROSS_MICRO_AXIS, cost_of, is_zero
 from tenon.sharding.sharding_plan import ControlSharding, ShardingPlan
 from tenon.types import stack
 
@@ -80,9 +80,9 @@ class ControlSearch:
         return min(map(found, dict.fromkeys((read, constants))), key=lambda found: found.cost)
 
     def _begun(self, x: Input, sharding: ValueSharding) -> ValueSharding:
-        """What is tried first for a carried value: zeros are a sum of parts, which all turns have alike."""
-        begins = TURNS in self.mesh.axes and isinstance(x, Value) and is_zero(x) and sharding == replicated(x.ndim)
-        return replace(sharding, partial=(TURNS,)) if begins else sharding
+        """What is tried first for a carried value: zeros are a sum of parts, which all micro-batches have alike."""
+        begins = MICRO_AXIS in self.mesh.axes and isinstance(x, Value) and is_zero(x) and sharding == replicated(x.ndim)
+        return replace(sharding, partial=(MICRO_AXIS,)) if begins else sharding
 
     def _fixed_point(self, node: Node, body: Graph, constants: Shardings, carried: Shardings,
                      slices: Shardings) -> Shardings:
@@ -126,8 +126,8 @@ class ControlSearch:
         return ControlSharding(inputs, outputs, plans, within + entering + pending)
 
     def _cost_within(self, plan: ShardingPlan) -> float:
-        """What a graph costs each time; turns of one device cannot meet there."""
-        return plan.cost + sum(ACROSS_TURNS * (1 + c.bytes) for c in plan.collectives if TURNS in c.over)
+        """What a graph costs each time; micro-batches of one device cannot meet there."""
+        return plan.cost + sum(ACROSS_MICRO_AXIS * (1 + c.bytes) for c in plan.collectives if MICRO_AXIS in c.over)
 
     def _pending(self, value: Value, sharding: ValueSharding) -> int:
         """What it costs to add up the parts of a value, some time."""

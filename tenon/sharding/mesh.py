@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from tenon.errors import ArgumentError
 from tenon.records import dataclass
 
-TURNS = "micro"     # an axis whose places are turns of one device, which has the sums of all (`tenon.pipelining`)
+MICRO_AXIS = "micro"     # an axis whose places one device takes in turn; it has the sums of all (`tenon.pipelining`)
 
 
 @dataclass(frozen=True)

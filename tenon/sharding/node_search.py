@@ -29,7 +29,7 @@ from tenon.sharding.axis_layout import (
     reshaped,
 )
 from tenon.sharding.localize import fits
-from tenon.sharding.mesh import TURNS, Mesh
+from tenon.sharding.mesh import MICRO_AXIS, Mesh
 from tenon.sharding.reshard import cost_of
 from tenon.sharding.ring_attention import RING, elements_round, ring_axes, ring_rule
 from tenon.sharding.rules import ground, rule_of, whole_rule
@@ -113,12 +113,13 @@ class NodeSearch:
         x = node.inputs[0]
         assert isinstance(x, Value)
         mesh = Mesh(dict(node.attrs["mesh"]))
-        if mesh != self.mesh and (TURNS not in self.mesh.axes or not _is_within(self.mesh.without(TURNS), mesh)):
+        if mesh != self.mesh and (
+                MICRO_AXIS not in self.mesh.axes or not _is_within(self.mesh.without(MICRO_AXIS), mesh)):
             raise CaptureError(f"shard: the mesh is {mesh!r}, and the function runs on {self.mesh!r}", where=node.loc)
         layouts = layouts_of(Sharding(self.mesh, node.attrs["spec"]), numbers_of(x))
-        kept = (at_hand if TURNS in axes_of(at_hand) else said
+        kept = (at_hand if MICRO_AXIS in axes_of(at_hand) else said
                 for at_hand, said in zip(self.values.have[x][0].layouts, layouts, strict=True))
-        wanted = ValueSharding(tuple(kept))             # turns stay what they are: no message goes from one to another
+        wanted = ValueSharding(tuple(kept))             # they stay what they are: no message goes from one to another
         return NodeSharding((wanted,), (wanted,), 0, ())
 
     def _of_reshape(self, node: Node) -> Iterator[NodeSharding]:
@@ -168,7 +169,7 @@ class NodeSearch:
             inputs = {k for k, x in enumerate(node.inputs) if isinstance(x, Value) and any(
                 name in have.partial and have.combine == "add" for have in self.values.have[x])}
             if inputs and name not in used and (together := _linear(rule, inputs, node)) is not None and (
-                    name != TURNS or inputs.issuperset(together)):      # a turn takes part in sums of all of them only
+                    name != MICRO_AXIS or inputs.issuperset(together)):      # one takes part in sums of all only
                 ways[name] = together
         for chosen in itertools.product((False, True), repeat=len(ways)):
             yield {name: inputs for (name, inputs), kept in zip(ways.items(), chosen, strict=True) if kept}

@@ -22,11 +22,11 @@ from tenon.graph.ir import Literal, Node, Value
 from tenon.graph.op import OPS
 from tenon.records import dataclass
 from tenon.sharding.axis_layout import Digit, Layout, ValueSharding, local_shape, numbers_of
-from tenon.sharding.mesh import TURNS, Mesh
+from tenon.sharding.mesh import MICRO_AXIS, Mesh
 from tenon.sharding.sharding import Axes, part_bounds
 from tenon.types import bool_
 
-ACROSS_TURNS = 10**6        # times as dear as between devices: a turn would have to wait for all others
+ACROSS_MICRO_AXIS = 10**6        # times as dear as between devices: one would have to wait for all others
 REDUCTION = {"add": "sum", "max": "max", "min": "min"}
 
 
@@ -192,7 +192,7 @@ def elements_sent(stage: ReshardStage, mesh: Mesh, rank: int = 0) -> list[tuple[
 @lru_cache(maxsize=8192)
 def cost_of(source: ValueSharding, target: ValueSharding, shape: tuple[int, ...], mesh: Mesh) -> int:
     """The elements that a rank sends for a value of this shape to change its sharding."""
-    return sum(count * (ACROSS_TURNS if TURNS in move.over and move.kind != "reduce" else 1)
+    return sum(count * (ACROSS_MICRO_AXIS if MICRO_AXIS in move.over and move.kind != "reduce" else 1)
                for stage in stages_between(source, target, shape, mesh) for move, count in elements_sent(stage, mesh))
 
 

@@ -21,7 +21,7 @@ from tenon.ops.control_flow_nodes import BRANCHES
 from tenon.records import dataclass
 from tenon.sharding.axis_layout import ValueSharding, local_shape, numbers_of
 from tenon.sharding.localize import local_attrs
-from tenon.sharding.mesh import TURNS, Mesh
+from tenon.sharding.mesh import MICRO_AXIS, Mesh
 from tenon.sharding.propagate import propagate
 from tenon.sharding.reshard import cost_of, emit_moves
 from tenon.sharding.ring_attention import on_ring
@@ -117,7 +117,8 @@ class _Local:
 
     def _as_the_first(self, x: Input) -> Input:
         """What the first rank has of a value that is the same on all."""
-        over = tuple(name for name, n in zip(self.mesh.axes, self.mesh.shape, strict=True) if n > 1 and name != TURNS)
+        over = tuple(name for name, n in zip(self.mesh.axes, self.mesh.shape, strict=True)
+                     if n > 1 and name != MICRO_AXIS)
         if not over or not isinstance(x, Value):
             return x
         found: Value = self.builder.emit(collectives.collective_broadcast_op, (x,), {"over": over, "root": 0})[0]

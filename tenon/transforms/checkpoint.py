@@ -28,7 +28,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function `f`, which keeps only its arguments for the gradient and runs again when that is computed.
 
     The gradient reaches the arguments and every tensor that `f` reads elsewhere.  As the body of a loop it leaves the
-    gradient what the loop carries; around a loop of some turns, in a loop of such, what is carried every so often.
+    gradient what the loop carries; around a loop of some iterations, in a loop of such, what is carried every so often.
 
     >>> layer = tn.checkpoint(lambda x: tn.exp(tn.sin(x)))
     >>> tn.grad(layer)(0.0)

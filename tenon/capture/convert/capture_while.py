@@ -82,7 +82,7 @@ class WhileCapture:
         if self.capture is not None:        # asked once: a user's `__bool__` may do more
             several = type(value) is UnionValue or (self.capture.undecided and is_undecided(value))
             value = self.capture.truth(value) if several else own_truth(value)
-        if type(value) is SymNumber and value.numbers.counts_turns(sys._getframe(1), value):
+        if type(value) is SymNumber and value.numbers.counts_iterations(sys._getframe(1), value):
             value = value.numbers.in_graph(value)
         self.flag = value
         if not self.data:

@@ -85,7 +85,7 @@ def linear_attention(call: OperatorCall, q: Any, k: Any, v: Any, past: Any = Non
     rows.append(_per_head(beta, kv_heads, 1, wide) if "delta" in rule else None)
     names = [j for j, x in enumerate(rows) if x is not None]
 
-    def turn(state: Any, given: Any) -> Any:
+    def iteration(state: Any, given: Any) -> Any:
         row: list[Any] = [None] * 5
         for j, x in zip(names, given):
             row[j] = x
@@ -96,7 +96,7 @@ def linear_attention(call: OperatorCall, q: Any, k: Any, v: Any, past: Any = Non
         state = state + tn.expand_dims(kt, -1) * tn.expand_dims(vt, -2)
         read = state if heads == kv_heads else tn.repeat_interleave(state, heads // kv_heads, axis=1)
         return state, scale * tn.sum(tn.expand_dims(qt, -1) * read, axis=-2)
-    last, outs = tn.scan(turn, state, tuple(rows[j] for j in names))
+    last, outs = tn.scan(iteration, state, tuple(rows[j] for j in names))
     y = tn.permute(outs, (1, 0, 2, 3)).reshape(n, steps, -1)
     return tn.cast(y, own), tn.cast(last, own if past is None else past.dtype)
 

@@ -17,8 +17,8 @@ from tenon.onnx.evaluate_plan import check_time, evaluate
 from tenon.onnx.known_values import Known, as_tensor, host, ints, is_known
 from tenon.onnx.operator_table import OperatorCall, operator
 
-MAX_TURNS = 1 << 62
-WRITTEN_OUT = 32        # turns of a loop that are a part of the graph each
+MAX_ITERATIONS = 1 << 62
+WRITTEN_OUT = 32        # iterations of a loop that are a part of the graph each
 
 
 def _truth(x: Any) -> bool:
@@ -57,17 +57,17 @@ def loop(call: OperatorCall, most: Any, condition: Any = None, *carried: Any) ->
         found = _captured_loop(call, most, condition, carried)
         if found is not None:
             return found
-    limit = MAX_TURNS if most is None else ints(most)[0]
+    limit = MAX_ITERATIONS if most is None else ints(most)[0]
     goes_on = condition is None or _truth(condition)
     state, collected = list(carried), []
-    turn = 0
-    while goes_on and turn < limit:
+    iteration = 0
+    while goes_on and iteration < limit:
         check_time(call.step.label)
-        given = [Known(np.array(turn, np.int64)), Known(np.array(True)), *state]
+        given = [Known(np.array(iteration, np.int64)), Known(np.array(True)), *state]
         results = evaluate(body, given[:len(body.inputs)], call.scope)
         goes_on, state = _truth(results[0]), results[1:1 + len(carried)]
         collected.append(results[1 + len(carried):])
-        turn += 1
+        iteration += 1
     count = len(body.outputs) - 1 - len(carried)
     return (*state, *[_stacked([row[k] for row in collected], call, body, 1 + len(carried) + k)
                       for k in range(count)])
@@ -83,22 +83,22 @@ def _captured_loop(call: OperatorCall, most: Any, condition: Any, carried: Any) 
     body = call.need("body")
     if len(body.outputs) != 1 + len(carried) or not all(isinstance(x, (Known, tn.Tensor)) for x in carried):
         return None
-    limit = MAX_TURNS if most is None else as_tensor(most).reshape(())
+    limit = MAX_ITERATIONS if most is None else as_tensor(most).reshape(())
     first = tn.tensor(True) if condition is None else as_tensor(condition).reshape(())
 
-    def turn(state: Any) -> Any:
+    def iteration(state: Any) -> Any:
         k, goes_on, *values = state
         results = evaluate(body, [k, goes_on, *values][:len(body.inputs)], call.scope)
         return (k + 1, as_tensor(results[0]).reshape(()), *map(as_tensor, results[1:]))
     try:
         start = (tn.zeros((), dtype=tn.int64), first, *map(as_tensor, carried))
-        return tuple(tn.while_loop(lambda s: (s[0] < limit) & s[1], turn, start)[2:])
+        return tuple(tn.while_loop(lambda s: (s[0] < limit) & s[1], iteration, start)[2:])
     except (TenonError, TypeError, AttributeError):
         return None
 
 
 def _stacked(rows: list[Any], call: OperatorCall, body: Any, place: int) -> Any:
-    """What the turns of a loop leave, one after the other."""
+    """What the iterations of a loop leave, one after the other."""
     if not rows:
         type = body.types.get(body.outputs[place])
         sizes = [d.dim_value for d in type.tensor_type.shape.dim] if type is not None else []
@@ -134,7 +134,7 @@ def _scan(call: OperatorCall, args: list[Any], axes_in: Any, axes_out: Any) -> t
     for x, axis, back in zip(args[kept:], axes_in, back_in):
         x = tn.moveaxis(as_tensor(x), axis, 0)
         xs.append(tn.flip(x, 0) if back else x)
-    state, ys = _turns(call, body, [as_tensor(x) for x in args[:kept]], xs)
+    state, ys = _iterations(call, body, [as_tensor(x) for x in args[:kept]], xs)
     results = []
     for y, axis, back in zip(ys, axes_out, back_out):
         y = tn.flip(y, 0) if back else y
@@ -142,16 +142,16 @@ def _scan(call: OperatorCall, args: list[Any], axes_in: Any, axes_out: Any) -> t
     return (*state, *results)
 
 
-def _turns(call: OperatorCall, body: Any, state: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-    """The last state, and what the turns leave, stacked."""
+def _iterations(call: OperatorCall, body: Any, state: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The last state, and what the iterations leave, stacked."""
     kept = len(state)
 
-    def turn(carry: Any, row: Any) -> Any:
+    def iteration(carry: Any, row: Any) -> Any:
         results = [as_tensor(y) for y in evaluate(body, [*carry, *row], call.scope)]
         return tuple(results[:kept]), tuple(results[kept:])
     if current() is not None:
         try:
-            last, ys = tn.scan(turn, tuple(state), tuple(xs))
+            last, ys = tn.scan(iteration, tuple(state), tuple(xs))
             return list(last), list(ys)
         except (TenonError, TypeError):
             pass
@@ -159,7 +159,7 @@ def _turns(call: OperatorCall, body: Any, state: list[Any], xs: list[Any]) -> tu
     carry: Any = tuple(state)
     for k in range(xs[0].shape[0]):
         check_time(call.step.label)
-        carry, row = turn(carry, tuple(x[k] for x in xs))
+        carry, row = iteration(carry, tuple(x[k] for x in xs))
         rows.append(row)
     if not rows:
         return list(carry), [_stacked([], call, body, kept + k) for k in range(len(body.outputs) - kept)]

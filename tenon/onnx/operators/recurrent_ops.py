@@ -82,7 +82,7 @@ def _along(rows: Any, step: Cell, states: tuple[Any, ...], lengths: Any, back: b
     """What a cell gives along the first axis; examples that are shorter stop where they end."""
     total = rows.shape[0]
 
-    def turn(states: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
+    def iteration(states: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
         row, k = given
         new = step(row, states)
         if lengths is None:
@@ -90,7 +90,7 @@ def _along(rows: Any, step: Cell, states: tuple[Any, ...], lengths: Any, back: b
         goes_on = tn.expand_dims(k < lengths, -1)
         kept = tuple(tn.where(goes_on, n, s) for n, s in zip(new, states))
         return kept, tn.where(goes_on, new[0], 0.0)
-    last, outs = tn.scan(turn, states, (rows, tn.arange(total)), reverse=back)
+    last, outs = tn.scan(iteration, states, (rows, tn.arange(total)), reverse=back)
     return outs, last
 
 
