@@ -173,8 +173,8 @@ def from_numpy(array: np.ndarray) -> Tensor:
 
 
 def is_tensor(obj: Any) -> Any:
-    """Whether this is a tensor."""
-    return isinstance(obj, Tensor)
+    """Whether this is a tensor; a number of a graph is none."""
+    return isinstance(obj, Tensor) and obj.weak is None
 
 
 def is_floating_point(x: Tensor) -> Any:

@@ -224,8 +224,10 @@ def type_(*args: Any, **keywords: Any) -> Any:
 
 @aware
 @replaces(callable)
-def callable_(x: Any) -> bool:
-    return callable(x) and type(x) is not UnionValue
+def callable_(x: Any) -> Any:
+    if type(x) is UnionValue and (capture := capture_now()) is not None:
+        return capture.each_option(x, callable)
+    return callable(x)
 
 
 # ---------------------------------------------------------------- iterables
