@@ -78,7 +78,7 @@ class ChangingInputs:
         for place, x in self.found:
             if place.kind == LENGTH and id(place.holder) not in self.numbers.counted:
                 self.numbers.know(x)
-            if self.numbers.is_settled(x) and place.kind != PART:
+            if self.numbers.is_specialized(x) and place.kind != PART:
                 self._put(place, x.value)
 
     def _put(self, place: GuardPlace, value: Any) -> None:
@@ -104,7 +104,7 @@ class ChangingInputs:
     @property
     def names(self) -> frozenset[Key]:
         """The places that every call reads anew."""
-        numbers = [place for place, x in self.found if not self.numbers.is_settled(x)]
+        numbers = [place for place, x in self.found if not self.numbers.is_specialized(x)]
         others = [place for place, _ in [*self.tensors, *self.nests]]
         return frozenset(place.name for place in [*numbers, *others] if place.kind != PART)
 

@@ -202,7 +202,7 @@ class _Leaves:
         if issubclass(type(x), SymbolicDim):
             return self._counted(x) if is_by_data(x) else FromSize(x, getattr(x, "axes", None))
         if type(x) in SYMBOLIC:
-            return x.value if x.numbers.is_settled(x) else self.result(x)
+            return x.value if x.numbers.is_specialized(x) else self.result(x)
         if type(x) in (TensorList, FirstRows):
             rows = x.rows if type(x) is TensorList else (x.rows,)
             return RowsOf(tuple(map(self.leaf, rows)), self.leaf(x.count), x.form if type(x) is TensorList else None)

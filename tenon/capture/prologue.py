@@ -65,7 +65,7 @@ class Further:
 
         A container that can be changed is none of those which the guards are about, which would be told apart from it.
         """
-        moving = [x for _, x in self.numbers if not self.program.is_settled(x)]
+        moving = [x for _, x in self.numbers if not self.program.is_specialized(x)]
         needed = self.tensors or self.nests or self.read or self.results or moving
         apart = frozenset(id(direct(group).holder) for group in guards) if self.copied else frozenset()
         return _PrologueWriter(self, apart).function() if needed else None
@@ -81,8 +81,9 @@ class _PrologueWriter:
 
     def function(self) -> Prologue:
         further = self.further
-        moving = [(place, x) for place, x in further.numbers if not self.numbers.is_settled(x)]
-        asked = [(place, x.value) for place, x in further.numbers if place.kind == PART and self.numbers.is_settled(x)]
+        moving = [(place, x) for place, x in further.numbers if not self.numbers.is_specialized(x)]
+        asked = [(place, x.value) for place, x in further.numbers
+                 if place.kind == PART and self.numbers.is_specialized(x)]
         held = [self.held(place, form) for place, form in further.nests]
         held += [f"if not {self.name(same_atom)}({self.read(place)}, {self.name(value)}): return None"
                  for place, value in [*further.fixed, *asked]]
@@ -144,9 +145,9 @@ class _PrologueWriter:
         wanted = {x.index for x in [*left, *(x for x, _ in self.further.read)]}
         lines: list[str] = []
         for step in reversed(self.numbers.steps):
-            moves = [x for x in step.args if type(x) in SYMBOLIC and not self.numbers.is_settled(x)]
+            moves = [x for x in step.args if type(x) in SYMBOLIC and not self.numbers.is_specialized(x)]
             if isinstance(step, Asked):
-                needed = bool(moves) or any(type(x) in SYMBOLIC and x.index in self.numbers.settled and
+                needed = bool(moves) or any(type(x) in SYMBOLIC and x.index in self.numbers.specialized and
                                             x.roots != {x.index} for x in step.args)
             else:
                 needed = step.index in wanted or (bool(moves) and step.function not in NEVER_RAISES)
@@ -176,7 +177,7 @@ class _PrologueWriter:
         """A number: its variable, or what it is in all calls."""
         if type(x) not in SYMBOLIC:
             return self.constant(x)
-        return self.constant(x.value) if x.roots <= self.numbers.settled else f"n{x.index}"
+        return self.constant(x.value) if x.roots <= self.numbers.specialized else f"n{x.index}"
 
     def constant(self, x: Any) -> str:
         plain = type(x) in (int, bool, str) or (type(x) is float and abs(x) < float("inf"))

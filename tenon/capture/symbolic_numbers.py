@@ -114,8 +114,9 @@ class SymNumber:
         if self.kind is not int:
             raise TypeError("'float' object cannot be interpreted as an integer")
         frame = sys._getframe(1)
-        if not self.numbers.converting and self.numbers.loops is not None and not self.numbers.is_settled(self) and \
-                asks_how_many(frame.f_code, frame.f_lasti) and self.numbers.loops.tries(place_of(frame)):
+        numbers = self.numbers
+        if not numbers.converting and numbers.loops is not None and not numbers.is_specialized(self) and \
+                asks_how_many(frame.f_code, frame.f_lasti) and numbers.loops.tries(place_of(frame)):
             raise UnsafeCall("a loop runs as often as a number says that changes", where=user_location(),
                              convertible=True)
         return int(known(self))
@@ -311,7 +312,7 @@ class Numbers:
         self.inputs: list[SymNumber] = []
         self.places: dict[int, Any] = {}    # of the inputs
         self.steps: list[Computed | Asked] = []
-        self.settled: set[int] = set()      # those whose value was asked for: they are no numbers that change
+        self.specialized: set[int] = set()  # those whose value was asked for: they are no numbers that change
         self.read: dict[tuple[int, DType | None], tuple[SymNumber, TensorType, Tensor]] = {}    # by the graph
         self.made: dict[int, Computed] = {}             # the steps that compute numbers
         self.exact: Set[str] = frozenset()              # the names of symbols that have to be numbers
@@ -358,7 +359,7 @@ class Numbers:
         """Whether a comparison by the user's code says if a loop goes on, and the graph may say it."""
         place = place_of(frame)
         if self.loops is None or not follows(frame.f_code) or not goes_round(place) or \
-                all(self.is_settled(x) for x in compared if type(x) is SymNumber) or not self.loops.tries(place):
+                all(self.is_specialized(x) for x in compared if type(x) is SymNumber) or not self.loops.tries(place):
             return False
         if not self.converting:
             raise UnsafeCall("a loop runs as often as a number says that changes", where=user_location(),
@@ -395,7 +396,7 @@ class Numbers:
             return found
         name = f"{BY_NUMBER}{x.index}"
         found = substitute(symbol(name), self.told)
-        if self.learn is None or self.is_settled(x) or x.value < SMALLEST_SYMBOLIC_SIZE or \
+        if self.learn is None or self.is_specialized(x) or x.value < SMALLEST_SYMBOLIC_SIZE or \
                 not symbols(found).isdisjoint(self.exact):
             return int(self.know(x))
         if (x.index, None) not in self.read:
@@ -414,16 +415,16 @@ class Numbers:
         """The number itself, which it must be in every call."""
         if x.index in self.sizes.inputs:
             raise PinnedSize(self.sizes.inputs[x.index])
-        if not self.is_settled(x):
+        if not self.is_specialized(x):
             self.asked_at = stack_now()
-            self.settled.add(x.index)
+            self.specialized.add(x.index)
             if x.roots != {x.index}:
                 self.ask(same_as(x.value), x)
         return x.value
 
-    def is_settled(self, x: SymNumber) -> bool:
+    def is_specialized(self, x: SymNumber) -> bool:
         """Whether a number is the same in all calls for which the capture holds."""
-        return x.index in self.settled or x.roots <= self.settled
+        return x.index in self.specialized or x.roots <= self.specialized
 
     def _note(self, step: Computed | Asked) -> None:
         if len(self.steps) >= MAX_STEPS:
