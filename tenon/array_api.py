@@ -87,8 +87,13 @@ def result_type(*arguments: Any) -> DType:
     """
     if not arguments:
         raise ArgumentError("result_type: no tensors or types were given")
-    kinds = tuple(type(x) if isinstance(x, (bool, int, float, complex)) else as_dtype(dtype_of(x)) for x in arguments)
-    return common(kinds)
+    return common(tuple(map(_kind_of, arguments)))
+
+
+def _kind_of(x: Any) -> Any:
+    """The kind of a Python scalar, which a graph may compute, or an element type."""
+    weak = type(x) if isinstance(x, (bool, int, float, complex)) else getattr(x, "weak", None)
+    return weak or as_dtype(dtype_of(x))
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:

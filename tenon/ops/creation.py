@@ -112,7 +112,13 @@ def full_like(x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None,
     """One value everywhere, with the shape and (unless given) the element type of x."""
     x = lift(x)
     place = getattr(x, "device", None) if device is None else device
-    return _filled(x.shape, fill_value, dtype or x.dtype, place, requires_grad)
+    return _filled(x.shape, fill_value, dtype or _dtype_of(x), place, requires_grad)
+
+
+def _dtype_of(x: Any) -> DType:
+    """The element type of a tensor, or the one that a number of Python gets, which a graph may compute."""
+    dtype: DType = x.dtype
+    return dtype if getattr(x, "weak", None) is None else DEFAULT_OF_KIND[dtype.kind]
 
 
 @function
@@ -211,7 +217,7 @@ def as_number_int(size: Dim) -> Any:
 def _linspace_dtype(*ends: Any) -> DType:
     if any(isinstance(x, complex) for x in ends):
         return DEFAULT_OF_KIND["c"]
-    given = [lift(x).dtype for x in ends if not isinstance(x, PYTHON_SCALARS)]
+    given = [_dtype_of(lift(x)) for x in ends if not isinstance(x, PYTHON_SCALARS)]
     return next((dtype for dtype in given if dtype.kind in "fc"), float32)
 
 

@@ -48,3 +48,15 @@ def test_as_eagerly(function: Callable[..., Any]) -> None:
     jitted = tn.jit(function, fullgraph=True)
     for values in ([3.0, 3.0], [9.0, 9.0], [3.0, 3.0], [9.0, 1.0]):
         assert repr(function(tn.tensor(values))) == repr(jitted(tn.tensor(values)))
+
+
+def test_a_number_of_the_graph_decides_no_element_type() -> None:
+    def made(x: Any) -> Any:
+        n, k = x.mean().item(), int(x.max())
+        return (tn.linspace(0, n, 3), tn.linspace(n, k, 3), tn.linspace(0, k, 3), tn.linspace(x.mean(), n, 2),
+                tn.ones_like(n), tn.full_like(n, 2), tn.zeros_like(k),
+                tn.result_type(n, tn.float16), tn.result_type(k, tn.int8), tn.result_type(n, x))
+
+    jitted = tn.jit(made, fullgraph=True)
+    for values in ([3.0, 3.0], [5.0, 1.0], [3.0, 3.0]):
+        assert repr(made(tn.tensor(values))) == repr(jitted(tn.tensor(values)))
