@@ -365,10 +365,11 @@ class Changes:
     def settle(self) -> None:
         """Forget the tensors that are gone."""
         first: dict[int, tuple[Tensor, Any]] = {}
+        self._journal = [row for row in self._journal if row[0]() is not None]
         for reference, held in self._journal:
             if (tensor := reference()) is not None:
                 first.setdefault(id(tensor), (tensor, held))
-        self.before, self._journal = list(first.values()), []
+        self.before = list(first.values())
 
     def restore(self) -> None:
         """Give the tensors back what they held."""

@@ -500,3 +500,23 @@ def test_what_no_branch_gives_a_gradient_needs_none() -> None:
     x = tn.tensor(SMALL).requires_grad_()
     nested = tn.vmap(tn.vmap(lambda a: tn.switch((a > 0).astype("int64"), [lambda b: (b.detach(), b), lambda b: (b.detach() * 2, b * b)], a)))
     assert [y.requires_grad for y in nested(x)] == [False, True]
+
+
+@pytest.mark.parametrize("jit", [lambda f: f, tn.jit])
+def test_a_tensor_of_the_function_is_assigned_and_read_by_a_branch(jit):
+    """It is gone when the function has returned, though a branch has read it, or only a cycle holds it."""
+    def f(x, k):
+        y = x.clone()
+        y[k % 2] = 1.5
+        return tn.cond((y > 1).any(), lambda a: tn.sin(a) + y, lambda a: a * 2, y)
+
+    def g(x, k):
+        y = x.clone()
+        y[k % 2] = 1.5
+        holder = [y]
+        holder.append(holder)
+        return y * 2
+    x, k = tn.asarray(np.arange(6, dtype=np.float32).reshape(3, 2)), tn.tensor([0, 1, 3])
+    for function in (f, g):
+        want = np.stack([function(x[n], k[n]).numpy() for n in range(3)])
+        np.testing.assert_allclose(jit(lambda x, k, f=function: tn.vmap(f)(x, k))(x, k).numpy(), want, rtol=1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakMethod
 
 from tenon.devices import HOST, Device
 from tenon.graph.build import Builder
@@ -18,7 +19,7 @@ class CapturedDevices:
     `builders` gives those that record now: that of a branch or loop, and those around it, the innermost first.
     """
 
-    def __init__(self, builders: Callable[[], Sequence[Builder]]):
+    def __init__(self, builders: WeakMethod[Callable[[], Sequence[Builder]]]):
         self.builders = builders
         self.several = False            # whether a value is elsewhere
         self.params: dict[Value, Device] = {}
@@ -47,7 +48,9 @@ class CapturedDevices:
     def follow(self) -> None:
         """Look at the nodes since; raises DeviceError where one reads values of several devices."""
         self.several = True
-        for builder in reversed(self.builders()):
+        now = self.builders()
+        assert now is not None, "whose capture is over"
+        for builder in reversed(now()):
             self._known.update((p, None if p in self.arrays else self.params.get(p, HOST))
                                for p in builder.params if p not in self._known)
             for node in builder.nodes[self._followed.get(builder, 0):]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakMethod
 
 import numpy as np
 
@@ -44,7 +45,7 @@ class OutsideTensors(TensorInterpreter):
         self._arrays: dict[int, Value] = {}
         self.released: set[Value] = set()   # tensors from outside whose tapes backward() has been through
         self.flows: set[Value] = set()      # what a gradient can flow to, as far as the graph tells
-        self.devices = CapturedDevices(self._builders)
+        self.devices = CapturedDevices(WeakMethod(self._builders))     # a cycle would keep what was captured
 
     def argument(self, tensor: Tensor, position: int, type: TensorType, name: str) -> None:
         """Declare a tensor among the arguments of the call, of this type (sizes may be symbols)."""

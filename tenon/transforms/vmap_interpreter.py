@@ -9,6 +9,7 @@ elements of an example, the function goes another way (`tenon.transforms.vmap_ca
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -193,9 +194,16 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0, mesh_axis: 
 
 def refuse_leaks(changes: Changes, results: Sequence[Any], level: Batching) -> None:
     """Undo what the function assigned to tensors from outside, and raise, if that differs between examples."""
-    changes.settle()
     ours = {id(x) for x in results}
-    if any(level.holds(x) and id(x) not in ours for x, _ in changes.before):
+
+    def leaked() -> bool:
+        changes.settle()
+        return any(level.holds(x) and id(x) not in ours for x, _ in changes.before)
+    if not leaked():
+        return
+    changes.before.clear()
+    gc.collect()                # a tensor that only a cycle holds is gone, too
+    if leaked():
         changes.restore()
         raise CaptureError("vmap: the function assigns to a tensor from outside what differs between the examples",
                            hint="return it, and assign outside tn.vmap")
