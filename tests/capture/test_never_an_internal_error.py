@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tenon as tn
@@ -140,3 +141,14 @@ def test_a_function_that_returns_nothing_it_computes_of_weights() -> None:
         return f
     jitted = agree(make, [tn.tensor([1.0, 2.0]), tn.tensor([[1.0]])])
     assert "bug" not in str(tn.explain(jitted))
+
+
+def test_the_gradient_of_many_rows_read_one_by_one():
+    """Whose views stand behind one another, each of what the one before it reads."""
+    def last(y):
+        v = y[0]
+        for row in y:
+            v = v * 0.5 + row
+        return tn.square(v)
+    y = tn.asarray(np.linspace(-1, 1, 382).astype(np.float32))
+    np.testing.assert_allclose(tn.jit(tn.grad(last), fullgraph=True)(y).numpy(), tn.grad(last)(y).numpy(), rtol=1e-5)

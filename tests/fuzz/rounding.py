@@ -23,7 +23,7 @@ from tenon.graph.build import expansion
 from tenon.graph.ir import Graph
 from tenon.graph.op import Op
 from tenon.graph.text import parse_graph, print_graph
-from tenon.types import DType, TensorType, as_dtype, complex128, float64
+from tenon.types import DType, TensorType, as_dtype, bool_, complex128, float64
 
 TIMES = 32.0        # roundings of one node's inside: sums in another order, formulas of another form
 AGAIN = 0.125       # of the uses of a value, how many read what was computed again
@@ -48,6 +48,9 @@ NORMWISE = ("inv", "pinv", "solve", "solve_triangular", "cholesky", "matrix_exp"
 OF_A_NEAR_MATRIX = ("det", "slogdet", "small_det", "small_slogdet")
 # Whose second operand meets padding: what is infinite there is multiplied by zero, or left out (docs/correctness.md).
 PADDED = ("conv", "depthwise")
+# What may be nothing but the roundings of numbers near 1, in halves: whether it is 0 is decided by them.
+NOTHING_BUT_ROUNDINGS = 2.0 ** -6
+WIDTHS = {2: np.float16, 4: np.float32, 8: np.float64}      # in bytes, of numbers whose bits are looked at
 OF_F64, MIN_OF_F64 = 2.0 ** -53, 1e-300
 
 
@@ -170,6 +173,11 @@ def _moved(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any], types: Seque
         arrays = [None if a is None else move(np.asarray(a), types[0].dtype, noise) for a in arrays]
     if op.name in OF_A_NEAR_MATRIX:
         arrays = [move(np.asarray(a), types[0].dtype, noise, exactly=False, least=largest(np.asarray(a))) for a in arrays]
+    if op.name == "cast" and types[0].dtype is bool_:
+        arrays = [perhaps_zero(np.asarray(arrays[0]), noise)]
+    if op.name == "same_bits" and np.asarray(arrays[0]).dtype.kind == "f":
+        arrays = [np.asarray(arrays[0]).astype(WIDTHS[types[0].dtype.itemsize])]
+        return exact_op(op, arrays, attrs, types, kernel)
     if op.name.startswith(PADDED) and noise.keeps_ties and not np.isfinite(arrays[1]).all():
         return tuple(np.full(t.shape, np.nan) for t in types)       # in every other try, so nothing of it is decided
     given, wide_attrs = [widened(a) for a in arrays], {name: wide_attribute(x) for name, x in attrs.items()}
@@ -193,6 +201,12 @@ def _moved(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any], types: Seque
 def least_of(op: Op, x: np.ndarray) -> Any:
     """What smaller elements of a result are as exact as."""
     return largest(x) if op.name in NORMWISE and x.ndim >= 2 else ABSOLUTE.get(op.name, 0.0)
+
+
+def perhaps_zero(x: np.ndarray, noise: Noise) -> np.ndarray:
+    """Numbers whose truth is asked: in every other try, those are 0 that may be nothing but roundings."""
+    zero = (np.abs(x) < NOTHING_BUT_ROUNDINGS) & (noise.rng.random(x.shape) < 0.5) & (noise.loudness > 0)
+    return np.where(zero, 0, x)
 
 
 def perhaps_singular(found: Sequence[np.ndarray], x: np.ndarray, unit: float, noise: Noise) -> Sequence[np.ndarray]:

@@ -130,6 +130,7 @@ def test_without_the_pass_the_same_program_is_right() -> None:
     "return tn.floor(x0 * 3.1 / 3.1), x0 * 1.7 / 1.7 == x0",
     "return tn.exp(x0 * 60) / tn.exp(x0 * 60)",         # may overflow
     "return tn.instance_norm((x0 * 1e-6 + 1)[None])",
+    "return tn.where(x0 * 1.7 / 1.7 - x0, x0, 1)",
     "return tn.linalg.det(x0[:3, :3] * 0 - 1.96), tn.linalg.slogdet(x0[:2, :2] * 0 - 1.96)",    # is it 0?
 ], ids=str)
 def test_what_roundings_decide_is_not_called_wrong(body: str) -> None:

@@ -96,6 +96,7 @@ REFUSED = {"median", "nanmedian", "sinc", "quantile", "vmap", "jvp", "unique", "
            "multi_margin_loss", "multilabel_margin_loss",       # which count no gap that is NaN
            "softshrink",            # whose zeros have signs by their place in a vector (2.13)
            "trapezoid", "trapz",    # which takes half of the ends from the sum: NaN of one NaN, of which NumPy has 0
+           "normalize",             # whose least norm is 0 in halves, and not in float64
            "kthvalue"}              # which of equal elements it names is left open
 
 
@@ -138,7 +139,7 @@ def namespace() -> Namespace:
         "flip": lambda x, axis=None: torch.flip(x, tuple(range(x.ndim)) if axis is None else (axis,)),
         "repeat": lambda x, times, axis=None: torch.repeat_interleave(x, times, axis),
         "expand_dims": lambda x, axis=0: torch.unsqueeze(x, axis), "expand": lambda x, *shape: x.expand(*shape),
-        "clip": lambda x, low, high: torch.clamp(x, low, high), "normalize": lambda x, axis=1: functional.normalize(x, dim=axis),
+        "clip": lambda x, low, high: torch.clamp(x, low, high),
         "interpolate": lambda x, size=None, scale_factor=None, mode="nearest", align_corners=False: functional.interpolate(
             x, size, scale_factor, mode, align_corners if mode in ("bilinear", "bicubic") else None),
         "meshgrid": lambda *xs: torch.meshgrid(*xs, indexing="xy"),

@@ -338,14 +338,17 @@ class Groups:
 
     def is_needed(self, x: Value, group: FusionGroup) -> bool:
         """Whether the value is read outside of the group, as it is or through views."""
-        if x in self.results:
-            return True
-        for user in self.users[x]:
-            if self.kinds[user].name == "view":
-                if any(self.is_needed(y, group) for y in user.outputs):
-                    return True
-            elif user not in group.members:
+        pending, seen = [x], {x}
+        while pending:
+            read = pending.pop()
+            if read in self.results:
                 return True
+            for user in self.users[read]:
+                if self.kinds[user].name == "view":
+                    pending += [y for y in user.outputs if y not in seen]
+                    seen.update(user.outputs)
+                elif user not in group.members:
+                    return True
         return False
 
 
