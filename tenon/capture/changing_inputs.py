@@ -14,8 +14,9 @@ from typing import Any
 from tenon.capture.changing_containers import ContainerForm, is_movable, part_at, part_keys, rebuilt
 from tenon.capture.class_inspection import has_own
 from tenon.capture.guard_places import ARGUMENT, CHANGING, LENGTH, PART, SIZE, GuardPlace, Key, root_of
+from tenon.capture.number_steps import Numbers
 from tenon.capture.prologue import Further
-from tenon.capture.symbolic_numbers import Numbers, SymNumber, Unmoved
+from tenon.capture.symbolic_numbers import SymNumber, Unmoved
 from tenon.tensor import Tensor
 from tenon.types import Shape
 

@@ -20,7 +20,8 @@ from tenon.capture.changing_containers import ContainerForm
 from tenon.capture.guard_places import ARGUMENT, CELL, CLASS, LENGTH, PART, SIZE, SLOT, GuardPlace
 from tenon.capture.guard_readers import entry_of, looks_up_itself
 from tenon.capture.guards import GuardGroup, same_atom
-from tenon.capture.symbolic_numbers import NEVER_RAISES, SYMBOLIC, Asked, Computed, Numbers, SymNumber, scalar
+from tenon.capture.number_steps import NEVER_RAISES, Asked, Computed, Numbers, scalar
+from tenon.capture.symbolic_numbers import SYMBOLIC, SymNumber
 from tenon.graph.build import MAX_FINITE
 from tenon.records import dataclass
 from tenon.types import TensorType, float64

@@ -19,9 +19,10 @@ from tenon.capture.captured_gradients import CapturedGradients
 from tenon.capture.code_monitor import CodeWatch, UnsafeCall
 from tenon.capture.counted_loops import CountedLoops
 from tenon.capture.may_raise import unread
+from tenon.capture.number_steps import Numbers
 from tenon.capture.output_effects import OutputEffect
 from tenon.capture.parameter_sources import Argument, Source
-from tenon.capture.symbolic_numbers import Numbers, SymNumber, SymScalar, nest_known, sizes_in
+from tenon.capture.symbolic_numbers import SymNumber, SymScalar, nest_known, sizes_in
 from tenon.context_values import during
 from tenon.devices import HOST, PYTHON, on_python, placing
 from tenon.dims.symbolic_dim import Dim
