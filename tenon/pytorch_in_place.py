@@ -201,23 +201,24 @@ def detach_(self: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------- what nobody holds
 
-class _ReferenceNote:
-    """Notes how many references an object has where a method of it is called."""
+class _Temporary:
+    """Tells how many references an object has where a method of it is called."""
 
-    def note(self, counts: list[int]) -> None:
-        counts.append(getrefcount(self))
-
-
-def _references_of_a_temporary() -> int:
-    """How many references a method sees of an object that nobody holds, where it can be told from a name's; else 0."""
-    counts: list[int] = []
-    held = _ReferenceNote()
-    _ReferenceNote().note(counts)
-    held.note(counts)
-    return counts[0] if counts[0] < counts[1] else 0
+    def references(self) -> int:
+        return getrefcount(self)
 
 
-NOBODYS = _references_of_a_temporary()
+def _most_of_a_temporary() -> int:
+    """How many references a method may see of an object that nobody holds, where it can be told from a name's; else 0.
+
+    There is one more where something looks at every frame (PEP 523), as debuggers and `torch.compile` do.
+    """
+    held = _Temporary()
+    count = _Temporary().references()
+    return count + 1 if count < held.references() else 0
+
+
+MAX_NOBODYS = _most_of_a_temporary()
 
 
 def for_somebody(method: F) -> F:
@@ -228,8 +229,8 @@ def for_somebody(method: F) -> F:
         if type(tensor) is not Tensor and isinstance(tensor, Tensor):
             tensor._renew()
         changed = method(tensor, *args, **named)
-        if count <= NOBODYS and type(tensor) is Tensor and _drops(frame := sys._getframe(1)) and \
-                not store_slice(frame, tensor):
+        if count <= MAX_NOBODYS and type(tensor) is Tensor and count <= _Temporary().references() and \
+                _drops(frame := sys._getframe(1)) and not store_slice(frame, tensor):
             raise ArgumentError(f"{method.__name__} changed a copy that nobody holds: "
                                 "a slice, or a view, is a tensor of its own", hint="x[i] = value")
         return changed

@@ -23,10 +23,11 @@ from tenon.eager.tape import TapeNode, linked, saved
 from tenon.errors import GradientError
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.graph_cache_property import once_a_graph
-from tenon.graph.ir import Graph, Value
+from tenon.graph.ir import Graph, Literal, Value
 from tenon.graph.op import using
 from tenon.graph.partition import copy_nodes, derivative_of, has_effect, needed, part, split, with_results
 from tenon.locks import cached_property, unforked
+from tenon.ops.shape import full_op
 from tenon.program.backend_interface import Executable
 from tenon.records import dataclass, field, replace
 from tenon.tensor import Tensor, fresh
@@ -44,6 +45,7 @@ class Half:
     wanted: tuple[int, ...]     # the parameters whose gradients `backward` gives
     reached: tuple[frozenset[int], ...]     # the results (of `body`) that each of them reaches
     taped: frozenset[int]       # the parameters that a gradient can go to
+    cut: frozenset[int]         # those of which rules say that none comes, as through `floor`: it stays None
     pullbacks: dict[tuple[int, ...], Pullback] = field(default_factory=dict)
 
     @cached_property
@@ -65,7 +67,7 @@ class Half:
             whole = not any(r.dtype.is_differentiable for k, r in enumerate(self.body.results) if k not in seeded)
             graph = self.backward if whole else _backward_of(self.forward, self.body, seeded, self.wanted)
             given_back = tuple((n, k) for n, (k, reached) in enumerate(zip(self.wanted, self.reached, strict=True))
-                               if k in self.taped and not reached.isdisjoint(seeded))
+                               if k in self.taped - self.cut and not reached.isdisjoint(seeded))
             found = self.pullbacks[places] = Pullback(graph, whole, seeded, given_back)
         return found
 
@@ -146,8 +148,17 @@ def _half(graph: Graph, places: tuple[int, ...], wanted: tuple[int, ...], withou
     backward = replace(backward, name=f"{graph.name}_gradient", params=(*extra, *backward.params), notes=graph.notes)
     forward = replace(forward, results=(*forward.results[:len(results)], *values))
     taped = frozenset(k for k, found in enumerate(uses) if any(places[r] not in without for r in found))
+    cut = frozenset(k for k in wanted if _is_nothing(gradients[place[k]]))
     reached = tuple(uses[k] for k in wanted)
-    return Half(places, graph, forward, backward, (*missing, *kept), wanted, reached, taped), forward
+    return Half(places, graph, forward, backward, (*missing, *kept), wanted, reached, taped, cut), forward
+
+
+def _is_nothing(gradient: Value) -> bool:
+    """Whether a derivative has zeros in the place of a gradient that there is not."""
+    if gradient.node is None or gradient.node.op is not full_op:
+        return False
+    filling = gradient.node.inputs[0]
+    return isinstance(filling, Literal) and not filling.value
 
 
 def _gradient_places(graph: Graph) -> dict[int, int]:

@@ -16,7 +16,8 @@ def written(name: str, call: Callable[..., Any], args: tuple[Any, ...], keywords
 
     Raises ArgumentError where nobody holds that tensor, as in `out=x[0]`, which would do nothing.
     """
-    nobodys = getrefcount(keywords["out"]) <= NOBODYS[isinstance(call, type(written))]
+    count = getrefcount(keywords["out"])
+    nobodys = count <= _references_of_a_temporary(_note if isinstance(call, type(written)) else _NOTE)
     out = keywords.pop("out")
     result = call(*args, **keywords)
     if out is None:
@@ -53,10 +54,13 @@ def _note(**keywords: Any) -> int:
 
 
 def _references_of_a_temporary(note: Callable[..., int]) -> int:
-    """How many a call sees of an object that nobody holds, where it can be told from a name's; else 0."""
+    """How many a call sees of an object that nobody holds, where it can be told from a name's; else 0.
+
+    Asked at each call: there is one more where something looks at every frame (PEP 523), as `torch.compile` does.
+    """
     held = _Note()
     count = note(out=_Note())
     return count if count < note(out=held) else 0
 
 
-NOBODYS = _references_of_a_temporary(_Note()), _references_of_a_temporary(_note)     # of operators, of functions
+_NOTE = _Note()

@@ -12,6 +12,7 @@ from tenon.capture.residuals import _backward_of, halves
 from tenon.cpython import object_layout
 from tenon.errors import GradientError
 from tenon.graph.op import OPS
+from tenon.ops.branches import as_tuple
 
 X = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
 
@@ -224,3 +225,16 @@ def test_a_call_on_the_tape_takes_the_fast_path_too(monkeypatch):
         (y.sum() + z.sum()).backward()
         np.testing.assert_allclose(W.grad.numpy(), X.T @ (2 - 2 * np.tanh(X @ W.detach().numpy()) ** 2), rtol=1e-5)
         np.testing.assert_array_equal(V.grad.numpy(), np.ones(3))
+
+
+@pytest.mark.parametrize("function", [lambda x, w: tn.floor(x) * w, lambda x, w: tn.sign(x * w) + w,
+                                      lambda x, w: (x // w) + w, lambda x, w: (tn.round(x), w * 2),
+                                      lambda x, w: x * 0 + w])
+def test_a_gradient_that_nothing_flows_through_stays_none(function):
+    """As eagerly: zeros would let an optimizer decay what no loss depends on."""
+    found = []
+    for f in (function, *[tn.jit(function)] * 3):
+        x, w = (tn.tensor([1.5, -2.0, 3.0], requires_grad=True) for _ in range(2))
+        sum(y.sum() for y in as_tuple(f(x, w))).backward()
+        found.append([None if leaf.grad is None else leaf.grad.tolist() for leaf in (x, w)])
+    assert found == [found[0]] * 4

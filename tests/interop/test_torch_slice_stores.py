@@ -1,5 +1,8 @@
 """Slices that nobody holds, changed in place, change what they are slices of, as in PyTorch: `x[0][1] = 9`."""
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -90,3 +93,40 @@ def test_what_cannot_be_told_is_refused() -> None:
     with tn.no_grad():
         p[0][1] = 1.0
     assert not x.any() and p.tolist() == [[0, 1, 0], [0, 0, 0]]
+
+
+BESIDE_DYNAMO = """
+import torch
+if LATE:
+    import tenon as tn
+try:
+    torch.compile(lambda x: x + 1, backend=lambda *_: 1 / 0)(torch.ones(2))
+except torch._dynamo.exc.BackendCompilerFailed:
+    pass                                    # now it looks at every frame
+if not LATE:
+    import tenon as tn
+
+def program(x):
+    x[:2].add_(1)
+    y = x * 1
+    y.mul_(2)
+    y[0].zero_()
+    return x.tolist(), y.tolist()
+
+print(program(tn.ones(3)), end=" ")
+torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2))
+print(program(tn.ones(3)))
+try:
+    tn.add(tn.ones(2), 1, out=tn.zeros(1, 2)[0])
+except tn.errors.ArgumentError:
+    print("refused")
+"""
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_beside_what_looks_at_every_frame(late: bool, tmp_path: Path) -> None:
+    """Where a call of Python holds what it is given once more, as after an error of `torch.compile`."""
+    (program := tmp_path / "program.py").write_text(BESIDE_DYNAMO.replace("LATE", str(late)))
+    found = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=300)
+    one = "([2.0, 2.0, 1.0], [0.0, 4.0, 2.0])"
+    assert found.stdout == f"{one} {one}\nrefused\n", found.stderr[-2000:]
