@@ -17,8 +17,9 @@ from tenon.graph.op import Op
 from tenon.graph.promotion import floating, same
 from tenon.ops.comparison import equal, where
 from tenon.ops.complex_parts import conj
-from tenon.ops.creation import iota
+from tenon.ops.creation import zeros_like
 from tenon.ops.define import check_kind, composite, define, function, lift
+from tenon.ops.indexing import scatter_op
 from tenon.ops.joining_and_axes import concat, expand_dims, ravel, reshaped
 from tenon.ops.linear_recurrence import cumprod_gradient_vjp
 from tenon.ops.reduction import sum_dtype
@@ -121,9 +122,7 @@ def _running_extreme(name: str, extreme: Any, doc: str) -> Op:
 
     def vjp(g: Any, y: Any, x: Any, axis: int) -> tuple[Any]:
         """Each place of the result gives its gradient to the element it was taken from."""
-        gradient, taken = expand_dims(g[0], axis), expand_dims(y[1], axis)      # ..., source, place, ...
-        source = iota(x.shape[axis], axis, x.ndim + 1)
-        return (where(equal(taken, source), gradient, 0).sum(axis=axis + 1),)
+        return (scatter_op(zeros_like(x), y[1], g[0], axis=axis, reduce="add"),)
 
     def fill(s: Any, x: Any, axis: int) -> None:
         def step(state: Any, elements: Any, place: Any) -> Any:
