@@ -268,7 +268,8 @@ class Frame:
         """The memory at an address as an array that keeps alive what it is a part of."""
         constants = [home.data for home in homes(storage) if home.data is not None]
         size = int(type.size) * type.dtype.itemsize
-        for whole in (self.arena, *map(self.bound, range(len(self.objects))), *self.cells.chunks, *constants):
+        arrays = map(self.bound, range(len(self.layout.params) + len(self.layout.results)))
+        for whole in (self.arena, *arrays, *self.cells.chunks, *constants):
             start = address - whole.ctypes.data if whole is not None else -1
             if whole is not None and 0 <= start <= whole.nbytes - size:
                 return whole.reshape(-1).view(np.uint8)[start:start + size].view(type.dtype.numpy).reshape(type.shape)

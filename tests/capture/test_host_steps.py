@@ -1,5 +1,6 @@
 """Fast paths of programs with steps that NumPy does: linear algebra, Fourier transforms, complex numbers."""
 
+import gc
 import signal
 import threading
 
@@ -19,7 +20,7 @@ def matrix(k=0):
 def fast_path(jitted):
     """What the one capture of a function makes its calls with."""
     ((record,),) = [jitted.records.values()]
-    return record.captures[-1].short
+    return record.captures[-1].fast_call
 
 
 FUNCTIONS = {
@@ -139,29 +140,27 @@ def test_an_interrupt_within_a_step():
     one = np.linalg.eigvalsh((a @ a.T).numpy())
     for _ in range(5):
         jitted(a)
-    done, interrupts = 5, 0
+    interrupts = 0
 
     def interrupt(*_):
         raise KeyboardInterrupt
     before = signal.signal(signal.SIGALRM, interrupt)
+    gc.disable()                # callbacks of the collector, such as hypothesis has, would swallow some
     try:
         for k in range(200):
             start = total.numpy().copy()
-            signal.setitimer(signal.ITIMER_REAL, 2e-5 + 1e-6 * (k % 100))
             try:
+                signal.setitimer(signal.ITIMER_REAL, 2e-5 + 1e-6 * (k % 100))
                 jitted(a)
                 signal.setitimer(signal.ITIMER_REAL, 0)
-                done += 1
             except KeyboardInterrupt:
                 interrupts += 1
-                done += int(not np.array_equal(total.numpy(), start))
-    except KeyboardInterrupt:
-        pytest.skip("the interrupt came between two calls")
+            found = total.numpy()
+            assert np.array_equal(found, start) or np.allclose(found, start + one, rtol=1e-8, atol=1e-6)
     finally:
+        gc.enable()
         signal.signal(signal.SIGALRM, before)
-        signal.setitimer(signal.ITIMER_REAL, 0)
     assert interrupts
-    np.testing.assert_allclose(total.numpy(), done * one, rtol=1e-8, atol=1e-6)
 
 
 def test_a_recorded_call():
