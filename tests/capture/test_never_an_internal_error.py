@@ -6,6 +6,7 @@ import functools
 import gc
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ import pytest
 
 import tenon as tn
 from capture.both import outcome, same
+from tenon.capture.code_origin import CONVERTING, FILES, FRONT_END
+from tenon.capture.convert.callees import CONTAINERS, OPTIMIZERS
+from tenon.capture.convert.capture_branches import OWN_FILES
 from tenon.capture.finish_capture import _Leaves
 from tenon.errors import ArgumentError, CaptureError
 
@@ -152,3 +156,9 @@ def test_the_gradient_of_many_rows_read_one_by_one():
         return tn.square(v)
     y = tn.asarray(np.linspace(-1, 1, 382).astype(np.float32))
     np.testing.assert_allclose(tn.jit(tn.grad(last), fullgraph=True)(y).numpy(), tn.grad(last)(y).numpy(), rtol=1e-5)
+
+
+def test_the_files_that_are_known_by_their_paths():
+    """A file that was renamed would be taken for the program's, without a word."""
+    for name in (*OWN_FILES, *CONTAINERS, *OPTIMIZERS, *FILES, *FRONT_END, CONVERTING):
+        assert Path(name).exists(), name

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 # What only a mistake in these files raises there: it is an error of Tenon's, not the program's.
 OWN_FILES = frozenset(f"{PACKAGE}capture/convert/{name}.py" for name in (
-    "fork", "loop", "merge", "nests", "reachable", "rows", "runtime", "session", "several", "state", "widen"))
+    "capture_branches", "capture_while", "converting_capture", "object_trees", "phi_merge", "reachable",
+    "state_snapshot", "tensor_list", "widen"))
 MISTAKES = (AttributeError, KeyError, TypeError, AssertionError, IndexError, NameError)
 DEEPEST = 24            # conditions inside conditions, as recursion makes them
 
