@@ -1,7 +1,7 @@
 """Guarded inputs -> what checks them and runs the program: in one native call, or natively checked and run as ever.
 
-One native pass looks at everything that a call depends on.  A program without steps that Python runs is run in that
-same pass.
+One native pass looks at everything that a call depends on.  A program is run in that same pass, unless Python runs a
+step of it that must not be repeated: what a step raises sends the call the slow way.
 """
 
 from __future__ import annotations
