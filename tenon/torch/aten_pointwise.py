@@ -60,6 +60,11 @@ def _mul(at: AtenCall, x: Any, y: Any) -> Any:
     return (tn.logical_and if at.dtype.kind == "b" else tn.multiply)(*_pair(x, y, at.dtype))
 
 
+def _multiplied_and_added(at: AtenCall, x: Any, y: Any, z: Any) -> Any:
+    """With two roundings, as PyTorch's own kernel of it has."""
+    return _add(at, _mul(at, x, y), z)
+
+
 def _div(at: AtenCall, x: Any, y: Any, rounding_mode: str | None = None) -> Any:
     x, y = _pair(x, y, at.dtype)
     if rounding_mode is None:
@@ -147,7 +152,7 @@ POINTWISE: dict[str, Rule] = {
     "round": _round, "logit": _logit, "gelu": _gelu, "elu": _elu,
     **{name: _asking(getattr(tn, name)) for name in ("isnan", "isinf", "isfinite", "signbit")},
     "logical_not": lambda at, x: tn.logical_not(_true(x)), "bitwise_not": _asking(tn.bitwise_not),
-    "add": _add, "sub": _sub, "rsub": _rsub, "mul": _mul, "div": _div, "pow": _pow,
+    "add": _add, "prims.fma": _multiplied_and_added, "sub": _sub, "rsub": _rsub, "mul": _mul, "div": _div, "pow": _pow,
     "floor_divide": lambda at, x, y: _div(at, x, y, "floor"),
     **{name: _binary(getattr(tn, name)) for name in (
         "remainder", "fmod", "maximum", "minimum", "fmax", "fmin", "atan2", "hypot", "copysign", "logaddexp",

@@ -20,6 +20,7 @@ from torch._dynamo.backends.common import aot_autograd
 
 from tenon.errors import ArgumentError
 from tenon.graph.ir import AUTOTUNE, MEMORY_BUDGET
+from tenon.torch.aten_foreach import LIST_OPERATORS
 from tenon.torch.aten_random import DRAWING
 from tenon.torch.fast_paths import FAST_PATHS
 from tenon.torch.fx_program import FxProgram
@@ -39,7 +40,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table = dict(core_aten_decompositions())
     for operator in KEPT:
         table.pop(operator, None)
-    return table | DRAWING | FAST_PATHS
+    return table | DRAWING | FAST_PATHS | LIST_OPERATORS
 
 
 def compile_graph(module: fx.GraphModule, example_inputs: Sequence[Any],
