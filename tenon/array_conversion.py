@@ -10,7 +10,6 @@ import numpy as np
 from tenon.dlpack import imported
 from tenon.eager.errstate import quiet
 from tenon.errors import DTypeError, ShapeError
-from tenon.ops.barrier import stop_gradient
 from tenon.ops.joining_and_axes import concat
 from tenon.ops.shape import cast
 from tenon.runtime.buffer_pool import take
@@ -73,7 +72,8 @@ def tensor_of_list(data: Any, dtype: DType | None) -> Any:
 
 def _element(x: Any) -> Any:
     if isinstance(x, TensorViews):
-        return stop_gradient(x)
+        own: Any = x
+        return own.detach()
     if hasattr(type(x), "in_graph"):
         return x.in_graph(float64 if isinstance(x, float) else None)
     return np.asarray(x)

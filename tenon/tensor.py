@@ -36,7 +36,6 @@ from tenon.ops.getitem import setitem
 from tenon.ops.placing import on_device
 from tenon.slice_stores import lost_change, store_slice
 from tenon.tensor_state import (
-    Deferred,
     Elsewhere,
     Examples,
     Payload,
@@ -79,7 +78,7 @@ class Tensor(TensorViews):
     def __init__(self, payload: Any, requires_grad: bool = False, *sizes: int):
         if isinstance(payload, np.ndarray) and (capture := recorder.get()) is not None:
             payload = capture.constant(payload)
-        elif isinstance(payload, (list, tuple, bool, int, float)):
+        elif isinstance(payload, (list, tuple, bool, int, float, TensorViews)):
             payload, requires_grad = _payload_of(payload, requires_grad, sizes), requires_grad is True
         self.own = TensorState(payload, requires_grad)
 
@@ -511,15 +510,16 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device:
     >>> tn.tensor([1, 2, 3])
     tensor([1, 2, 3])
     """
-    made = asarray(data, dtype=dtype, copy=True, device=device)
-    return made if made.requires_grad is requires_grad else made.requires_grad_(requires_grad)
+    given = data.detach() if isinstance(data, Tensor) else data
+    made = asarray(given, dtype=dtype, copy=True, device=device)
+    return made.requires_grad_() if requires_grad else made
 
 
 def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: Any = None) -> Tensor:
     """A tensor that shares the array's memory where it can (`copy=False` insists on it).
 
-    A tensor stays on its device, and all else comes to that of the `with tn.device(...)` around, if `device` names
-    none.
+    A tensor is the result itself, unless another type or a copy is asked for; gradients flow through these.  It stays
+    on its device, and all else comes to that of the `with tn.device(...)` around, if `device` names none.
 
     >>> tn.asarray(np.ones(2, np.float32))
     tensor([1., 1.])
@@ -534,11 +534,8 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: A
 def _as_array(data: Any, dtype: Any, copy: bool | None) -> Tensor:
     """The tensor where the data are."""
     wanted = None if dtype is None else as_dtype(dtype)
-    if isinstance(data, Tensor) and not isinstance(data.payload, (np.ndarray, Deferred)):
-        if data.weak is not None:
-            data, wanted = data.detach(), wanted or DEFAULT_OF_KIND[data.dtype.kind]
-        found: Tensor = data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)
-        return found
+    if isinstance(data, Tensor):
+        return _as_wanted(data, wanted, copy)
     if recorder.get() is not None and hasattr(type(data), "in_graph"):      # a number that changes from call to call
         made: Tensor = data.in_graph(wanted)
         return made
@@ -548,10 +545,26 @@ def _as_array(data: Any, dtype: Any, copy: bool | None) -> Tensor:
     array = array_of(data, wanted)
     shares = not isinstance(data, COPIED) and np.shares_memory(array, as_numpy(data))
     if copy is False and not shares and array.size:
-        raise ArgumentError("asarray(copy=False): this data cannot be shared without a copy")
+        raise _not_shared()
     if copy and shares:
         return Tensor(copied(array))
-    return Tensor(adopted(array) if shares and not isinstance(data, Tensor) else array)
+    return Tensor(adopted(array) if shares else array)
+
+
+def _as_wanted(x: Tensor, dtype: DType | None, copy: bool | None) -> Tensor:
+    """A tensor in this type, and apart from x where a copy is asked for."""
+    if x.weak is not None:
+        x, dtype = x.detach(), dtype or DEFAULT_OF_KIND[x.dtype.kind]
+    if dtype is None or dtype is x.dtype:
+        return x.clone() if copy else x
+    if copy is False:
+        raise _not_shared()
+    converted: Tensor = shape_ops.cast(x, dtype=dtype)
+    return converted
+
+
+def _not_shared() -> ArgumentError:
+    return ArgumentError("asarray(copy=False): this data cannot be shared without a copy")
 
 
 def told(given: Iterable[Any]) -> Iterator[Any]:

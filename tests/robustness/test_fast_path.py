@@ -275,7 +275,7 @@ def test_memory_stays_where_it_is(size):
 def test_what_was_given_out_keeps_its_value(size):
     w, step = stepping(size)
     for see in (lambda: w.numpy(), lambda: w.detach(), lambda: np.asarray(w), lambda: memoryview(np.asarray(w)),
-                lambda: np.from_dlpack(w), lambda: w.reshape(size, 1), lambda: w[1:], lambda: tn.asarray(w),
+                lambda: np.from_dlpack(w), lambda: w.reshape(size, 1), lambda: w[1:], lambda: tn.asarray(w, copy=True),
                 lambda: tn.jit(lambda: (w,))()[0].detach(), lambda: w.own):
         seen = see()
         seen = seen.payload if not hasattr(seen, "__array__") and hasattr(seen, "payload") else seen
