@@ -17,9 +17,11 @@ from typing import Any
 
 from tenon.atomic import Store, at_once, keep
 from tenon.capture.code_names import module_of
+from tenon.graph.structural_key import exactly
 from tenon.records import dataclass
 
 MISSING = object()
+PLAIN = (str, int, float, bool)
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,13 @@ def _store_deque(holder: deque[Any], key: int | None, value: Any) -> Iterator[St
 
 
 def _store_set(holder: set[Any], key: None, value: Any) -> Iterator[Store]:
-    yield keep(set(holder))
-    yield set.clear, holder
-    yield set.update, holder, value
+    """What differs alone: the order of what a set holds says how it came there."""
+    held, wanted = list(set.__iter__(holder)), list(value)
+    gone, added = _without(held, wanted), _without(wanted, held)
+    yield keep(gone)
+    for x in gone:          # `difference_update` may lay out the table anew
+        yield set.discard, holder, x
+    yield set.update, holder, added
 
 
 def _store_cell(holder: types.CellType, key: None, value: Any) -> Iterator[Store]:
@@ -136,7 +142,7 @@ class Snapshot:
     def __init__(self, holders: list[Any], cells: list[types.CellType]):
         self._lists = [(x, list.copy(x)) for x in holders if isinstance(x, list)]
         self._dicts = [(x, _entries_of(x)) for x in holders if isinstance(x, dict)]
-        self._sets = [(x, set(set.__iter__(x))) for x in holders if isinstance(x, set)]
+        self._sets = [(x, list(set.__iter__(x))) for x in holders if isinstance(x, set)]
         self._deques = [(x, list(deque.__iter__(x))) for x in holders if isinstance(x, deque)]
         self._objects = [(x, dict(x.__dict__)) for x in holders
                          if isinstance(getattr(x, "__dict__", None), (dict, types.MappingProxyType))]
@@ -170,7 +176,7 @@ class Snapshot:
         listed = tables.get(effect.kind, [*self._objects, *self._slots])
         found = [held for x, held in listed if x is effect.holder]
         if effect.kind in ("list", "deque", "set", "dict"):
-            return found[0]
+            return found[0] if effect.kind != "set" else set(found[0])
         return next((held[effect.key] for held in found if effect.key in held), MISSING)
 
     def changes(self) -> list[Effect]:
@@ -199,7 +205,8 @@ class Snapshot:
                   for x, before in self._objects if _differs(x.__dict__, before)
                   for k, v in _differences(x.__dict__, before)]
         found += [Effect("slot", x, k, v) for x, before in self._slots for k, v in _differences(set_slots(x), before)]
-        found += [Effect("set", x, None, set(set.__iter__(x))) for x, before in self._sets if set.__ne__(x, before)]
+        found += [Effect("set", x, None, list(set.__iter__(x)))
+                  for x, before in self._sets if not _same(list(set.__iter__(x)), before)]
         found += [Effect("cell", c, None, contents(c)) for c, before in self._cells if contents(c) is not before]
         return found
 
@@ -237,7 +244,7 @@ class Snapshot:
             for key, _ in _differences(set_slots(x), entries):
                 yield from _store_slot(x, key, entries.get(key, MISSING))
         for group, members in self._sets:
-            if set.__ne__(group, members):
+            if not _same(list(set.__iter__(group)), members):
                 yield from _store_set(group, None, members)
         for cell, value in self._cells:
             if contents(cell) is not value and value is not MISSING:
@@ -311,6 +318,13 @@ def _is_global(table: dict[Any, Any]) -> bool:
 
 def _same(left: list[Any], right: list[Any]) -> bool:
     return len(left) == len(right) and all(x is y for x, y in zip(left, right, strict=True))
+
+
+def _without(items: list[Any], others: list[Any]) -> list[Any]:
+    """The items that are none of the others, nor a constant that is the same."""
+    same = {id(x) for x in others}
+    equal = {exactly(x) for x in others if type(x) in PLAIN}
+    return [x for x in items if id(x) not in same and not (type(x) in PLAIN and exactly(x) in equal)]
 
 
 def _appended(now: list[Any], before: list[Any], most: int | None) -> list[Any] | None:

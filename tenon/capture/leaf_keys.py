@@ -27,7 +27,7 @@ def leaf_key(leaf: Any) -> Any:
     if type(leaf) in CHANGING:
         return type(leaf)       # their values are compared capture by capture
     if type(leaf) is frozenset and is_value(leaf):
-        return (frozenset, frozenset(map(exactly, leaf)))
+        return exactly(leaf)
     return exactly(leaf) if is_atom(leaf) else (type(leaf), id(leaf))
 
 

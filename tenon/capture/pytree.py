@@ -171,8 +171,9 @@ class _Opening:
             numbered[id(tree)] = tree
         labels, children = parts
         inner = (*above, id(tree))
+        by_value = issubclass(kind, (dict, set)) and not STRING.issuperset(map(type, labels))
         return Structure(kind, labels, tuple([self.nest(child, inner, within) for child in children]),
-                         exactly(labels) if issubclass(kind, dict) and not STRING.issuperset(map(type, labels)) else (),
+                         exactly(labels) if by_value else (),
                          tree.default_factory if kind is defaultdict else
                          definition_of(tree) if kind is types.FunctionType else None)
 
@@ -195,8 +196,9 @@ def _attributes(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
     if isinstance(tree, CALLABLES):
         return callable_parts(tree)
     own = getattr(tree, "__dict__", {})
-    if isinstance(tree, set):
-        return (tuple(tree), ()) if all(map(is_atom, tree)) else None
+    if isinstance(tree, set):       # code that goes through it finds an order, which another one may not have
+        return (tuple(tree), ()) if all(map(is_atom, tree)) and exactly(tuple(tree)) == exactly(tuple(set(tree))) \
+            else None
     if isinstance(tree, dict):
         table = table_type(type(tree))
         return None if own else (tuple(table.keys(tree)), table.values(tree))

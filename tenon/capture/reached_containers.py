@@ -15,12 +15,13 @@ from tenon.capture.guard_readers import (
     all_bytes,
     default_factory,
     elements,
-    frozen,
+    members,
     refill,
     sequence_reader,
     set_default_factory,
 )
 from tenon.capture.kept_state import KeptThing
+from tenon.capture.pytree import table_type
 from tenon.capture.reached_values import ReachedValues
 
 LARGEST_ARRAY = 1 << 16         # bytes whose change is noticed by comparing them
@@ -47,7 +48,8 @@ class ReachedContainers(ReachedValues):
         if self._too_long(value, path):
             return
         self._hold(value)
-        self._items(dict.keys, value, tuple(dict.keys(value)), f"keys of {path}", sized=True)
+        keys = table_type(type(value)).keys     # machine code knows no order but that of a `dict`
+        self._items(keys, value, tuple(keys(value)), f"keys of {path}", sized=True)
         self._items(dict.values, value, tuple(dict.values(value)), path, [f"[{k!r}]" for k in dict.keys(value)],
                     sized=True)
         if isinstance(value, defaultdict):
@@ -68,7 +70,7 @@ class ReachedContainers(ReachedValues):
             return
         if isinstance(value, set):
             self._hold(value)
-            self._items(frozen, value, (frozenset(value),), path, follow=False)
+            self._items(members, value, members(value), path, follow=False)
         for item in value:
             self.add(item, f"an item of {path}")
 

@@ -38,7 +38,7 @@ def exactly(value: Any) -> Any:
     if kind is tuple:
         return tuple(map(exactly, value))
     if kind is frozenset:
-        return kind, frozenset(map(exactly, value))
+        return kind, tuple(map(exactly, value))      # code that goes through it finds this order
     if kind is slice or kind is range:
         return kind, exactly((value.start, value.stop, value.step))
     return (kind, *value.__reduce_ex__(4)[1]) if kind in TIMES else (kind, value)
