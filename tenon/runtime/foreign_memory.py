@@ -1,7 +1,9 @@
 """A program, run on memory of another library: arguments by their addresses, results as arrays of ours.
 
-    call = Addressed(program, [(4, 5), (5,)])
+    call = ForeignMemoryCall(program, [(4, 5), (5,)])
     y, = call.run([x.data_ptr(), b.data_ptr()])
+
+Where the graph's notes say which results update which arguments, they are written into the memory of these.
 
 The native driver reads the address of an array's elements at a place behind the array's head.  Words that hold the
 addresses take the place of arguments that are no arrays.
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.graph.ir import DONATED
 from tenon.program.backend_interface import Array, Executable
 from tenon.runtime.buffer_pool import take
 from tenon.runtime.guard_pages import guarding
@@ -33,8 +36,9 @@ class ForeignMemoryCall:
         self._layout: Layout | None = None
         self._idle: list[tuple[Frame, ctypes.Array[ctypes.c_int64]]] = []
 
-    def run(self, addresses: list[int]) -> list[Array]:
-        """The results; whoever calls keeps the arguments' memory alive until then."""
+    def run(self, addresses: list[int]) -> Sequence[Array | int]:
+        """The results, or the places of the arguments in whose memory they are; whoever calls keeps the arguments'
+        memory alive until then."""
         layout = self._layout
         if layout is None or layout.pool_threads != pool().threads:
             layout = self._make_layout()
@@ -61,7 +65,7 @@ class ForeignMemoryCall:
         """None where Python does a part of the program, which needs arrays."""
         if not isinstance(self.program, Program):
             return None
-        layout = self.program.layout_for(self.shapes)
+        layout = self.program.layout_for(self.shapes, self.program.graph.notes.get(DONATED, ()))
         self._layout = None if layout.host or layout.memory.walls else layout
         return self._layout
 
@@ -74,11 +78,11 @@ class ForeignMemoryCall:
         return frame, words
 
 
-def _run(frame: Frame, layout: Layout, count: int) -> list[Array]:
+def _run(frame: Frame, layout: Layout, count: int) -> list[Array | int]:
     objects = frame.objects
-    results = [take(shape, dtype) for shape, dtype, _ in layout.results]
-    for k, array in enumerate(results, count):
-        objects[k] = id(array)
+    results = [take(shape, dtype) if donor is None else donor for shape, dtype, donor in layout.results]
+    for k, result in enumerate(results, count):
+        objects[k] = objects[result] if isinstance(result, int) else id(result)
     try:
         if layout.checked:
             frame.run_checked(None)

@@ -153,9 +153,9 @@ class Program:
         """Make all code that a run with arguments of these shapes needs."""
         self._layout_for(shapes, donated)
 
-    def layout_for(self, shapes: Sequence[tuple[int, ...]]) -> Layout:
+    def layout_for(self, shapes: Sequence[tuple[int, ...]], donated: Collection[int] = ()) -> Layout:
         """The plan of a run with arguments of these shapes."""
-        return self._layout_for(shapes, ())
+        return self._layout_for(shapes, donated)
 
     def new_frame(self, layout: Layout) -> Frame:
         """A frame with an arena of its own."""

@@ -7,13 +7,15 @@ draw random numbers stay in the order of the graph.  Nodes that are numbers belo
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from torch import fx
 
 from tenon.records import dataclass, field
 from tenon.torch.aten import name_of, rule_for
+from tenon.torch.input_mutations import is_mutation
+from tenon.torch.report import Report
 
 # Of these, the first argument says shape and type, and its elements are not read.
 LIKE = frozenset({"rand_like", "randn_like", "randint_like", "bernoulli.p", "tenon.mask"})
@@ -48,6 +50,8 @@ def make_plan(graph: fx.Graph, refused: Collection[fx.Node], numbers: Mapping[fx
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr", "output") or node in numbers:
             turn_of[node] = 0
+            continue
+        if is_mutation(node):       # which comes behind all turns
             continue
         read = [n for n in elements_read(node) if n not in numbers]
         if is_torchs(node, refused) or (node in for_outputs and read[0] not in by_tenon):
@@ -106,3 +110,22 @@ def read_by_outputs_alone(graph: fx.Graph) -> set[fx.Node]:
         if is_view(node) and all(user.op == "output" or user in found for user in node.users):
             found.add(node)
     return found
+
+
+def counted(turns: Sequence[PlanStep], refused: Mapping[fx.Node, str], programs: int) -> Report:
+    """What becomes of the operators of a graph."""
+    report = Report(graphs=1, programs=programs)
+    for node in (node for turn in turns for node in (*turn.tenon, *turn.torch)):
+        name = name_of(node.target)
+        if name == "getitem":
+            continue
+        if not is_torchs(node, refused):
+            report.operators += 1
+        elif is_assertion(node) or node.op != "call_function":
+            continue
+        elif is_drawn(node):
+            report.drawn += 1
+        else:
+            report.in_torch[name] += 1
+            report.reasons[name] = refused.get(node, "it is not in the table")
+    return report

@@ -1,7 +1,7 @@
 """`torch.compile(model, backend="tenon")`: PyTorch captures and differentiates, Tenon compiles and runs.
 
-AOTAutograd turns what Dynamo captured into a forward and a backward graph of ATen operators, without changes of
-tensors; each becomes a `FxProgram`.
+AOTAutograd turns what Dynamo captured into a forward and a backward graph of ATen operators, in which tensors change
+only at the end; each becomes a `FxProgram`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,6 @@ def tenon(module: fx.GraphModule, example_inputs: Sequence[Any], *, options: Map
                             hint=f"its options are {', '.join(OPTIONS)}")
     notes = {OPTIONS[name]: value for name, value in (options or {}).items() if value}
     backend = aot_autograd(fw_compiler=partial(compile_graph, notes=notes), decompositions=decompositions(),
-                           partition_fn=min_cut_rematerialization_partition)
+                           partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True)
     compiled: Callable[..., Any] = backend(module, example_inputs)
     return compiled

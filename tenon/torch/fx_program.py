@@ -17,15 +17,16 @@ from tenon.dims.size_assumptions import Assumptions, assuming, told_by
 from tenon.dims.symbolic_dim import SMALLEST_SYMBOLIC_SIZE, PinnedSize, symbol
 from tenon.dims.undecided_sizes import UndecidedSize
 from tenon.errors import CompilerDefect
+from tenon.graph.ir import DONATED, UPDATES
 from tenon.locks import Lock
 from tenon.program.backend_interface import Executable
 from tenon.records import dataclass
 from tenon.runtime.foreign_memory import ForeignMemoryCall
-from tenon.torch.aten import name_of
 from tenon.torch.aten_call import UnmappedOperator
-from tenon.torch.call_plan import PlanStep, is_assertion, is_drawn, is_like, is_torchs, make_plan
+from tenon.torch.call_plan import PlanStep, counted, is_like, make_plan
+from tenon.torch.input_mutations import mutation_step, mutations, updates
 from tenon.torch.memory_order import MemoryOrder, fits, of_sizes
-from tenon.torch.report import Report, note
+from tenon.torch.report import note
 from tenon.torch.symints import Known, number_of, size_of
 from tenon.torch.torch_tensors import as_tensor, lying_as
 from tenon.torch.translate import Refused, placed, translate
@@ -129,11 +130,12 @@ def _compiled(module: fx.GraphModule, name: str, notes: Mapping[str, Any], given
         turns = make_plan(module.graph, refused, numbers)
         try:
             with assuming(assumptions):
-                programs = [translated(turn, f"{name}_{k}", notes, numbers, sizes) for k, turn in enumerate(turns)]
+                programs = [translated(turn, f"{name}_{k}", notes, numbers, sizes, turn is turns[-1])
+                            for k, turn in enumerate(turns)]
             break
         except Refused as error:
             refused[error.node] = error.why
-    note(_counted(turns, refused, sum(program is not None for program in programs)))
+    note(counted(turns, refused, sum(program is not None for program in programs)))
     return Compiled(turns, programs, exact, values, assumptions)
 
 
@@ -148,6 +150,7 @@ def assembled(module: fx.GraphModule, made: Compiled, numbers: Mapping[fx.Node, 
     for turn, program in zip(made.turns, made.programs, strict=True):
         steps += [torch_step(node, slot, known) for node in turn.torch]
         steps += [program_step(program, slot, known)] if program else []
+    steps += [mutation_step(node, slot) or torch_step(node, slot, known) for node in mutations(module.graph)]
     output: Any = module.graph.output_node()
     listed = [len(slot) if x is None else x if isinstance(x, int) else slot[x] for x in output.args[0]]
     return Made([*values, None], steps, listed)
@@ -191,7 +194,7 @@ class Translated:
 
 
 def translated(turn: PlanStep, name: str, notes: Mapping[str, Any], numbers: Mapping[fx.Node, Any],
-               known: Known) -> Translated | None:
+               known: Known, is_last: bool) -> Translated | None:
     """The program of the nodes of Tenon in a turn."""
     here = set(turn.tenon)
     inputs = list(dict.fromkeys(n for node in turn.tenon for n in node.all_input_nodes
@@ -201,34 +204,36 @@ def translated(turn: PlanStep, name: str, notes: Mapping[str, Any], numbers: Map
     if not outputs:
         return None
     made = translate(name, inputs, turn.tenon, outputs, numbers, known)
-    made.notes = dict(notes)
+    orders = {node: placed(node, known) for node in (*inputs, *outputs)}
+    changed = updates(inputs, outputs, orders) if is_last else ()
+    made.notes = {**notes, DONATED: tuple(sorted(k for k, _ in changed)), UPDATES: changed} if changed else dict(notes)
     told = {told_by(dim) for param in made.params for dim in param.shape}
     if not told.issuperset(made.symbols()):
         raise Untold
-    orders = {node: placed(node, known) for node in (*inputs, *outputs)}
     return Translated(pipeline.compile(made), inputs, outputs, orders)
 
 
-def program_step(made: Translated, slot: Mapping[fx.Node, int], known: Known) -> Step:
+def program_step(program: Translated, slot: Mapping[fx.Node, int], known: Known) -> Step:
     """The step that runs a program: tensors in and out by their memory."""
     def place_of(node: fx.Node) -> MemoryOrder:
-        return of_sizes(made.orders[node], tuple(size_of(n, known) for n in node.meta["val"].shape))
-    places = [place_of(node) for node in made.inputs]
+        return of_sizes(program.orders[node], tuple(size_of(n, known) for n in node.meta["val"].shape))
+    places = [place_of(node) for node in program.inputs]
     inputs = [(slot[node], place.is_plain and not may_be_conjugate(node), place)
-              for node, place in zip(made.inputs, places)]
+              for node, place in zip(program.inputs, places)]
     outputs = [(slot[node], place := place_of(node), node.meta["val"].dtype, promised(node, place, known))
-               for node in made.outputs]
-    run = ForeignMemoryCall(made.program, [tuple(map(int, place.stored)) for place in places]).run
+               for node in program.outputs]
+    run = ForeignMemoryCall(program.program, [tuple(map(int, place.stored)) for place in places]).run
 
     def step(slots: list[Any]) -> None:
-        addresses, kept = [], []
+        given = []
         for k, plain, place in inputs:
             tensor = slots[k]
-            if not (plain and tensor.is_contiguous()):
-                kept.append(tensor := lying_as(tensor, place))
-            addresses.append(tensor.data_ptr())
-        for array, (k, place, dtype, strides) in zip(run(addresses), outputs):
-            slots[k] = tensor = as_tensor(array, place, dtype)
+            given.append(tensor if plain and tensor.is_contiguous() else lying_as(tensor, place))
+        for made, (k, place, dtype, strides) in zip(run([tensor.data_ptr() for tensor in given]), outputs):
+            if isinstance(made, int):
+                slots[k] = given[made]
+                continue
+            slots[k] = tensor = as_tensor(made, place, dtype)
             if strides is not None:
                 slots[k] = torch.empty_strided(tensor.shape, strides, dtype=dtype).copy_(tensor)
     return step
@@ -278,21 +283,3 @@ def _attribute(module: Any, path: str) -> Any:
     for part in path.split("."):
         module = getattr(module, part)
     return module
-
-
-def _counted(turns: Sequence[PlanStep], refused: Mapping[fx.Node, str], programs: int) -> Report:
-    report = Report(graphs=1, programs=programs)
-    for node in (node for turn in turns for node in (*turn.tenon, *turn.torch)):
-        name = name_of(node.target)
-        if name == "getitem":
-            continue
-        if not is_torchs(node, refused):
-            report.operators += 1
-        elif is_assertion(node) or node.op != "call_function":
-            continue
-        elif is_drawn(node):
-            report.drawn += 1
-        else:
-            report.in_torch[name] += 1
-            report.reasons[name] = refused.get(node, "it is not in the table")
-    return report
