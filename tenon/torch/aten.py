@@ -5,6 +5,7 @@ What is not here, PyTorch runs (`tenon.torch.call_plan`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from tenon.torch.aten_products import CONTRACTIONS
 from tenon.torch.aten_reductions import REDUCTIONS
 from tenon.torch.aten_resampling import RESAMPLING
 from tenon.torch.aten_views import VIEWS
+from tenon.torch.higher_order import HIGHER_ORDER
 
 TABLE: dict[str, Rule] = {**POINTWISE, **VIEWS, **REDUCTIONS, **CONTRACTIONS, **NORMS, **GATHERING, **BAGS,
                          **FOURIER, **LINEAR_ALGEBRA, **GRADIENTS, **RESAMPLING}
@@ -37,3 +39,13 @@ def name_of(target: Any) -> str:
 def rule_for(target: Any) -> Rule | None:
     """The rule of an operator, if it has one."""
     return TABLE.get(name_of(target)) if isinstance(target, torch._ops.OpOverload) else None
+
+
+def is_mapped(target: Any) -> bool:
+    """Whether Tenon has a rule for an operator, with graphs in it or without."""
+    return rule_for(target) is not None or higher_order_rule(target) is not None
+
+
+def higher_order_rule(target: Any) -> Callable[..., Any] | None:
+    """The rule of an operator that holds graphs, if it has one."""
+    return HIGHER_ORDER.get(name_of(target)) if isinstance(target, torch._ops.HigherOrderOperator) else None

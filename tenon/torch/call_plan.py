@@ -13,7 +13,7 @@ import torch
 from torch import fx
 
 from tenon.records import dataclass, field
-from tenon.torch.aten import name_of, rule_for
+from tenon.torch.aten import is_mapped, name_of
 from tenon.torch.input_mutations import is_mutation
 from tenon.torch.report import Report
 
@@ -90,7 +90,7 @@ def is_torchs(node: fx.Node, refused: Collection[fx.Node]) -> bool:
     """Whether PyTorch runs a node; the parts of a result go with it."""
     if node.target is operator.getitem and isinstance(source := node.args[0], fx.Node):
         return is_torchs(source, refused)
-    return node in refused or rule_for(node.target) is None
+    return node in refused or not is_mapped(node.target)
 
 
 def is_drawn(node: fx.Node) -> bool:

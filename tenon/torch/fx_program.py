@@ -22,17 +22,15 @@ from tenon.locks import Lock
 from tenon.program.backend_interface import Executable
 from tenon.records import dataclass
 from tenon.runtime.foreign_memory import ForeignMemoryCall
-from tenon.torch.aten_call import UnmappedOperator
 from tenon.torch.call_plan import PlanStep, counted, is_like, make_plan
 from tenon.torch.input_mutations import mutation_step, mutations, updates
 from tenon.torch.memory_order import MemoryOrder, fits, of_sizes
 from tenon.torch.report import note
-from tenon.torch.symints import Known, number_of, size_of
+from tenon.torch.symints import Known, numbers_of, size_of, sizes_known
 from tenon.torch.torch_tensors import as_tensor, lying_as
 from tenon.torch.translate import Refused, placed, translate
 
 Step = Callable[[list[Any]], None]
-NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 
 
 class FxProgram:
@@ -154,33 +152,6 @@ def assembled(module: fx.GraphModule, made: Compiled, numbers: Mapping[fx.Node, 
     output: Any = module.graph.output_node()
     listed = [len(slot) if x is None else x if isinstance(x, int) else slot[x] for x in output.args[0]]
     return Made([*values, None], steps, listed)
-
-
-def sizes_known(given: Mapping[fx.Node, Any]) -> Known:
-    """What PyTorch's symbols are in a call."""
-    known: dict[Any, Any] = {}
-    for node, value in given.items():
-        if value is None:       # what keeps effects in order has no sizes
-            continue
-        fake = node.meta["val"]
-        pairs: Any = zip(fake.shape, value.shape, strict=True) if isinstance(fake, torch.Tensor) else [(fake, value)]
-        for symbolic, size in pairs:
-            if isinstance(symbolic, (torch.SymInt, torch.SymFloat)) and symbolic.node.expr.is_Symbol:
-                known[symbolic.node.expr] = size
-    return known
-
-
-def numbers_of(graph: fx.Graph, given: Mapping[fx.Node, Any], known: Known) -> dict[fx.Node, Any]:
-    """The nodes that are numbers, as far as sizes tell them."""
-    found: dict[fx.Node, Any] = {node: x for node, x in given.items() if not isinstance(x, torch.Tensor)}
-    for node in graph.nodes:
-        value = node.meta.get("val")
-        if node.op in ("placeholder", "call_function") and node not in found and isinstance(value, NUMBERS):
-            try:
-                found[node] = number_of(value, known)
-            except UnmappedOperator:
-                continue
-    return found
 
 
 @dataclass

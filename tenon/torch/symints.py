@@ -10,6 +10,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch import fx
 
 from tenon.dims.symbolic_dim import maximum
 from tenon.ops.creation import as_number
@@ -18,6 +19,7 @@ from tenon.torch.aten_call import UnmappedOperator
 from tenon.types import float64
 
 Known = Mapping[sympy.Expr, Any]        # symbol -> the size that it stands for
+NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 
 
 def size_of(size: Any, known: Known) -> Any:
@@ -25,6 +27,36 @@ def size_of(size: Any, known: Known) -> Any:
     if isinstance(size, torch.SymInt):
         return _value(size.node.expr, known)
     return size
+
+
+def sizes_known(given: Mapping[fx.Node, Any]) -> Known:
+    """What PyTorch's symbols are in a call."""
+    known: dict[Any, Any] = {}
+    for node, value in given.items():
+        if value is None:       # what keeps effects in order has no sizes
+            continue
+        fake = node.meta["val"]
+        pairs: Any = zip(fake.shape, value.shape, strict=True) if isinstance(fake, torch.Tensor) else [(fake, value)]
+        for symbolic, size in pairs:
+            if isinstance(symbolic, (torch.SymInt, torch.SymFloat)) and symbolic.node.expr.is_Symbol:
+                known[symbolic.node.expr] = size
+    return known
+
+
+def numbers_of(graph: fx.Graph, given: Mapping[fx.Node, Any], known: Known) -> dict[fx.Node, Any]:
+    """The nodes that are no tensors: numbers, as far as sizes tell them, and graphs that operators hold."""
+    found: dict[fx.Node, Any] = {node: x for node, x in given.items() if not isinstance(x, torch.Tensor)}
+    for node in graph.nodes:
+        if node.op == "get_attr" and isinstance(held := getattr(graph.owning_module, str(node.target), None),
+                                                fx.GraphModule):
+            found[node] = held
+        value = node.meta.get("val")
+        if node.op in ("placeholder", "call_function") and node not in found and isinstance(value, NUMBERS):
+            try:
+                found[node] = number_of(value, known)
+            except UnmappedOperator:
+                continue
+    return found
 
 
 @dataclass(frozen=True)

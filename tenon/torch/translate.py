@@ -15,10 +15,10 @@ from tenon.errors import Location, TenonError
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
-from tenon.torch.aten import rule_for
-from tenon.torch.aten_call import AtenCall, UnmappedOperator, as_type, dtype_of
+from tenon.torch.aten import higher_order_rule, rule_for
+from tenon.torch.aten_call import AtenCall, UnmappedOperator, as_type, dtype_of, is_value
 from tenon.torch.memory_order import MemoryOrder, in_the_order_of_axes, order_of
-from tenon.torch.symints import Known, OpenNumber, size_of
+from tenon.torch.symints import Known, OpenNumber, numbers_of, size_of
 from tenon.types import TensorType
 
 LINE = re.compile(r'File "(.+)", line (\d+), in (.+)')
@@ -68,13 +68,36 @@ def _called(node: fx.Node, values: Mapping[fx.Node, Any], known: Known) -> Any:
     arguments, keywords = (fx.map_arg(x, lambda n: _computed(values[n])) for x in (node.args, node.kwargs))
     if node.target is operator.getitem:
         return arguments[0][arguments[1]]
-    if (rule := rule_for(node.target)) is None:
+    if (holder := higher_order_rule(node.target)) is not None:
+        def graph_of(module: fx.GraphModule, given: Sequence[Any]) -> Graph:
+            return _held_graph(module, given, known)
+        found, types = holder(graph_of, *arguments, **keywords), types_of(node, known)
+        found = found if isinstance(found, tuple) else (found,)
+    elif (rule := rule_for(node.target)) is not None:
+        site = site_of(node, known)
+        found, types = rule(site, *arguments, **keywords), site.types
+    else:
         raise UnmappedOperator("it is not in the table")
-    site = site_of(node, known)
-    found = rule(site, *arguments, **keywords)
     if not isinstance(found, (tuple, list)):
-        return _promised(found, site.types[0])
-    return tuple(_promised(x, type) for x, type in zip(found, site.types, strict=True))
+        return _promised(found, types[0])
+    return tuple(_promised(x, type) for x, type in zip(found, types, strict=True))
+
+
+def _held_graph(module: fx.GraphModule, given: Sequence[Any], known: Known) -> Graph:
+    """The graph of a module that an operator holds, where what it is `given` tells which parameters are numbers."""
+    nodes = list(module.graph.nodes)
+    params = [node for node in nodes if node.op == "placeholder"]
+    numbers = numbers_of(module.graph, {p: x for p, x in zip(params, given, strict=True) if not is_value(x)}, known)
+    called = [node for node in nodes if node.op == "call_function" and node not in numbers]
+    returned = module.graph.output_node().args[0]
+    results = [returned] if isinstance(returned, fx.Node) else list(returned)
+    if not all(isinstance(x, fx.Node) for x in results):
+        raise UnmappedOperator("a graph in it does not return tensors alone")
+    try:
+        return translate(module._get_name(), [p for p in params if p not in numbers], called, results, numbers, known,
+                         in_order=True)
+    except Refused as error:
+        raise UnmappedOperator(f"{error.node.name} in it: {error.why}") from error
 
 
 def _computed(value: Any) -> Any:
@@ -83,11 +106,15 @@ def _computed(value: Any) -> Any:
 
 def site_of(node: fx.Node, known: Known) -> AtenCall:
     """What PyTorch promises of the results of a call."""
+    arguments, keywords = (fx.map_arg(x, lambda n: n.meta["val"]) for x in (node.args, node.kwargs))
+    return AtenCall(types_of(node, known), arguments, keywords)
+
+
+def types_of(node: fx.Node, known: Known) -> Sequence[TensorType | None]:
+    """The types of the results of a call; None where one is no tensor."""
     found = node.meta["val"]
     listed = found if isinstance(found, (tuple, list)) else (found,)
-    types = [tensor_type(x, known) if isinstance(x, torch.Tensor) else None for x in listed]
-    arguments, keywords = (fx.map_arg(x, lambda n: n.meta["val"]) for x in (node.args, node.kwargs))
-    return AtenCall(types, arguments, keywords)
+    return [tensor_type(x, known) if isinstance(x, torch.Tensor) else None for x in listed]
 
 
 def _promised(found: Any, type: TensorType | None) -> Any:
