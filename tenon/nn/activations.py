@@ -62,8 +62,9 @@ class Activation(Module):
 
 
 def _activation(name: str, fn: Callable[..., Any], **defaults: Any) -> type[Activation]:
+    also = {"dim": property(lambda layer: layer.axis)} if "axis" in defaults else {}
     return type(name, (Activation,), {"fn": staticmethod(fn), "defaults": defaults, "__doc__": fn.__doc__,
-                                      "__module__": __name__})
+                                      "__module__": __name__, **also})
 
 
 ReLU = _activation("ReLU", ops.relu)
@@ -104,8 +105,14 @@ class PReLU(Module):
     """x where positive, else a learned multiple of it: one for all, or one a channel."""
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = "float32"):
-        self.weight = constant_(Parameter(empty(num_parameters, dtype=dtype)), init)
+        self.num_parameters, self.init = num_parameters, init
+        self.weight = Parameter(empty(num_parameters, dtype=dtype))
+        self.reset_parameters()
         self._place(device)
+
+    def reset_parameters(self) -> None:
+        """The multiple as at first."""
+        constant_(self.weight, self.init)
 
     def forward(self, x: Any) -> Any:
         return ops.prelu(x, self.weight)

@@ -70,7 +70,7 @@ class MultiheadAttention(Module):
         if num_heads < 1 or embed_dim % num_heads:
             raise ArgumentError(f"MultiheadAttention: embed_dim {embed_dim} does not divide into {num_heads} heads")
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
-        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        self.head_dim, self.kdim, self.vdim = embed_dim // num_heads, kdim or embed_dim, vdim or embed_dim
         if self.kdim == self.vdim == embed_dim:
             self.in_proj_weight = Parameter(empty(3 * embed_dim, embed_dim, dtype=dtype))
         else:
@@ -81,12 +81,16 @@ class MultiheadAttention(Module):
         self.add_zero_attn = add_zero_attn
         self.bias_k, self.bias_v = (Parameter(empty(1, 1, embed_dim, dtype=dtype)) if add_bias_kv else None
                                     for _ in range(2))
+        self._reset_parameters()
+        self._place(device)
+
+    def _reset_parameters(self) -> None:
+        """Draw all but the weight of the last projection anew, as PyTorch's method of this name."""
         for name, p in self.named_parameters(recurse=False):
             init.xavier_uniform_(p) if name.endswith("weight") else init.xavier_normal_(p) \
                 if name in ("bias_k", "bias_v") else init.zeros_(p)
         if self.out_proj.bias is not None:
             init.zeros_(self.out_proj.bias)
-        self._place(device)
 
     def forward(self, query: Any, key: Any, value: Any, key_padding_mask: Any = None, need_weights: bool = True,
                 attn_mask: Any = None, average_attn_weights: bool = True, is_causal: bool = False) -> tuple[Any, Any]:

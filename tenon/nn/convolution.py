@@ -25,12 +25,12 @@ def sizes_of(value: Any, count: int) -> tuple[int, ...]:
 class _Convolution(Module):
     """Weight, bias and options of a convolution over `count` axes."""
 
-    count = 0
+    count, transposed = 0, False
     options = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
-                 transposed: bool = False, device: Any = None, dtype: Any = "float32"):
+                 device: Any = None, dtype: Any = "float32"):
         name = type(self).__name__
         if groups < 1 or in_channels % groups or out_channels % groups:
             raise ShapeError(f"{name}: {in_channels} input and {out_channels} output channels do not divide into "
@@ -43,7 +43,8 @@ class _Convolution(Module):
         self.kernel_size, self.stride = sizes_of(kernel_size, self.count), sizes_of(stride, self.count)
         self.padding = padding if isinstance(padding, str) else sizes_of(padding, self.count)
         self.dilation, self.padding_mode = sizes_of(dilation, self.count), padding_mode
-        channels = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
+        self.output_padding = (0,) * self.count
+        channels = (in_channels, out_channels // groups) if self.transposed else (out_channels, in_channels // groups)
         self.weight = Parameter(empty((*channels, *self.kernel_size), dtype=dtype))
         self.bias = Parameter(empty(out_channels, dtype=dtype)) if bias else None
         self.reset_parameters()
@@ -109,13 +110,14 @@ class _Direct(_Convolution):
 class _Transposed(_Convolution):
     """The transposed convolution: the gradient of a convolution with respect to its input, as a layer."""
 
+    transposed = True
+
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
                  padding_mode: str = "zeros", device: Any = None, dtype: Any = "float32"):
         if padding_mode != "zeros":
             raise ArgumentError(f"{type(self).__name__}: padding_mode must be 'zeros', not {padding_mode!r}")
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
-                         transposed=True, dtype=dtype)
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, dtype=dtype)
         self.output_padding = sizes_of(output_padding, self.count)
         self._place(device)
 

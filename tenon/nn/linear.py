@@ -65,10 +65,15 @@ class Bilinear(Module):
     def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True,
                  device: Any = None, dtype: Any = "float32"):
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
-        self.weight = init.uniform_within_(Parameter(empty(out_features, in1_features, in2_features, dtype=dtype)),
-                                           in1_features)
-        self.bias = init.uniform_within_(Parameter(empty(out_features, dtype=dtype)), in1_features) if bias else None
+        self.weight = Parameter(empty(out_features, in1_features, in2_features, dtype=dtype))
+        self.bias = Parameter(empty(out_features, dtype=dtype)) if bias else None
+        self.reset_parameters()
         self._place(device)
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        for p in self.parameters(recurse=False):
+            init.uniform_within_(p, self.in1_features)
 
     def forward(self, x: Any, y: Any) -> Any:
         return bilinear(x, y, self.weight, self.bias)

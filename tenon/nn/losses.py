@@ -23,7 +23,9 @@ OTHER_NAMES = {"dim": "axis", "keepdim": "keepdims"}
 
 
 class Loss(Module):
-    """A function of predictions and targets; tensors among the options (class weights) are buffers."""
+    """A function of predictions and targets, whose options are attributes; tensors among them (class weights) are
+    buffers.
+    """
 
     fn: ClassVar[Callable[..., Any]]
     defaults: ClassVar[dict[str, Any]] = {}
@@ -37,16 +39,19 @@ class Loss(Module):
             raise ArgumentError(f"{name}: {problem}", hint=f"its options are ({', '.join(names)})")
         if given.get("reduction", "mean") not in ("mean", "sum", "none", *["batchmean"] * (name == "KLDivLoss")):
             raise ArgumentError(f"{name}: reduction must be 'mean', 'sum' or 'none', not {given['reduction']!r}")
-        self.options = {}
         for key, value in {**names, **given}.items():
             if isinstance(value, Tensor):
                 self.register_buffer(key, value)
             else:
-                self.options[key] = value
+                setattr(self, key, value)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options as they are now; each is an attribute, which may be given anew."""
+        return {name: getattr(self, name) for name in self.defaults if not isinstance(getattr(self, name), Tensor)}
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
-        held = {name: getattr(self, name) for name in self._persistent}
-        return type(self).fn(*inputs, **named, **self.options, **held)
+        return type(self).fn(*inputs, **named, **{name: getattr(self, name) for name in self.defaults})
 
     def extra_repr(self) -> str:
         return ", ".join(f"{name}={x!r}" for name, x in self.options.items() if x != self.defaults[name])
@@ -69,8 +74,10 @@ class _WeightedLoss(_Loss):
 
 
 def _loss(name: str, fn: Callable[..., Any], **defaults: Any) -> type[Loss]:
+    also = {theirs: property(lambda loss, ours=ours: getattr(loss, ours))
+            for theirs, ours in OTHER_NAMES.items() if ours in defaults}
     return type(name, (Loss,), {"fn": staticmethod(fn), "defaults": defaults, "__doc__": fn.__doc__,
-                                "__module__": __name__})
+                                "__module__": __name__, **also})
 
 
 CrossEntropyLoss = _loss("CrossEntropyLoss", ops.cross_entropy, weight=None, ignore_index=-100, reduction="mean",

@@ -271,9 +271,10 @@ class Module:
         """The modules directly below this one."""
         return (child for _, child in self.named_children())
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and all below, each once."""
-        return _once(_tree(self, prefix, ()))
+    def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
+        """This module and all below, each once (unless told)."""
+        every = _tree(self, prefix, ())
+        return _once(every) if remove_duplicate else every
 
     def modules(self) -> Iterator[Module]:
         """This module and all below, each once."""

@@ -21,7 +21,17 @@ def _affine(module: Any, shape: Any, weight: bool, bias: bool, dtype: Any) -> No
     module.bias = init.zeros_(Parameter(empty(shape, dtype=dtype))) if bias else None
 
 
-class _ChannelNorm(Module):
+class _Affine(Module):
+    """A layer that may scale and shift what it has normalised."""
+
+    def reset_parameters(self) -> None:
+        """Scale by 1 and shift by 0, as at first."""
+        for name, fill in (("weight", init.ones_), ("bias", init.zeros_)):
+            if (p := self.__dict__.get(name)) is not None:
+                fill(p)
+
+
+class _ChannelNorm(_Affine):
     """Normalises channel by channel, with running statistics if wanted."""
 
     axes: tuple[int, ...] = ()      # how many axes the input may have
@@ -29,13 +39,18 @@ class _ChannelNorm(Module):
     def __init__(self, num_features: int, eps: float, momentum: float | None, affine: bool, track_running_stats: bool,
                  device: Any = None, dtype: Any = "float32", bias: bool = True):
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
-        self.track_running_stats = track_running_stats
+        self.affine, self.track_running_stats = affine, track_running_stats
         _affine(self, num_features, affine, affine and bias, dtype)
         track = track_running_stats
         self.register_buffer("running_mean", zeros(num_features, dtype=dtype) if track else None)
         self.register_buffer("running_var", ones(num_features, dtype=dtype) if track else None)
         self.register_buffer("num_batches_tracked", zeros((), dtype=int64) if track else None)
         self._place(device)
+
+    def reset_parameters(self) -> None:
+        """Forget what was learned and what was seen."""
+        super().reset_parameters()
+        self.reset_running_stats()
 
     def reset_running_stats(self) -> None:
         """Forget what was seen in training."""
@@ -120,7 +135,7 @@ class InstanceNorm3d(_InstanceNorm):
     axes = (4, 5)
 
 
-class LayerNorm(Module):
+class LayerNorm(_Affine):
     """Mean 0 and variance 1 over the last axes, which have the sizes `normalized_shape`; scaled and shifted.
 
     >>> nn.LayerNorm(2)(tn.tensor([1.0, 3.0]))
@@ -131,7 +146,7 @@ class LayerNorm(Module):
                  device: Any = None, dtype: Any = "float32"):
         listed = isinstance(normalized_shape, (tuple, list))
         self.normalized_shape = tuple(normalized_shape) if listed else (normalized_shape,)
-        self.eps = eps
+        self.eps, self.elementwise_affine = eps, elementwise_affine
         _affine(self, self.normalized_shape, elementwise_affine, elementwise_affine and bias, dtype)
         self._place(device)
 
@@ -142,14 +157,14 @@ class LayerNorm(Module):
         return ", ".join(map(str, self.normalized_shape))
 
 
-class RMSNorm(Module):
+class RMSNorm(_Affine):
     """Divided by the root of the mean square over the last axes, and scaled."""
 
     def __init__(self, normalized_shape: Any, eps: float | None = None, elementwise_affine: bool = True,
                  device: Any = None, dtype: Any = "float32"):
         listed = isinstance(normalized_shape, (tuple, list))
         self.normalized_shape = tuple(normalized_shape) if listed else (normalized_shape,)
-        self.eps = eps
+        self.eps, self.elementwise_affine = eps, elementwise_affine
         self.weight = init.ones_(Parameter(empty(self.normalized_shape, dtype=dtype))) if elementwise_affine else None
         self._place(device)
 
@@ -160,14 +175,14 @@ class RMSNorm(Module):
         return ", ".join(map(str, self.normalized_shape))
 
 
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Mean 0 and variance 1 in each of `num_groups` groups of channels, scaled and shifted channel by channel."""
 
     def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True,
                  device: Any = None, dtype: Any = "float32", *, bias: bool = True):
         if num_groups < 1 or num_channels % num_groups:
             raise ShapeError(f"GroupNorm: {num_channels} channels do not divide into {num_groups} groups")
-        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
         _affine(self, num_channels, affine, affine and bias, dtype)
         self._place(device)
 

@@ -20,9 +20,9 @@ class _Pool(Module):
 
     def extra_repr(self) -> str:
         options = {name: x for name, x in vars(self).items() if name not in ("training", "_persistent")}
-        first = next(iter(options), "")
+        first, usual = next(iter(options), ""), (*USUAL, ("stride", options.get("kernel_size")))
         return ", ".join(f"{x}" if name == first else f"{name}={x}" for name, x in options.items()
-                         if name == first or not (x is None or x is False or (name, x) in USUAL))
+                         if name == first or not (x is None or x is False or (name, x) in usual))
 
 
 class _MaxPool(_Pool):
@@ -30,7 +30,8 @@ class _MaxPool(_Pool):
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
                  return_indices: bool = False, ceil_mode: bool = False):
-        self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.dilation = padding, dilation
         self.return_indices, self.ceil_mode = return_indices, ceil_mode
 
     def forward(self, x: Any) -> Any:
@@ -42,7 +43,7 @@ class _MaxUnpool(_Pool):
     """The elements where `MaxPool` with `return_indices` found them, zeros elsewhere."""
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0):
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
 
     def forward(self, x: Any, indices: Any, output_size: Any = None) -> Any:
         return PUBLIC[f"max_unpool{self.count}d"](x, indices, self.kernel_size, self.stride, self.padding, output_size)
@@ -53,7 +54,7 @@ class _AvgPool(_Pool):
 
     def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
                  count_include_pad: bool = True, divisor_override: int | None = None):
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.kernel_size, self.stride, self.padding = kernel_size, kernel_size if stride is None else stride, padding
         self.ceil_mode, self.count_include_pad, self.divisor_override = ceil_mode, count_include_pad, divisor_override
 
     def forward(self, x: Any) -> Any:

@@ -33,7 +33,18 @@ def _weights(module: Module, suffix: str, gates: int, inputs: int, hidden: int, 
         setattr(module, name + suffix, init.uniform_within_(Parameter(empty(shape, dtype=dtype)), hidden))
 
 
-class _Recurrent(Module):
+class _Uniform(Module):
+    """Parameters that start uniform within 1/sqrt(hidden_size)."""
+
+    hidden_size: int
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        for p in self.parameters(recurse=False):
+            init.uniform_within_(p, self.hidden_size)
+
+
+class _Recurrent(_Uniform):
     """Runs cells over sequences [L, N, input_size], or [N, L, input_size] with `batch_first`, or [L, input_size].
 
     Returns the states of the last layer at every step [L, N, directions * hidden_size], and the last states of all
@@ -61,6 +72,14 @@ class _Recurrent(Module):
                 inputs = input_size if layer == 0 else directions * (proj_size or hidden_size)
                 _weights(self, f"_l{layer}{suffix}", self.gates, inputs, hidden_size, bias, dtype, proj_size)
         self._place(device)
+
+    @property
+    def all_weights(self) -> list[list[Parameter]]:
+        """The parameters of each direction of each layer."""
+        found: dict[str, list[Parameter]] = {}
+        for name, p in self.named_parameters(recurse=False):
+            found.setdefault(name.partition("_l")[2], []).append(p)
+        return list(found.values())
 
     def flatten_parameters(self) -> None:
         """Nothing: the parameters need not lie beside each other."""
@@ -182,7 +201,7 @@ class GRU(_Recurrent):
         return (gru_gates(from_x, from_h, states[0]),)
 
 
-class _Cell(Module):
+class _Cell(_Uniform):
     """One step for inputs [N, input_size] or [input_size]; returns the next state, zero states unless given."""
 
     gates = 1

@@ -40,11 +40,12 @@ class _Layer(Module):
         self.self_attn = MultiheadAttention(d_model, nhead, **options)
         if norms == 3:
             self.multihead_attn = MultiheadAttention(d_model, nhead, **options)
-        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype)
+        self.linear1 = Linear(d_model, dim_feedforward, bias, dtype=dtype)
         self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, dtype=dtype)
         for k in range(1, norms + 1):
             setattr(self, f"norm{k}", LayerNorm(d_model, layer_norm_eps, bias=bias, dtype=dtype))
+        for k in range(1, norms + 1):
             setattr(self, f"dropout{k}", Dropout(dropout))
         self._place(device)
 
@@ -98,7 +99,7 @@ class TransformerEncoder(Module):
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None,
                  enable_nested_tensor: bool = True, mask_check: bool = True):
         self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
-        self.norm = norm
+        self.num_layers, self.norm = num_layers, norm
 
     def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
         for layer in self.layers:
@@ -111,7 +112,7 @@ class TransformerDecoder(Module):
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None):
         self.layers = ModuleList(copy.deepcopy(decoder_layer) for _ in range(num_layers))
-        self.norm = norm
+        self.num_layers, self.norm = num_layers, norm
 
     def forward(self, tgt: Any, memory: Any, *masks: Any, **options: Any) -> Any:
         for layer in self.layers:
@@ -132,10 +133,15 @@ class Transformer(Module):
         decoder_layer = TransformerDecoderLayer(d_model, nhead, **options)
         self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, norms[0])
         self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, norms[1])
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, encoder_layer.self_attn.batch_first
+        self._reset_parameters()
+        self._place(device)
+
+    def _reset_parameters(self) -> None:
+        """Draw all weights anew."""
         for p in self.parameters():
             if p.ndim > 1:
                 init.xavier_uniform_(p)
-        self._place(device)
 
     def forward(self, src: Any, tgt: Any, src_mask: Any = None, tgt_mask: Any = None, memory_mask: Any = None,
                 src_key_padding_mask: Any = None, tgt_key_padding_mask: Any = None,

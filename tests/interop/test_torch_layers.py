@@ -131,3 +131,44 @@ def test_tensors_in_a_list_or_dictionary_of_parameters_become_parameters() -> No
         listed.append(lib.zeros(1))
         assert [tuple(p.shape) for p in (*listed.parameters(), *named.parameters())] == [(2,), (1,), (3,)]
         assert all(isinstance(p, library.Parameter) and p.requires_grad for p in (*listed, *named.values()))
+
+
+NOT_HERE = {"activation_relu_or_gelu", "enable_nested_tensor", "mask_check", "mode", "name", "norm", "sparse",
+            "use_nested_tensor"}        # how PyTorch goes about it
+LOSSES = [("CrossEntropyLoss", (), {"label_smoothing": 0.1}), ("BCEWithLogitsLoss", (), {"reduction": "sum"}),
+          ("MSELoss", (), {}), ("CTCLoss", (1,), {}), ("TripletMarginLoss", (2.0,), {"swap": True}),
+          ("CosineSimilarity", (0,), {}), ("PairwiseDistance", (1.0,), {"keepdim": True}),
+          ("KLDivLoss", (), {"log_target": True}), ("GaussianNLLLoss", (), {}), ("SmoothL1Loss", (), {"beta": 0.5}),
+          ("Softmax", (1,), {}), ("GLU", (), {})]
+
+
+@pytest.mark.parametrize(("name", "args", "options"), [case[:3] for case in LAYERS] + LOSSES)
+def test_what_a_layer_was_made_with_stands_in_its_attributes(name: str, args: Any, options: Any) -> None:
+    ours, theirs = both(name, *args, **options)
+    for (prefix, layer), (_, wanted) in zip(ours.named_modules(), theirs.named_modules(), strict=True):
+        for key, value in vars(wanted).items():
+            if not key.startswith("_") and key not in NOT_HERE and isinstance(value, (bool, int, float, str, tuple)):
+                found = getattr(layer, key)
+                assert found == value or (found,) == value, (prefix, key)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "args", "options"), [case[:3] for case in LAYERS])
+def test_layers_of_the_same_kinds_start_anew(name: str, args: Any, options: Any) -> None:
+    ours, theirs = both(name, *args, **options)
+    assert [hasattr(x, "reset_parameters") for x in ours.modules()] == \
+        [hasattr(x, "reset_parameters") for x in theirs.modules()]
+    for layer in ours.modules():
+        if hasattr(layer, "reset_parameters"):
+            for x in (*layer.parameters(recurse=False), *layer.buffers(recurse=False)):
+                x.data.fill_(7)
+            layer.reset_parameters()
+            assert not any((x == 7).any() for x in (*layer.parameters(recurse=False), *layer.buffers(recurse=False)))
+
+
+def test_weights_of_recurrent_layers_are_listed_by_layers() -> None:
+    ours, theirs = both("LSTM", 3, 4, num_layers=2, bidirectional=True, proj_size=2)
+    assert [[tuple(p.shape) for p in ps] for ps in ours.all_weights] == \
+        [[tuple(p.shape) for p in ps] for ps in theirs.all_weights]
+    modules = [name for name, _ in tn.nn.Sequential(ours, ours).named_modules(remove_duplicate=False)]
+    assert modules == [name for name, _ in torch.nn.Sequential(theirs, theirs).named_modules(remove_duplicate=False)]
