@@ -153,4 +153,8 @@ class TensorViews(Operators):
         return f"tensor({', '.join([body, *notes])})"
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and self.size == 1 else str(self)
+        """The text in an f-string: that of the number which a scalar is, as NumPy's and PyTorch's are."""
+        payload = self.payload
+        known = isinstance(payload, (np.ndarray, Deferred)) or (isinstance(payload, Elsewhere) and payload.is_here)
+        number = self.size == 1 if spec else self.ndim == 0 and known
+        return format(self.item(), spec) if number else str(self)

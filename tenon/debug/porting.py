@@ -21,11 +21,12 @@ import numpy as np
 from tenon.errors import PACKAGE, ArgumentError
 from tenon.graph.operators import Operators
 from tenon.locks import Lock
+from tenon.nn.module import Module, Parameter
 from tenon.records import dataclass
 from tenon.tensor import Tensor
 from tenon.unpacked_rows import PAIRS, PortingWarning
 
-CALLS_FOR_USERS = os.path.join(PACKAGE, "capture") + os.sep     # what makes a captured function's calls
+CALLS_FOR_USERS = os.path.join(PACKAGE, "capture", "convert") + os.sep      # what makes a captured function's calls
 
 Call = Callable[[tuple[Any, ...], Mapping[str, Any]], bool]
 
@@ -80,6 +81,17 @@ def _apart(places: list[int]) -> bool:
     return places[-1] - places[0] >= len(places)
 
 
+def _holds_layers(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    """Of `net.x = [layer]`: modules are found in lists, too, and so are their parameters."""
+    return isinstance(args[2], (list, tuple, dict)) and _has_parameters(args[2])
+
+
+def _has_parameters(value: Any) -> bool:
+    if isinstance(value, (list, tuple, dict)):
+        return any(map(_has_parameters, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, (Module, Parameter))
+
+
 def _few(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
     return len(args) < 4
 
@@ -103,12 +115,18 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "lu": (Difference("LU, pivots", "tn.linalg.lu_factor(x)", _always),),
     "Tensor": (Difference("float32", "tn.tensor(array, dtype=tn.float32)", _of_an_array),),
     "x[0, :, i]": (Difference("the axis of i in its place", "x[0][:, i]", _moves_an_axis),),
+    "triu_indices": (Difference("one tensor of two rows", "tn.stack(tn.triu_indices(n, n))", _always),),
+    "tril_indices": (Difference("one tensor of two rows", "tn.stack(tn.tril_indices(n, n))", _always),),
+    "net.x = [layer]": (Difference("no parameters of it", "nn.ModuleList([layer]), or lambda: layer to hide it",
+                                   _holds_layers),),
     "equal": (Difference("one bool for all elements", "tn.array_equal(x, y)", _always),),
 } | {name: (Difference("a division by n - 1", f"x.{name}(correction=1)", _unless("correction", "unbiased")),)
      for name in ("std", "var", "std_mean", "var_mean")}
 
-# Those that are not called by their name.
-METHODS = {"Tensor": ("__init__",), "x[0, :, i]": ("__getitem__", "__setitem__")}
+# Those that are not called by their name: the methods, and whose they are.
+METHODS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "Tensor": (Tensor, ("__init__",)), "x[0, :, i]": (Tensor, ("__getitem__", "__setitem__")),
+    "net.x = [layer]": (Module, ("__setattr__",))}
 
 _lock = Lock()
 _active: list[set[tuple[str, int, str]]] = []      # of each block that is open: the lines that were warned about
@@ -146,8 +164,9 @@ def porting(library: str = "torch") -> Iterator[None]:
 def _install() -> None:
     """Put a warning before every function and method of the table."""
     for name in DIFFERENCES:
-        for holder in (Tensor, Operators) if name in METHODS else (sys.modules["tenon"], Operators):
-            for called in METHODS.get(name, (name,)):
+        first, methods = METHODS.get(name, (sys.modules["tenon"], (name,)))
+        for holder in (first, Operators):
+            for called in methods:
                 if called in vars(holder):
                     _originals[holder, called] = vars(holder)[called]
                     setattr(holder, called, _warning(name, vars(holder)[called]))

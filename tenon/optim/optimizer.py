@@ -38,9 +38,9 @@ NEWER = {"decoupled_weight_decay"}      # options that states of earlier version
 class Optimizer:
     """Base of all optimizers.
 
-    `params` are parameters, or dicts with "params" and options of their own; a subclass gives its options by name, or
-    in a dictionary as in PyTorch.  `state[p]` is what is kept of a parameter.  Threads that make steps of one optimizer
-    at once lose updates, as in PyTorch: a lock around the step is the user's.
+    `params` are parameters, with or without their names, or dicts with "params" and options of their own; a subclass
+    gives its options by name, or in a dictionary as in PyTorch.  `state[p]` is what is kept of a parameter.  Threads
+    that make steps of one optimizer at once lose updates, as in PyTorch: a lock around the step is the user's.
 
     >>> w = nn.Parameter([1.0, 2.0])
     >>> opt = optim.SGD([w], lr=0.1)
@@ -84,10 +84,12 @@ class Optimizer:
     def add_param_group(self, group: Mapping[str, Any]) -> None:
         """Also optimise these parameters, with options of their own; a group of another optimizer keeps its own too."""
         name, options = type(self).__name__, {**self.defaults, **{k: x for k, x in group.items() if k != "step"}}
-        params = [options["params"]] if isinstance(options["params"], Tensor) else list(options["params"])
+        listed = [options["params"]] if isinstance(options["params"], Tensor) else options["params"]
+        params = [x[1] if isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], str) else x for x in listed]
         unknown = [key for key in options if key not in (*self.defaults, "params", "name")]
         if unknown and not isinstance(group, ParameterGroup):
-            raise ArgumentError(f"{name}: no option {unknown[0]!r}", hint=f"its options are {', '.join(self.defaults)}")
+            raise ArgumentError(f"{name}: no option {unknown[0]!r}", hint=f"its options are {', '.join(self.defaults)}"
+                                f"; a note of your own comes later: opt.param_groups[0][{unknown[0]!r}] = x")
         for p in params:
             if not isinstance(p, Tensor):
                 raise ArgumentError(f"{name} optimises tensors, not {type(p).__name__}")

@@ -13,6 +13,7 @@ from tenon.debug.porting import DIFFERENCES, METHODS
 from tenon.errors import ArgumentError
 from tenon.graph.operators import Operators
 
+HELD = np.arange(4.0)
 CUBE, AT = tn.ones(2, 3, 2), tn.tensor([0, 1])
 X, Y = tn.tensor([[3.0, 1.0, 2.0, 5.0], [4.0, 0.0, 6.0, 7.0]]), tn.tensor([1.0, 2.0])
 DIFFERENT: list[Any] = [
@@ -21,7 +22,8 @@ DIFFERENT: list[Any] = [
     lambda: tn.std(X, axis=1), lambda: tn.var_mean(X), lambda: X.split(2), lambda: tn.split(Y, [1]), lambda: X.repeat(2, 1),
     lambda: X.nonzero(), lambda: tn.meshgrid(Y, Y), lambda: tn.equal(X, X), lambda: tn.svd(X), lambda: X.svd(), lambda: tn.lu(X),
     lambda: tn.Tensor(np.ones(2)), lambda: CUBE[0, :, [0, 1]], lambda: CUBE[0, ..., AT], lambda: CUBE.__setitem__((0, slice(None), AT), 1.0),
-    lambda: CUBE[None, 0, :, AT], lambda: CUBE[0, :, CUBE[0, 0] > 0]]
+    lambda: tn.triu_indices(3, 3), lambda: tn.tril_indices(3, 2), lambda: setattr(nn.Module(), "x", [nn.Linear(2, 2)]),
+    lambda: setattr(nn.Module(), "x", {"a": (1, [nn.Parameter(Y)])}), lambda: CUBE[None, 0, :, AT], lambda: CUBE[0, :, CUBE[0, 0] > 0]]
 SAME: list[Any] = [
     lambda: X.max(), lambda: X.max(axis=(0, 1)), lambda: X.argmax(1), lambda: X.argsort(1), lambda: X.std(unbiased=False),
     lambda: X.var(correction=1), lambda: X.split_with_sizes([1, 1]), lambda: X.tile(2, 1), lambda: X.nonzero(as_tuple=False),
@@ -29,6 +31,8 @@ SAME: list[Any] = [
     lambda: tn.linalg.svd(X), lambda: tn.linalg.svdvals(X), lambda: tn.linalg.lu_factor(X @ X.T), lambda: tn.Tensor([1.0]),
     lambda: tn.Tensor(np.ones(2, np.float32)), lambda: nn.Parameter(tn.tensor(np.ones(2))), lambda: CUBE[AT, :, 0], lambda: CUBE[:, 0, AT],
     lambda: CUBE[0, AT], lambda: CUBE[0, :, 1], lambda: CUBE[AT, :, AT], lambda: CUBE[:, AT],
+    lambda: tn.jit(lambda x: x + HELD)(X), lambda: setattr(nn.Module(), "x", [tn.ones(2)]), lambda: nn.Sequential(nn.ReLU()),
+    lambda: setattr(nn.Module(), "x", nn.ModuleList([nn.Linear(2, 2)])),
     lambda: tn.cross_entropy(X, tn.tensor([0, 1])), lambda: tn.max(X, X)]       # Tenon's own calls mean what they say
 
 

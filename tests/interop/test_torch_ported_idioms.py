@@ -35,6 +35,16 @@ IDIOMS = {
     "sizes are NumPy's numbers": """
 net = nn.Sequential(nn.Linear(np.array((3, 2)).prod(), np.prod((2, 2))), nn.TransformerEncoderLayer(np.int64(4), np.int64(2), np.int64(3)))
 out = [tuple(p.shape) for p in net.parameters()], [x.shape[0] for x in torch.ones(6).chunk(np.int64(4))]""",
+    "the text of a number": """
+x = torch.tensor(2.5)
+out = f"{x} {x:.2f} {torch.tensor(3)} {torch.tensor(True)}", "{} {:d}".format(x * 2, torch.tensor(3)), "%.1f" % x""",
+    "parameters with their names": """
+net = filled(nn.Linear(2, 3))
+optimizer = torch.optim.AdamW([{"params": net.named_parameters(), "lr": 0.1}])
+net(numbers(4, 2)).pow(2).sum().backward()
+optimizer.step()
+torch.optim.SGD(net.named_parameters(), 0.1).step()
+out = net.weight, net.bias""",
     "several rows of a dataset": """
 data = TensorDataset(torch.arange(6), torch.arange(6) * 2)
 both = ConcatDataset([data, data])
