@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from tenon.errors import ArgumentError
@@ -62,7 +63,7 @@ class Activation(Module):
 
 
 def _activation(name: str, fn: Callable[..., Any], **defaults: Any) -> type[Activation]:
-    also = {"dim": property(lambda layer: layer.axis)} if "axis" in defaults else {}
+    also = {"dim": property(attrgetter("axis"))} if "axis" in defaults else {}
     return type(name, (Activation,), {"fn": staticmethod(fn), "defaults": defaults, "__doc__": fn.__doc__,
                                       "__module__": __name__, **also})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from tenon.errors import ArgumentError
@@ -74,8 +75,7 @@ class _WeightedLoss(_Loss):
 
 
 def _loss(name: str, fn: Callable[..., Any], **defaults: Any) -> type[Loss]:
-    also = {theirs: property(lambda loss, ours=ours: getattr(loss, ours))
-            for theirs, ours in OTHER_NAMES.items() if ours in defaults}
+    also = {theirs: property(attrgetter(ours)) for theirs, ours in OTHER_NAMES.items() if ours in defaults}
     return type(name, (Loss,), {"fn": staticmethod(fn), "defaults": defaults, "__doc__": fn.__doc__,
                                 "__module__": __name__, **also})
 
