@@ -135,7 +135,7 @@ from tenon.pytorch_functions import is_conj as _is_neg
 from tenon.pytorch_methods import is_nonzero as is_nonzero
 from tenon.pytorch_methods import is_same_size as is_same_size
 from tenon.pytorch_methods import is_signed as is_signed
-from tenon.pytorch_names import is_tensor as is_tensor
+from tenon.tensor import is_tensor as is_tensor
 from tenon.array_api import isdtype as isdtype
 from tenon.transforms.jacobians import jacfwd as jacfwd
 from tenon.transforms.jacobians import jacobian as jacobian

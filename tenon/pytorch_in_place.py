@@ -20,8 +20,9 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.creation import eye, full, full_like
 from tenon.random import bernoulli, exponential, normal, rand, randint, randn
 from tenon.slice_stores import STORING, store_slice
-from tenon.tensor import Tensor, tensor
+from tenon.tensor import Tensor, is_tensor, tensor
 from tenon.tensor_state import TensorState
+from tenon.types import float32
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,7 +97,7 @@ def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """The tensor rebound to other elements, which are broadcast, cast, and brought to its device; returns it."""
-    new = src if isinstance(src, Tensor) else tensor(src, dtype=self.dtype)
+    new = src if is_tensor(src) else tensor(src, dtype=self.dtype)
     new = new if new.shape == self.shape else new.expand(self.shape)
     self._refuse_leaf("x.copy_(y)")
     new = self._brought(new.astype(self.dtype))
@@ -111,7 +112,7 @@ def rebound(x: Any, new: Any, inplace: bool = True) -> Any:
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """The tensor rebound to `value` everywhere; returns it."""
-    return copy_(self, full_like(self, value) if not isinstance(value, Tensor) else value)
+    return copy_(self, value if is_tensor(value) else full_like(self, value))
 
 
 def zero_(self: Tensor) -> Tensor:
@@ -159,7 +160,7 @@ def log_normal_(self: Tensor, mean: float = 1.0, std: float = 2.0, *, generator:
 
 def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     """The tensor rebound to ones with probability p, else zeros; returns it."""
-    return copy_(self, bernoulli(p if isinstance(p, Tensor) else full(self.shape, float(p)), generator=generator))
+    return copy_(self, bernoulli(p if is_tensor(p) else full(self.shape, p, dtype=float32), generator=generator))
 
 
 def cauchy_(self: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:

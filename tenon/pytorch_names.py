@@ -22,7 +22,7 @@ from tenon.ops.matrix_factorizations import qr
 from tenon.ops.solving import inv as inverse
 from tenon.pytorch_methods import clamp_max, clamp_min
 from tenon.random import Generator, get_rng_state, initial_seed, randn, set_rng_state
-from tenon.tensor import Tensor, asarray, tensor
+from tenon.tensor import Tensor, asarray, is_tensor, tensor
 from tenon.tensor_views import PRINT_PROFILES, print_options
 from tenon.types import (
     DType,
@@ -170,11 +170,6 @@ def from_numpy(array: np.ndarray) -> Tensor:
         raise ArgumentError(f"from_numpy: an array was expected, not {type(array).__name__}",
                             hint="tn.tensor takes lists and numbers")
     return asarray(array)
-
-
-def is_tensor(obj: Any) -> Any:
-    """Whether this is a tensor; a number of a graph is none."""
-    return isinstance(obj, Tensor) and obj.weak is None
 
 
 def is_floating_point(x: Tensor) -> Any:

@@ -334,7 +334,7 @@ class Tensor(TensorViews):
             self._rebind(value)
             return self
         new = interpreter().lift(value)
-        new = new if isinstance(new, Tensor) else tensor(new, dtype=self.dtype)
+        new = new if is_tensor(new) else tensor(new, dtype=self.dtype)
         if new.shape != self.shape:
             raise ShapeError(f"assign: a tensor {self.type} was given {new.type}")
         if new.dtype is not self.dtype:
@@ -496,6 +496,11 @@ def shown(x: Tensor, gradient: Any) -> Any:
     return shown_to(hooks, gradient)
 
 
+def is_tensor(obj: Any) -> Any:
+    """Whether this is a tensor; a number of a graph is none."""
+    return isinstance(obj, Tensor) and obj.weak is None
+
+
 def _carries_gradient(x: Any) -> bool:
     return isinstance(x, Tensor) and x.requires_grad
 
@@ -510,7 +515,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False, *, device:
     >>> tn.tensor([1, 2, 3])
     tensor([1, 2, 3])
     """
-    given = data.detach() if isinstance(data, Tensor) else data
+    given = data.detach() if is_tensor(data) else data
     made = asarray(given, dtype=dtype, copy=True, device=device)
     return made.requires_grad_() if requires_grad else made
 
@@ -525,7 +530,7 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: A
     tensor([1., 1.])
     """
     made, wanted = _as_array(data, dtype, copy), check_device(device)
-    if wanted is None and not isinstance(data, Tensor):
+    if wanted is None and not is_tensor(data):
         wanted = placing()
     placed: Tensor = made if wanted is None else on_device(made, wanted)
     return placed

@@ -8,7 +8,7 @@ from tenon.autograd.functional_derivatives import gradcheck as gradcheck
 from tenon.eager.grad_mode import enable_grad as enable_grad
 from tenon.eager.grad_mode import no_grad as no_grad
 from tenon.eager.grad_mode import refusing_nan
-from tenon.tensor import Tensor, tensor
+from tenon.tensor import Tensor, is_tensor, tensor
 from tenon.transforms.autograd import Function as Function
 from tenon.transforms.autograd import FunctionContext as FunctionContext
 from tenon.transforms.autograd import grad as grad
@@ -56,5 +56,5 @@ def detect_anomaly(check_nan: bool = True) -> set_detect_anomaly:
 
 def Variable(data: Any, requires_grad: bool = False) -> Tensor:
     """The tensor itself, or a leaf with its elements that requires a gradient."""
-    found = data if isinstance(data, Tensor) else tensor(data)
+    found: Tensor = data if is_tensor(data) else tensor(data)
     return found.detach().requires_grad_() if requires_grad else found

@@ -189,6 +189,20 @@ def _as(x: RuntimeNumber, kind: type) -> Tensor:
     return found
 
 
+def misfit(x: RuntimeNumber, dtype: DType) -> Tensor | None:
+    """Whether an element type of whole numbers cannot hold this one, which raises; None where each can be held."""
+    if x.weak not in (int, float) or dtype.kind not in "ui" or (x.weak is int and dtype is int64):
+        return None
+    info, number, kind = np.iinfo(dtype.numpy), strong(x), x.weak
+    fits: Any = logical_not(less(number, kind(info.min)))
+    if kind is float:
+        fits = logical_and(fits, equal(number.floor(), number))
+    if kind is float or info.bits < 64:
+        fits = logical_and(fits, less(number, kind(info.max + 1)))
+    failed: Tensor = logical_not(fits)
+    return failed
+
+
 def truth(x: Tensor) -> Tensor:
     """Whether a tensor of one element counts as true, as a bool without axes."""
     x = strong(x)

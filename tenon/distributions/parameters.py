@@ -14,7 +14,7 @@ from tenon.ops.comparison import clip
 from tenon.ops.exponential import log, sigmoid
 from tenon.ops.joining_and_axes import broadcast_arrays
 from tenon.ops.reduction import all_, sum_
-from tenon.tensor import Tensor, asarray
+from tenon.tensor import Tensor, asarray, is_tensor
 
 Check = tuple[Callable[[Any], Any], str]
 
@@ -29,11 +29,11 @@ def broadcast(owner: str, checks: dict[str, Check], **given: Any) -> list[Any]:
 
     Raises ArgumentError for values that a check refuses, where they are known.
     """
-    dtype: Any = floating(tuple(x.dtype if isinstance(x, Tensor) else x.__class__ if isinstance(x, (bool, int, float))
+    dtype: Any = floating(tuple(x.dtype if is_tensor(x) else x.__class__ if isinstance(x, (bool, int, float))
                                 else asarray(x).dtype for x in given.values()))[0]
     tensors = []
     for name, x in given.items():
-        made = x.astype(dtype) if isinstance(x, Tensor) else asarray(x, dtype=dtype)
+        made = x.astype(dtype) if is_tensor(x) else asarray(x, dtype=dtype)
         if made.dtype.kind != "f":
             raise DTypeError(f"{owner}: {name} must be real numbers, it is {made.type}")
         tensors.append(made)

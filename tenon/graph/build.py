@@ -158,7 +158,8 @@ def literal(value: Any, dtype: DType) -> Literal:
     """A scalar of this type; raises DTypeError when the type cannot hold it."""
     if dtype.kind in "ui":
         info = np.iinfo(dtype.numpy)
-        if value != int(value) or not info.min <= int(value) <= info.max:
+        endless = value - value != 0        # or it is none
+        if endless or value != int(value) or not info.min <= int(value) <= info.max:
             raise DTypeError(f"the number {value} does not fit {dtype.name}")
         return Literal(int(value), TensorType(dtype, ()))
     convert: Callable[[Any], Any] = {"b": bool, "f": float, "c": complex}[dtype.kind]

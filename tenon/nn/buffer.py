@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.tensor import Tensor, tensor
+from tenon.tensor import Tensor, is_tensor, tensor
 
 
 class Buffer(Tensor):
@@ -20,7 +20,7 @@ class Buffer(Tensor):
     """
 
     def __init__(self, data: Any, persistent: bool = True):
-        super().__init__((data if isinstance(data, Tensor) else tensor(data)).detach().payload)
+        super().__init__((data if is_tensor(data) else tensor(data)).detach().payload)
         self.persistent = persistent
 
 

@@ -39,7 +39,7 @@ from tenon.nn.hooks import (
 )
 from tenon.nn.member_dicts import MembersByName
 from tenon.nn.state_dict_hooks import changed_state, changed_state_to_load, hooks_before_loading
-from tenon.tensor import Tensor, tensor, told
+from tenon.tensor import Tensor, is_tensor, tensor, told
 from tenon.types import DType
 
 M = TypeVar("M", bound="Module")
@@ -67,7 +67,7 @@ class Parameter(Tensor):
     """
 
     def __init__(self, data: Any, requires_grad: bool = True):
-        source = data if isinstance(data, Tensor) else tensor(data)
+        source = data if is_tensor(data) else tensor(data)
         if requires_grad and not source.dtype.is_differentiable:
             raise DTypeError(f"a parameter needs floating or complex elements, not {source.dtype.name}",
                              hint="cast it, or pass requires_grad=False")

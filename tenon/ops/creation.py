@@ -14,7 +14,7 @@ from tenon.dims.symbolic_dim import Dim, SymbolicDim, maximum
 from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.build import PYTHON_SCALARS
 from tenon.ops.comparison import equal, where
-from tenon.ops.define import define, function, lift, scalar
+from tenon.ops.define import define, function, is_computed, lift, scalar
 from tenon.ops.placing import made_on_device
 from tenon.ops.shape import as_dim, as_shape, cast, dimension, full_op, reshape_op, size_expression
 from tenon.types import DEFAULT_OF_KIND, DType, TensorType, as_dtype, float32, float64, int64
@@ -64,7 +64,7 @@ def _filled(shape: Any, value: Any, dtype: Any, device: Any = None, requires_gra
     wanted = None if dtype is None else as_dtype(dtype)
     if issubclass(type(value), SymbolicDim):
         value = dimension(size=value, dtype=int64)
-    if isinstance(value, PYTHON_SCALARS) and wanted is not None:
+    if wanted is not None and (isinstance(value, PYTHON_SCALARS) or is_computed(value)):
         value = scalar(value, wanted)
     value = lift(value)
     if value.ndim:
@@ -195,7 +195,7 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
     if isinstance(num, int) and num < 0:
         raise ArgumentError(f"linspace: num must not be negative, got {num}")
     num = as_dim(num)
-    steps = num - 1 if endpoint else num
+    steps = maximum(num - 1, int(isinstance(num, SymbolicDim))) if endpoint else num     # one number is the first
     wanted = as_dtype(dtype) if dtype is not None else _linspace_dtype(start, stop)
     wide = as_dtype("c128") if wanted.kind == "c" else float64
     first, last = (scalar(x, wide) if isinstance(x, PYTHON_SCALARS) else cast(lift(x), dtype=wide)

@@ -87,8 +87,19 @@ def lift(x: Any) -> Any:
 
 
 def scalar(x: Any, dtype: DType) -> Any:
-    """A Python number as an operator takes it; one that changes from call to call is read by the graph."""
-    return x.in_graph(dtype) if hasattr(type(x), "in_graph") else literal(x, dtype)
+    """A Python number as an operator takes it; one that changes from call to call is read by the graph.
+
+    Raises DTypeError where the type cannot hold it.
+    """
+    if hasattr(type(x), "in_graph"):
+        return x.in_graph(dtype)
+    inner: Any = interpreter()
+    return inner.cast(x, dtype) if is_computed(x) else literal(x, dtype)
+
+
+def is_computed(x: Any) -> bool:
+    """Whether this is a number of Python that a graph computes."""
+    return getattr(x, "weak", None) is not None
 
 
 def define(name: str, public: bool = True, **fields: Any) -> Op:

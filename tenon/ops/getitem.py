@@ -17,7 +17,7 @@ from tenon.dims.symbolic_dim import Dim, is_by_data, product
 from tenon.errors import DTypeError, OutOfRange, ShapeError
 from tenon.graph.op import at_once
 from tenon.ops.comparison import less, maximum, minimum, where
-from tenon.ops.define import function, scalar
+from tenon.ops.define import function, is_computed, scalar
 from tenon.ops.indexing import check_range, put, take, wrap_index
 from tenon.ops.searching import argwhere_op, as_size, in_graph, is_in_graph
 from tenon.ops.shape import as_dim, broadcast_to, cast, dimension, full_op, inverse_permutation, permute, reshape_op
@@ -73,8 +73,9 @@ def setitem(x: Any, key: Any, value: Any) -> Any:
     >>> tn.setitem(tn.tensor([1, 2, 3]), slice(1, None), 0)
     tensor([1, 0, 0])
     """
-    value = value if hasattr(value, "shape") else full_op(scalar(value, x.dtype), shape=()) \
-        if isinstance(value, (bool, int, float, complex)) else np.asarray(value)
+    if is_computed(value) or (isinstance(value, (bool, int, float, complex)) and not hasattr(value, "shape")):
+        value = full_op(scalar(value, x.dtype), shape=())
+    value = value if hasattr(value, "shape") else np.asarray(value)
     mask = _mask_of(key)
     if mask is not None and value.ndim <= x.ndim - mask.ndim and tuple(mask.shape) == tuple(x.shape[:mask.ndim]):
         wide = reshape_op(mask, shape=(*mask.shape, *[1] * (x.ndim - mask.ndim)))

@@ -23,7 +23,7 @@ from tenon.graph.promotion import Kinds, like_first, separate
 from tenon.ops.batching import Arguments, merge, split
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange, arange_op, zeros_like
-from tenon.ops.define import canonical_axis, define, function, lift, scalar
+from tenon.ops.define import canonical_axis, define, function, is_computed, lift, scalar
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.ops.windows import shown
 from tenon.types import TensorType, as_dtype, broadcast_shapes, int64, normalize_axis
@@ -391,7 +391,7 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     kind = lift(mask).dtype
     if kind.kind != "b":
         raise DTypeError(f"masked_fill: a mask is bool, this one is {kind.name}", hint="mask != 0 makes one")
-    return where(mask, cast(value, dtype=x.dtype) if hasattr(value, "dtype") else value, x)
+    return where(mask, value if is_computed(value) or not hasattr(value, "dtype") else cast(value, dtype=x.dtype), x)
 
 
 def _one_hot_ref(x: Any, num_classes: int, dtype: Any) -> Any:
@@ -439,7 +439,7 @@ def _broadcast_others(x: Any, indices: Any, axis: int) -> tuple[Any, Any, int]:
 
 def _spread(x: Any, shape: Any, dtype: Any = None) -> Any:
     """`x`, or a number of this type, with this shape."""
-    if not hasattr(x, "shape"):
+    if is_computed(x) or not hasattr(x, "shape"):
         return full_op(scalar(x, dtype), shape=tuple(shape))
     return x if tuple(x.shape) == tuple(shape) else broadcast_to(x, shape=tuple(shape))
 

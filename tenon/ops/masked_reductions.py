@@ -14,7 +14,7 @@ from tenon.errors import ArgumentError
 from tenon.graph.op import Op
 from tenon.ops.comparison import where as chosen
 from tenon.ops.creation import full_like
-from tenon.ops.define import lift
+from tenon.ops.define import is_computed, lift, scalar
 from tenon.ops.shape import broadcast_to, cast
 from tenon.types import DType, bool_
 
@@ -81,4 +81,6 @@ def _of_type(name: str, initial: Any, dtype: DType) -> Any:
         if not value.is_integer():
             raise ArgumentError(f"{name}: initial={value} is no {dtype.name}")
         return int(value)
+    if is_computed(value):
+        return scalar(value, dtype)
     return value if isinstance(value, (bool, int, float, complex)) else cast(value, dtype=dtype)

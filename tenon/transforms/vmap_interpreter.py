@@ -93,7 +93,8 @@ class Batching(TensorInterpreter):
 
     def cast(self, x: Any, dtype: DType | None) -> Any:
         """A number is what it is around this level, where it may change from call to call."""
-        return super().cast(x, dtype) if isinstance(x, Tensor) else self.outer.cast(x, dtype)
+        own = isinstance(x, Tensor) and (x.weak is None or self.holds(x))
+        return super().cast(x, dtype) if own else self.outer.cast(x, dtype)
 
     def holds(self, x: Any) -> bool:
         """Whether this is a tensor that differs between the examples of this level."""

@@ -31,6 +31,7 @@ from tenon.capture.runtime_numbers import (
     as_tensor,
     is_number,
     kind_of,
+    misfit,
     number_of,
     strong,
     truth,
@@ -478,6 +479,12 @@ class ConvertingCapture(OfCapture, Capture):
         condition = strong(condition)
         self.failed = RuntimeNumber(condition) if self.failed is False else \
             self.failed if self.failed is True else RuntimeNumber(logical_or(strong(self.failed), condition))
+
+    def cast(self, x: Any, dtype: DType | None) -> Any:
+        """A whole number of the graph among tensors has to fit their type, as one of Python has."""
+        if type(x) is RuntimeNumber and dtype is not None and (beyond := misfit(x, dtype)) is not None:
+            self.fail_if(beyond)
+        return super().cast(x, dtype)
 
     def fail(self, error: BaseException) -> None:
         """Let calls that come here run eagerly: the function raises this error."""
