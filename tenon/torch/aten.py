@@ -19,13 +19,14 @@ from tenon.torch.aten_linalg import LINEAR_ALGEBRA
 from tenon.torch.aten_norms import NORMS
 from tenon.torch.aten_pointwise import POINTWISE
 from tenon.torch.aten_products import CONTRACTIONS
+from tenon.torch.aten_quantized import QUANTIZED
 from tenon.torch.aten_reductions import REDUCTIONS
 from tenon.torch.aten_resampling import RESAMPLING
 from tenon.torch.aten_views import VIEWS
 from tenon.torch.higher_order import HIGHER_ORDER
 
 TABLE: dict[str, Rule] = {**POINTWISE, **VIEWS, **REDUCTIONS, **CONTRACTIONS, **NORMS, **GATHERING, **BAGS,
-                         **FOURIER, **LINEAR_ALGEBRA, **GRADIENTS, **RESAMPLING}
+                         **FOURIER, **LINEAR_ALGEBRA, **GRADIENTS, **RESAMPLING, **QUANTIZED}
 
 
 def name_of(target: Any) -> str:

@@ -28,6 +28,10 @@ def _distances(at: AtenCall, g: Any, x: Any, y: Any, p: float, found: Any) -> An
     return pulled_back(lambda x, y: tn.cdist(x, y, p), g, x, y)[0]
 
 
+def _distances_of_pairs(at: AtenCall, g: Any, x: Any, p: float, found: Any) -> Any:
+    return pulled_back(lambda x: tn.pdist(x, p), g, x)[0]
+
+
 def _pairs(x: Any, pad: Sequence[int]) -> list[tuple[int, int]]:
     """PyTorch's padding, which names the last axis first, as a pair an axis."""
     pairs = list(zip(pad[::2], pad[1::2], strict=True))
@@ -63,5 +67,6 @@ GRADIENTS: dict[str, Rule] = {
     "softshrink_backward": _of_first(tn.softshrink), "hardshrink_backward": _of_first(tn.hardshrink),
     **{f"replication_pad{n}d_backward": _of_first(lambda x, pad: tn.pad(x, _pairs(x, pad), mode="edge"))
        for n in (1, 2, 3)},
-    "_cdist_backward": _distances, "masked_scatter_backward": _masked, "multi_margin_loss_backward": _margins,
+    "_cdist_backward": _distances, "_pdist_backward": _distances_of_pairs,
+    "masked_scatter_backward": _masked, "multi_margin_loss_backward": _margins,
 }

@@ -150,6 +150,18 @@ def _median(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any
         tn.reshape(value, at.shape), as_type(tn.reshape(place, at.shape), int64))
 
 
+def _median_of_numbers(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    """The same of what is not NaN, which sorts behind it."""
+    whole = dim is None or x.ndim == 0
+    flat = tn.reshape(x, (-1,)) if whole else x
+    axis = 0 if whole else axis_of(dim, x.ndim)
+    order = tn.argsort(flat, axis=axis, stable=True)
+    count = tn.sum(tn.logical_not(tn.isnan(flat)), axis=axis, keepdims=True)
+    place = tn.take_along_axis(order, tn.maximum(tn.floor_divide(tn.subtract(count, 1), 2), 0), axis=axis)
+    value = tn.reshape(tn.take_along_axis(flat, place, axis=axis), at.shape)
+    return value if dim is None else (value, as_type(tn.reshape(place, at.shape), int64))
+
+
 def _any(function: Callable[..., Any]) -> Rule:
     def rule(at: AtenCall, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
         found = function(x if x.dtype.kind == "b" else tn.not_equal(x, 0), axis=_axes(x, dim), keepdims=keepdim)
@@ -176,5 +188,5 @@ REDUCTIONS: dict[str, Rule] = {
     "_softmax": _softmax(tn.softmax), "_log_softmax": _softmax(tn.log_softmax), "softmax": _softmax(tn.softmax),
     "log_softmax": _softmax(tn.log_softmax), "_softmax_backward_data": _softmax_slope,
     "_log_softmax_backward_data": _log_softmax_slope, "linalg_vector_norm": _norm, "dist": _dist,
-    "sort": _sort, "topk": _topk, "kthvalue": _kth, "median": _median,
+    "sort": _sort, "topk": _topk, "kthvalue": _kth, "median": _median, "nanmedian": _median_of_numbers,
 }

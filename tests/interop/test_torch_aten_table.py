@@ -50,7 +50,8 @@ def along(m: Any) -> Any:
             torch.softmax(m, 1), torch.log_softmax(m, 0), torch.logsumexp(m, 1), torch.cumsum(m, 1),
             torch.cumprod(m, 0), torch.cummax(m, 1), torch.sort(m, 1), torch.sort(m, 0, descending=True),
             torch.topk(m[:2], 3, 1), torch.argsort(m, stable=True, dim=1), torch.linalg.vector_norm(m, dim=1),
-            torch.linalg.vector_norm(m, 3, dim=0), m.prod(1), m.norm(), torch.nansum(m)]
+            torch.linalg.vector_norm(m, 3, dim=0), m.prod(1), m.norm(), torch.nansum(m), torch.nanmedian(m),
+            torch.nanmedian(m, 0), torch.nanmedian(m, 1, True)]
 
 
 def arranged(m: Any) -> Any:
