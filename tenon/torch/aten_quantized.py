@@ -10,13 +10,15 @@ import tenon as tn
 from tenon.torch.aten_call import AtenCall, Rule, UnmappedOperator, as_type
 
 
-def _fake_quantized(x: Any, scale: Any, inverse: Any, zero_point: Any, low: int, high: int) -> tuple[Any, Any]:
+def _fake_quantized(x: Any, scale: Any, inverse: Any, zero_point: Any, low: int, high: int,
+                    by_channel: bool = False) -> tuple[Any, Any]:
     """(the nearest number that is held, whether it lies in the range), in the precision of PyTorch's kernel."""
     x = as_type(x, tn.float32) if x.dtype.itemsize < 4 else x
     level = tn.add(tn.round(tn.multiply(x, as_type(inverse, x.dtype))), as_type(zero_point, x.dtype))
-    steps = as_type(tn.subtract(tn.clip(level, low, high), as_type(zero_point, x.dtype)), tn.float32)
+    steps = tn.subtract(tn.clip(level, low, high), as_type(zero_point, x.dtype))
     inside = tn.logical_and(tn.greater_equal(level, low), tn.less_equal(level, high))
-    return tn.multiply(steps, as_type(scale, tn.float32)), inside
+    product = x.dtype if by_channel else tn.float32
+    return tn.multiply(as_type(steps, product), as_type(scale, product)), inside
 
 
 def _by_numbers(at: AtenCall, x: Any, scale: float, zero_point: int, low: int, high: int) -> Any:
@@ -36,7 +38,7 @@ def _by_channel(at: AtenCall, x: Any, scale: Any, zero_point: Any, axis: int, lo
         raise UnmappedOperator("a zero point that is no integer")
     shape = tuple(-1 if k == axis % x.ndim else 1 for k in range(x.ndim))
     scale, zero_point = tn.reshape(scale, shape), tn.reshape(zero_point, shape)
-    return _fake_quantized(x, scale, tn.reciprocal(scale), zero_point, low, high)
+    return _fake_quantized(x, scale, tn.reciprocal(scale), zero_point, low, high, by_channel=True)
 
 
 QUANTIZED: dict[str, Rule] = {
