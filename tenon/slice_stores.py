@@ -10,7 +10,7 @@ import ast
 import dis
 import linecache
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
@@ -37,9 +37,17 @@ def store_slice(frame: FrameType, part: Any) -> bool:
     if (held := _slice_at(frame.f_code.co_filename, frame.f_code, frame.f_lasti)) is None:
         return False
 
-    def read(node: ast.expr) -> Any:
-        return eval(compile(ast.Expression(node), "<slice>", "eval"), frame.f_globals, frame.f_locals)
-    return _stored(held, part, read)
+    return _stored(held, part, partial(_read, frame=frame))
+
+
+def says_its_whole(frame: FrameType, part: Any) -> bool:
+    """Whether the expression that a frame is at changes an item of a tensor, `x[i].add_(1)`, and so can store it."""
+    held = _slice_at(frame.f_code.co_filename, frame.f_code, frame.f_lasti)
+    return held is not None and isinstance(_read(held.value, frame), type(part))
+
+
+def _read(node: ast.expr, frame: FrameType) -> Any:
+    return eval(compile(ast.Expression(node), "<slice>", "eval"), frame.f_globals, frame.f_locals)
 
 
 def _stored(target: ast.Subscript, part: Any, read: Callable[[ast.expr], Any]) -> bool:

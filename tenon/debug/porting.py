@@ -14,16 +14,19 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
+from tenon.debug.held_views import VIEWS, changes_its_source, note
 from tenon.errors import PACKAGE, ArgumentError
 from tenon.graph.operators import Operators
 from tenon.locks import Lock
 from tenon.nn.module import Module, Parameter
 from tenon.records import dataclass
-from tenon.tensor import Tensor
+from tenon.slice_stores import lost_change, store_slice
+from tenon.tensor import NOBODYS, Tensor
 from tenon.unpacked_rows import PAIRS, PortingWarning
 
 CALLS_FOR_USERS = os.path.join(PACKAGE, "capture", "convert") + os.sep      # what makes a captured function's calls
@@ -119,6 +122,8 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
     "tril_indices": (Difference("one tensor of two rows", "tn.stack(tn.tril_indices(n, n))", _always),),
     "net.x = [layer]": (Difference("no parameters of it", "nn.ModuleList([layer]), or lambda: layer to hide it",
                                    _holds_layers),),
+    "y.add_(1)": (Difference("a change of x too, after y = x[0]", "x[0].add_(1), or y = y.add(1)",
+                             changes_its_source),),
     "equal": (Difference("one bool for all elements", "tn.array_equal(x, y)", _always),),
 } | {name: (Difference("a division by n - 1", f"x.{name}(correction=1)", _unless("correction", "unbiased")),)
      for name in ("std", "var", "std_mean", "var_mean")}
@@ -126,7 +131,8 @@ DIFFERENCES: dict[str, tuple[Difference, ...]] = {
 # Those that are not called by their name: the methods, and whose they are.
 METHODS: dict[str, tuple[type, tuple[str, ...]]] = {
     "Tensor": (Tensor, ("__init__",)), "x[0, :, i]": (Tensor, ("__getitem__", "__setitem__")),
-    "net.x = [layer]": (Module, ("__setattr__",))}
+    "net.x = [layer]": (Module, ("__setattr__",)), "y.add_(1)": (Tensor, ("_rebind",))}
+THROUGH = {"y.add_(1)": PACKAGE}        # what is between those and the program's line
 
 _lock = Lock()
 _active: list[set[tuple[str, int, str]]] = []      # of each block that is open: the lines that were warned about
@@ -162,14 +168,14 @@ def porting(library: str = "torch") -> Iterator[None]:
 
 
 def _install() -> None:
-    """Put a warning before every function and method of the table."""
-    for name in DIFFERENCES:
+    """Put a warning before every function and method of the table, and watch what makes views."""
+    for name in [*DIFFERENCES, *(name for name in VIEWS if name not in DIFFERENCES)]:
         first, methods = METHODS.get(name, (sys.modules["tenon"], (name,)))
-        for holder in (first, Operators):
+        for holder in (first, Operators, *((Tensor,) if name in VIEWS else ())):
             for called in methods:
-                if called in vars(holder):
+                if called in vars(holder) and (holder, called) not in _originals:
                     _originals[holder, called] = vars(holder)[called]
-                    setattr(holder, called, _warning(name, vars(holder)[called]))
+                    setattr(holder, called, _watched(name, called, vars(holder)[called]))
 
 
 def _remove() -> None:
@@ -178,20 +184,45 @@ def _remove() -> None:
     _originals.clear()
 
 
-def _warning(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _watched(name: str, method: str, original: Any) -> Any:
+    """The same, which warns of what concerns it."""
+    if isinstance(original, property):
+        return property(_watched(name, method, original.fget))
+    if method == "__setitem__":
+        return _watched_store(name, original)
+    makes_views, by_key = method in VIEWS, method == "__getitem__"
+
     @functools.wraps(original, updated=())
     def called(*args: Any, **named: Any) -> Any:
-        for difference in DIFFERENCES[name]:
-            if difference.concerns(args, named):
-                _warn(name, difference)
-                break
-        return original(*args, **named)
+        _look(name, args, named)
+        made = original(*args, **named)
+        if makes_views and args:
+            note(args[0], made, sys._getframe(1), args[1] if by_key else None)
+        return made
     return called
 
 
+def _watched_store(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """The same of `x[key] = value`; of a slice that nobody holds, `x[i][j]`, which only the first call can tell."""
+    def __setitem__(self: Any, key: Any, value: Any) -> None:
+        is_nobodys = getrefcount(self) <= NOBODYS and type(self) is Tensor
+        _look(name, (self, key), {})
+        original(self, key, value)
+        if is_nobodys and not store_slice(sys._getframe(1), self):
+            raise lost_change()
+    return __setitem__
+
+
+def _look(name: str, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    for difference in DIFFERENCES.get(name, ()):
+        if difference.concerns(args, named):
+            _warn(name, difference)
+            break
+
+
 def _warn(name: str, difference: Difference) -> None:
-    frame, depth = sys._getframe(2), 3
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(CALLS_FOR_USERS):
+    frame, depth = sys._getframe(3), 4
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(THROUGH.get(name, CALLS_FOR_USERS)):
         frame, depth = frame.f_back, depth + 1
     if frame.f_code.co_filename.startswith(PACKAGE):
         return          # a call of Tenon's own, which means what it says

@@ -16,14 +16,54 @@ from tenon.graph.operators import Operators
 HELD = np.arange(4.0)
 CUBE, AT = tn.ones(2, 3, 2), tn.tensor([0, 1])
 X, Y = tn.tensor([[3.0, 1.0, 2.0, 5.0], [4.0, 0.0, 6.0, 7.0]]), tn.tensor([1.0, 2.0])
+
+
+def stored(x: Any) -> None:
+    x[0, :, AT] = 1.0
+
+
+def held(change: Any, cut: Any = lambda x: x[0]) -> Any:
+    """What cuts a piece out of a tensor that there still is, and changes it in place."""
+    def call() -> Any:
+        x = tn.ones(2, 3)
+        piece = cut(x)
+        return change(piece), x
+    return call
+
+
+def changed_rows(x: Any) -> None:
+    for row in x:
+        row.mul_(2)
+
+
+def changed_at_once() -> None:
+    x = tn.ones(3, 4)
+    x[0].zero_()
+    x[1] += 1
+    x[2][1] = 5
+    x[2][0] += 7
+    x.data[1].add_(1)
+    y = x.view(-1)
+    y = y * 2
+    y += 1
+    whole = x[[0, 1]]
+    whole.zero_()
+    assert x.tolist() == [[0, 0, 0, 0], [3, 3, 3, 3], [8, 5, 1, 1]]
+
+
 DIFFERENT: list[Any] = [
     lambda: X.max(1), lambda: tn.max(X, 1), lambda: X.min(dim=0), lambda: X.sort(1), lambda: tn.sort(X), lambda: X.median(),
     lambda: X.median(1), lambda: X.nanmedian(1), lambda: X.cummax(1), lambda: X.cummin(axis=1), lambda: X.std(), lambda: X.var(dim=0),
     lambda: tn.std(X, axis=1), lambda: tn.var_mean(X), lambda: X.split(2), lambda: tn.split(Y, [1]), lambda: X.repeat(2, 1),
     lambda: X.nonzero(), lambda: tn.meshgrid(Y, Y), lambda: tn.equal(X, X), lambda: tn.svd(X), lambda: X.svd(), lambda: tn.lu(X),
-    lambda: tn.Tensor(np.ones(2)), lambda: CUBE[0, :, [0, 1]], lambda: CUBE[0, ..., AT], lambda: CUBE.__setitem__((0, slice(None), AT), 1.0),
+    lambda: tn.Tensor(np.ones(2)), lambda: CUBE[0, :, [0, 1]], lambda: CUBE[0, ..., AT], lambda: stored(tn.ones(2, 3, 2)),
     lambda: tn.triu_indices(3, 3), lambda: tn.tril_indices(3, 2), lambda: setattr(nn.Module(), "x", [nn.Linear(2, 2)]),
-    lambda: setattr(nn.Module(), "x", {"a": (1, [nn.Parameter(Y)])}), lambda: CUBE[None, 0, :, AT], lambda: CUBE[0, :, CUBE[0, 0] > 0]]
+    lambda: setattr(nn.Module(), "x", {"a": (1, [nn.Parameter(Y)])}), lambda: CUBE[None, 0, :, AT], lambda: CUBE[0, :, CUBE[0, 0] > 0],
+    held(lambda y: y.zero_()), held(lambda y: y.__iadd__(1)), held(lambda y: y.copy_(y * 2), lambda x: x.view(-1)),
+    held(lambda y: y.t_(), lambda x: x.T), held(lambda y: y[0].mul_(2), lambda x: x.chunk(2, 1)),
+    held(lambda y: y.zero_(), lambda x: x.data.flatten()), held(nn.init.zeros_, lambda x: x.detach()[1:].unsqueeze(0)),
+    held(lambda y: y["row"].zero_(), lambda x: {"row": x[:, 1]}), lambda: changed_rows(tn.ones(2, 2)),
+    lambda: tn.jit(held(lambda y: y.add_(1)))()]
 SAME: list[Any] = [
     lambda: X.max(), lambda: X.max(axis=(0, 1)), lambda: X.argmax(1), lambda: X.argsort(1), lambda: X.std(unbiased=False),
     lambda: X.var(correction=1), lambda: X.split_with_sizes([1, 1]), lambda: X.tile(2, 1), lambda: X.nonzero(as_tuple=False),
@@ -31,7 +71,7 @@ SAME: list[Any] = [
     lambda: tn.linalg.svd(X), lambda: tn.linalg.svdvals(X), lambda: tn.linalg.lu_factor(X @ X.T), lambda: tn.Tensor([1.0]),
     lambda: tn.Tensor(np.ones(2, np.float32)), lambda: nn.Parameter(tn.tensor(np.ones(2))), lambda: CUBE[AT, :, 0], lambda: CUBE[:, 0, AT],
     lambda: CUBE[0, AT], lambda: CUBE[0, :, 1], lambda: CUBE[AT, :, AT], lambda: CUBE[:, AT],
-    lambda: tn.jit(lambda x: x + HELD)(X), lambda: setattr(nn.Module(), "x", [tn.ones(2)]), lambda: nn.Sequential(nn.ReLU()),
+    lambda: tn.jit(lambda x: x + HELD)(X), changed_at_once, held(lambda y: y.zero_(), lambda x: x[0] + 1), lambda: setattr(nn.Module(), "x", [tn.ones(2)]), lambda: nn.Sequential(nn.ReLU()),
     lambda: setattr(nn.Module(), "x", nn.ModuleList([nn.Linear(2, 2)])),
     lambda: tn.cross_entropy(X, tn.tensor([0, 1])), lambda: tn.max(X, X)]       # Tenon's own calls mean what they say
 
