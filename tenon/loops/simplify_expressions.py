@@ -131,6 +131,12 @@ def _binary(x: Expr) -> Expr:
         return x
     if not (_is_bounded(x.left) and _is_bounded(x.right)):
         return x                        # data, which may wrap around
+    found = _on_bounded(x)
+    return x if found is not x and CheckedIndex in x.kinds and not _checks(x) <= _checks(found) else found
+
+
+def _on_bounded(x: Binary) -> Expr:
+    """What is known of indices and sizes, whose bounds are."""
     if x.op in ("+", "-", "*"):
         return from_affine(affine(x))
     if x.op in ("//", "%") and isinstance(x.right, (Const, SizeOf)) and at_least(dim_of(x.right), 1):
@@ -216,7 +222,11 @@ def _select(x: Expr) -> Expr:
 
 def _is_checked(x: Expr) -> bool:
     """Whether computing it looks at indices among the data, which may be out of range: an error that is to be found."""
-    return any(part.mask is not FALSE for part in parts(x, CheckedIndex))
+    return bool(_checks(x))
+
+
+def _checks(x: Expr) -> set[Expr]:
+    return {part for part in parts(x, CheckedIndex) if part.mask is not FALSE}
 
 
 def _conjuncts(mask: Expr) -> tuple[Expr, ...]:

@@ -81,3 +81,15 @@ def test_a_negative_class_is_none(loss: str, wrap: Callable[..., Any]) -> None:
     assert f(scores, tn.tensor([0, 2])).shape == ()
     with pytest.raises(IndexError, match="out of range"):
         f(scores, tn.tensor([0, -1]))
+
+
+@pytest.mark.parametrize("classes", [1, 2])
+def test_a_class_out_of_range_is_an_error_where_all_are_alike(classes: int) -> None:
+    for count in (lambda n: classes), (lambda n: n):
+        program = lambda i, n, of=count: tn.one_hot(i, of(n))
+        compiled = tn.jit(program, fullgraph=True)
+        for n in (2, 3, classes):
+            assert compiled(tn.tensor([0, 0]), n).tolist() == program(tn.tensor([0, 0]), n).tolist()
+        for run in (program, compiled):
+            with pytest.raises(IndexError, match=f"index {classes} is out of range"):
+                run(tn.tensor([0, classes]), classes)
