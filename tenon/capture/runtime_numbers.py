@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,20 @@ from tenon.dims.symbolic_dim import SymbolicDim
 from tenon.errors import PACKAGE, user_location
 from tenon.graph.build import literal
 from tenon.ops.arithmetic import divide, floor_divide, negative, remainder, subtract
-from tenon.ops.comparison import equal, isfinite, isnan, less, logical_and, logical_not, logical_or, not_equal, where
+from tenon.ops.comparison import (
+    equal,
+    isfinite,
+    isinf,
+    isnan,
+    less,
+    logical_and,
+    logical_not,
+    logical_or,
+    not_equal,
+    where,
+)
 from tenon.ops.creation import full
+from tenon.ops.numpy_calls import array_function, array_ufunc
 from tenon.ops.shape import cast, dimension
 from tenon.tensor import Tensor
 from tenon.tensor_state import TensorState, recorder
@@ -30,7 +42,7 @@ from tenon.types import DType, bool_, complex128, float64, int64
 KIND_OF = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 DTYPE_OF: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
 ORDER = (bool, int, float, complex)
-ARRAYS = (Tensor, np.ndarray, np.generic)       # with which a number gives an array
+OF_NUMPY = (np.ndarray, np.generic)     # with which a number gives one of NumPy's
 OF_TENSORS = frozenset(name for name in dir(Tensor) if not name.startswith("_") and not hasattr(complex, name))
 MAX_INTEGER = 2.0**62   # of an integer in the graph, beyond which float64 does not tell what fits 64 bits
 
@@ -99,22 +111,42 @@ class RuntimeNumber(Tensor):
     def __invert__(self) -> RuntimeNumber:
         if self.weak not in (bool, int):
             raise TypeError(f"bad operand type for unary ~: {self.weak.__name__!r}")
+        if np.bool_ in self.kinds:
+            return RuntimeNumber(logical_not(strong(self)), kinds=self.kinds)
         return RuntimeNumber(subtract(-1, _as(self, int)))
 
     def __neg__(self) -> RuntimeNumber:
         return RuntimeNumber(negative(_as(self, int if self.weak is bool else self.weak)), kinds=_signed(self))
 
     def __pos__(self) -> RuntimeNumber:
-        return self
+        return RuntimeNumber(_as(self, int)) if self.weak is bool else self
+
+    def conjugate(self) -> RuntimeNumber:
+        """The number itself, but for complex ones."""
+        return RuntimeNumber(strong(self).conj()) if self.weak is complex else +self
 
     def __abs__(self) -> RuntimeNumber:
         return RuntimeNumber(abs(_as(self, int if self.weak is bool else self.weak)), kinds=_signed(self))
 
-    def __divmod__(self, other: Any) -> tuple[Any, Any]:
-        return self // other, self % other
+    def __divmod__(self, other: Any) -> Any:
+        return (self // other, self % other) if _operand(other) is not None else NotImplemented
 
-    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
-        return other // self, other % self
+    def __rdivmod__(self, other: Any) -> Any:
+        return (other // self, other % self) if _operand(other) is not None else NotImplemented
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *given: Any, **named: Any) -> Any:
+        """Beside tensors an operator; else NumPy gives a number of its own, which is no more here than a condition."""
+        if _has_tensor((given, named.get("out") or ())):
+            return array_ufunc(self, function, method, *given, **named)
+        test = TESTS.get(function) if method == "__call__" and not named else None
+        if test is None:
+            return self._concrete(f"np.{function.__name__}")
+        return RuntimeNumber(test(as_tensor(self)), kinds=frozenset((bool, np.bool_)))
+
+    def __array_function__(self, function: Any, types: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+        if not _has_tensor((*given, *named.values())):
+            self._concrete(f"np.{function.__name__}")
+        return array_function(self, function, types, given, named)
 
     def __copy__(self) -> RuntimeNumber:
         return self
@@ -130,6 +162,14 @@ class RuntimeNumber(Tensor):
 
     def __format__(self, spec: str) -> str:
         return format(self._concrete("the text of a number").item(), spec)
+
+
+TESTS: dict[Any, Callable[[Any], Any]] = {np.isnan: isnan, np.isfinite: isfinite, np.isinf: isinf}
+
+
+def _has_tensor(x: Any) -> bool:
+    """Whether a nest of arguments has tensors in it, that are no numbers."""
+    return any(map(_has_tensor, x)) if isinstance(x, (list, tuple)) else isinstance(x, Tensor) and x.weak is None
 
 
 def strong(x: Tensor) -> Tensor:
@@ -296,6 +336,9 @@ def _kind(name: str, kinds: tuple[type, type], right: Any) -> type:
 
 def _kinds(name: str, left: Any, right: Any) -> frozenset[type]:
     """The kinds of number that the result may be, where the data decide that."""
+    for x in (left, right):
+        if type(x) is RuntimeNumber and np.bool_ in x.kinds:
+            one_kind(x)
     sides = [getattr(x, "kinds", None) or {kind_of(x)} for x in (left, right)]
     if name in COMPARISONS or all(len(side) == 1 for side in sides):
         return frozenset()
@@ -311,11 +354,24 @@ def _signed(x: RuntimeNumber) -> frozenset[type]:
 
 def one_kind(x: Any) -> Any:
     """A number that is of one kind whatever the data are; where the program would notice that, others are refused."""
+    if type(x) is RuntimeNumber and np.bool_ in x.kinds:
+        raise UnsafeCall("what a test of NumPy's gives is more than a condition", where=user_location(),
+                         hint="math.isnan(x) and its like give a bool of Python")
     if type(x) is RuntimeNumber and x.kinds:
         words = " or ".join(sorted(kind.__name__ for kind in x.kinds))
         raise UnsafeCall(f"a number is {words}, as the data decide", where=user_location(),
                          hint="give it the same type in all branches")
     return x
+
+
+def joined_kinds(left: Any, right: Any) -> frozenset[type]:
+    """The kinds of what is one of two numbers of one kind: of truths, one may be NumPy's; else neither may be several.
+    """
+    found: frozenset[type] = frozenset().union(*(getattr(x, "kinds", None) or {kind_of(x)} for x in (left, right)))
+    if np.bool_ not in found:
+        one_kind(left)
+        one_kind(right)
+    return found if len(found) > 1 else frozenset()
 
 
 def is_one_number(left: Any, right: Any) -> Any:
@@ -359,6 +415,13 @@ def _operand(x: Any) -> Any:
     return int(x) if isinstance(x, int) else None       # such as a member of an IntEnum
 
 
+def _beside(method: str, number: RuntimeNumber, other: Any) -> Any:
+    """What a method of tensors makes of a number and what is none."""
+    if isinstance(other, OF_NUMPY):
+        number._concrete("a number of NumPy's")
+    return getattr(Tensor, method)(number, other) if isinstance(other, Tensor) else NotImplemented
+
+
 def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
     def plain(left: Any, right: Any) -> Any:
         kind = _kind(name, (kind_of(left), kind_of(right)), right)
@@ -374,13 +437,13 @@ def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
         if (number := _operand(other)) is not None:
             return plain(self, number)
         _refuse_to_repeat(other)
-        return getattr(Tensor, f"__{name}__")(self, other) if isinstance(other, ARRAYS) else NotImplemented
+        return _beside(f"__{name}__", self, other)
 
     def backward(self: RuntimeNumber, other: Any) -> Any:
         if (number := _operand(other)) is not None:
             return plain(number, self)
         _refuse_to_repeat(other)
-        return getattr(Tensor, f"__r{name}__")(self, other) if isinstance(other, ARRAYS) else NotImplemented
+        return _beside(f"__r{name}__", self, other)
     setattr(RuntimeNumber, f"__{name}__", forward)
     if name not in COMPARISONS:
         setattr(RuntimeNumber, f"__i{name}__", forward)        # a number does not change, unlike a tensor

@@ -19,7 +19,7 @@ from tenon.capture.convert.union_value import UNBOUND, UnionValue
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import same_atom
 from tenon.capture.output_effects import Text
-from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, in_graph, is_number, kind_of, one_kind, strong
+from tenon.capture.runtime_numbers import RuntimeNumber, as_tensor, in_graph, is_number, joined_kinds, kind_of, strong
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.eager.grad_mode import recorded_like
 from tenon.eager.tape import RELEASED, TapeNode, saved
@@ -166,10 +166,11 @@ class Join:
             return self.known(self.condition)
         if a is False and b is True:
             return self.known(self.condition, negated=True)
-        out = self.output(in_graph(one_kind(a)), in_graph(one_kind(b)))
+        kinds = joined_kinds(a, b)
+        out = self.output(in_graph(a), in_graph(b))
         if self.outputs is None:
             return None
-        number = RuntimeNumber(out, kind_of(a))
+        number = RuntimeNumber(out, kind_of(a), kinds)
         self.capture.facts[number.own.payload] = (self.condition.payload, a, b)
         return number
 
