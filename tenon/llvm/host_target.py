@@ -22,6 +22,9 @@ from tenon.target import Target
 LONGER = {512: (), 256: ("avx512", "avx10", "amx"), 128: ("avx", "amx", "fma", "f16c", "vaes", "vpclmul", "xop")}
 ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18      # of Linux on x86-64
 
+# These look for checksums along all paths through a loop's body: 2^36 of them where 36 maxima follow each other.
+LLVMS_THAT_SEEK_CHECKSUMS, SEEK_NONE = (21, 22), "--disable-loop-idiom-hashrecognize"
+
 _of_thread = threading.local()
 
 
@@ -32,6 +35,8 @@ def host() -> Target:
     with unforked:
         if found.get("avx512bw"):   # groups of elements some apart are shuffled behind masks too, not gathered
             llvm.set_option("tenon", "--enable-masked-interleaved-mem-accesses")
+        if llvm.llvm_version_info[0] in LLVMS_THAT_SEEK_CHECKSUMS:      # another would end the process
+            llvm.set_option("tenon", SEEK_NONE)
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         llvm.initialize_native_asmparser()

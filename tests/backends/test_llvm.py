@@ -225,3 +225,22 @@ def test_loops_that_hold_masks_or_loops_are_unrolled_without_a_word() -> None:
     process = subprocess.run([sys.executable, "-c", COSINES], capture_output=True, text=True, check=True,
                              env={**os.environ, "TENON_CACHE": "off", "TENON_VECTORS": "256", "PYTHONPATH": os.getcwd()})
     assert process.stderr == ""
+
+
+PATCHES = """
+import numpy as np
+import tenon as tn
+
+@tn.jit
+def sums(x, places):        # of 2 x 2 patches of 3 x 3: a body with 36 maxima, one after the other, of failed places
+    return tn.take(x.reshape(16, 25), places.reshape(-1), axis=1).reshape(2, 8, 2, 3, 2, 3).sum(axis=(3, 5))
+
+rows = np.array([[0, 1, 2], [2, 3, 4]])
+print(sums(tn.ones((2, 8, 5, 5)), tn.tensor(rows[:, :, None, None] * 5 + rows)).max().item())
+"""
+
+
+def test_what_llvm_compiles_ends() -> None:
+    process = subprocess.run([sys.executable, "-c", PATCHES], capture_output=True, text=True, check=True, timeout=120,
+                             env={**os.environ, "TENON_CACHE": "off"})
+    assert process.stdout == "9.0\n"
