@@ -113,7 +113,7 @@ _LATER |= {"save": "tenon.serialization.save_load", "load": "tenon.serialization
 _LATER |= dict.fromkeys((
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "Generator",
     "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "Size", "accelerator",
-    "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
+    "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min", "compiler",
     "contiguous_format", "cuda", "double", "float", "from_numpy", "get_default_dtype", "get_rng_state", "half",
     "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor",
     "layout", "long", "memory_format", "mps", "numel", "pca_lowrank", "preserve_format", "scalar_tensor",
@@ -126,7 +126,8 @@ _LATER |= dict.fromkeys((
     "frobenius_norm", "frombuffer", "ger", "get_default_device", "get_device", "get_float32_matmul_precision",
     "histogram", "igamma", "igammac", "is_conj", "is_distributed", "is_inference", "is_neg", "is_nonzero",
     "is_same_size", "is_signed", "msort", "narrow_copy", "norm_except_dim", "nuclear_norm", "pinverse", "promote_types",
-    "rsub", "seed", "set_anomaly_enabled", "t", "trapz", *_FUNCTIONS_IN_PLACE), "tenon.pytorch_functions")
+    "resolve_conj", "resolve_neg", "rsub", "seed", "set_anomaly_enabled", "t", "trapz", *_FUNCTIONS_IN_PLACE),
+    "tenon.pytorch_functions")
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.thread_pool")
 _LATER |= {"tree": "tenon.transforms", "default_generator": "tenon.random", "GradScaler": "tenon.amp"}
 _LATER |= dict.fromkeys(("checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",

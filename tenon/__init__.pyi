@@ -59,6 +59,7 @@ from tenon.pytorch_methods import clamp_min as clamp_min
 from tenon.pytorch_functions import clamp_min_ as clamp_min_
 from tenon.pytorch_functions import clip_ as clip_
 from tenon.pytorch_functions import compile as compile
+from tenon.pytorch_names import compiler as compiler
 from tenon.capture.cond_switch import cond as cond
 from tenon.pytorch_functions import conj_physical_ as conj_physical_
 from tenon.pytorch_names import contiguous_format as contiguous_format
@@ -198,6 +199,8 @@ from tenon.pytorch_functions import relu_ as relu_
 from tenon.extend import remove_backend as remove_backend
 from tenon.extend import remove_kernel as remove_kernel
 from tenon.extend import remove_pass as remove_pass
+from tenon.pytorch_functions import resolve_conj as resolve_conj
+from tenon.pytorch_functions import resolve_conj as _resolve_neg
 from tenon.array_api import result_type as result_type
 from tenon.pytorch_functions import round_ as round_
 from tenon.pytorch_functions import rsqrt_ as rsqrt_
@@ -281,6 +284,7 @@ is_neg = _is_neg
 long: DType
 mps = _mps
 pinverse = _pinverse
+resolve_neg = _resolve_neg
 set_default_tensor_type = _set_default_tensor_type
 short: DType
 take_along_dim = _take_along_dim

@@ -40,7 +40,8 @@ __all__ = ["OptimizedModule", "adjoint", "are_deterministic_algorithms_enabled",
            "fill", "frobenius_norm", "frombuffer", "ger", "get_default_device", "get_device",
            "get_float32_matmul_precision", "histogram", "igamma", "igammac", "is_conj", "is_distributed",
            "is_inference", "is_neg", "is_nonzero", "is_same_size", "is_signed", "msort", "narrow_copy",
-           "norm_except_dim", "nuclear_norm", "pinverse", "promote_types", "rsub", "seed", "set_anomaly_enabled",
+           "norm_except_dim", "nuclear_norm", "pinverse", "promote_types", "resolve_conj", "resolve_neg",
+           "rsub", "seed", "set_anomaly_enabled",
            "t", "trapz"]
 
 
@@ -131,6 +132,14 @@ def is_conj(input: Any) -> Any:
 
 
 is_neg = is_inference = is_distributed = is_conj
+
+
+def resolve_conj(input: Any) -> Any:
+    """The tensor: nothing is put off."""
+    return input
+
+
+resolve_neg = resolve_conj
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:

@@ -17,7 +17,7 @@ from types import CodeType
 from typing import Any, TypeVar, cast
 
 from tenon.errors import ArgumentError, ShapeError
-from tenon.ops.creation import eye, full, full_like
+from tenon.ops.creation import arange, eye, full, full_like
 from tenon.random import bernoulli, exponential, normal, rand, randint, randn
 from tenon.slice_stores import STORING, store_slice
 from tenon.tensor import Tensor, is_tensor, tensor
@@ -120,11 +120,15 @@ def zero_(self: Tensor) -> Tensor:
     return fill_(self, 0)
 
 
-def fill_diagonal_(self: Tensor, fill_value: Any) -> Tensor:
-    """A matrix rebound to itself with `fill_value` on the diagonal; returns it."""
+def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
+    """A matrix rebound to itself with `fill_value` on the diagonal, which begins anew below with `wrap`; returns it."""
     if self.ndim != 2:
         raise ShapeError(f"fill_diagonal_: a matrix was expected, this tensor is {self.type}")
-    return _written(self, "x.fill_diagonal_(...)", self.masked_fill(eye(*self.shape, dtype="bool"), fill_value))
+    rows, columns = self.shape
+    there = eye(rows, columns, dtype="bool")
+    if wrap:
+        there = (arange(rows * columns) % (columns + 1) == 0).reshape(rows, columns)
+    return _written(self, "x.fill_diagonal_(...)", self.masked_fill(there, fill_value))
 
 
 def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:

@@ -23,6 +23,7 @@ from tenon.ops.solving import inv as inverse
 from tenon.pytorch_methods import clamp_max, clamp_min
 from tenon.random import Generator, get_rng_state, initial_seed, randn, set_rng_state
 from tenon.tensor import Tensor, asarray, is_tensor, tensor
+from tenon.tensor_state import recorder
 from tenon.tensor_views import PRINT_PROFILES, print_options
 from tenon.types import (
     DType,
@@ -43,7 +44,7 @@ from tenon.types import (
 
 __all__ = ["BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "Generator",
            "HalfTensor", "IntTensor", "LongTensor", "ShortTensor", "Size", "accelerator",
-           "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min",
+           "as_tensor", "cdouble", "cfloat", "channels_last", "channels_last_3d", "clamp_max", "clamp_min", "compiler",
            "contiguous_format", "cuda", "device", "double", "float", "from_numpy", "get_default_dtype", "get_rng_state",
            "half", "inference_mode", "initial_seed", "int", "inverse", "is_complex", "is_floating_point", "is_tensor",
            "layout", "long", "memory_format", "mps", "numel", "pca_lowrank", "preserve_format", "scalar_tensor",
@@ -112,6 +113,31 @@ class cuda:
 
 
 accelerator = mps = xpu = cuda
+
+
+class compiler:
+    """What programs say to PyTorch's compiler."""
+
+    @staticmethod
+    def is_compiling() -> Any:
+        """Whether a function is being captured here."""
+        return recorder.get() is not None
+
+    is_dynamo_compiling = is_exporting = is_compiling
+
+    @staticmethod
+    def disable(fn: Any = None, recursive: Any = True, *, reason: Any = None) -> Any:
+        """The function itself: what cannot be captured is found out."""
+        return compiler.disable if fn is None else fn
+
+    @staticmethod
+    def allow_in_graph(fn: Any) -> Any:
+        """The function itself."""
+        return fn
+
+    @staticmethod
+    def reset() -> None:
+        """Nothing: compiled functions stay."""
 
 
 class version:

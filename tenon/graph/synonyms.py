@@ -29,7 +29,8 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
     "size": ("shape",), "sizes": ("shape",), "kernel_size": ("kernel",),
     "indices_or_sections": ("sections",), "split_size_or_sections": ("split_size",), "interpolation": ("method",),
     "a_min": ("min",), "a_max": ("max",),
-    "tensor1": ("a",), "tensor2": ("b",), "test_elements": ("values",),
+    "tensor1": ("a",), "tensor2": ("b",), "test_elements": ("values",), "test_element": ("values",),
+    "elements": ("x",), "element": ("x",), "values": ("y",), "abs": ("x",), "real": ("x",), "imag": ("y",),
     "x1": ("x",), "x2": ("y",), "input1": ("x",), "input2": ("y",), "var": ("variance",), "output_size": ("sizes",),
     "indices": ("x",), "n": ("n_rows",), "m": ("n_cols",), "row": ("rows",), "col": ("columns",),
 }

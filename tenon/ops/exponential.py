@@ -90,9 +90,9 @@ def logaddexp2(x: Any, y: Any) -> Any:
 
 
 @composite(promote=floating, examples=["ldexp(f32[2, 3], f32[3]) -> f32[2, 3]"])
-def ldexp(x: Any, n: Any) -> Any:
-    """x times 2 to the power n."""
-    return x * exp2(n)
+def ldexp(x: Any, y: Any) -> Any:
+    """x times 2 to the power y."""
+    return x * exp2(y)
 
 
 def _xlogy_ref(x: Any, y: Any) -> Any:

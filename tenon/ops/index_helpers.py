@@ -24,6 +24,7 @@ from tenon.ops.diagonal import diag, diagonal_size
 from tenon.ops.getitem import setitem
 from tenon.ops.indexing import put, scatter_op, take
 from tenon.ops.joining_and_axes import concat, moveaxis, ravel, reshaped, stack
+from tenon.ops.reduction import any_
 from tenon.ops.searching import argwhere, masked_select
 from tenon.ops.shape import as_dim, broadcast_to, cast, full_op
 from tenon.types import DType, bool_, int64, normalize_axis
@@ -145,21 +146,27 @@ def _triangle(mask: np.ndarray) -> tuple[Any, Any]:
 
 
 @function
-def unique_consecutive(x: Any, return_inverse: bool = False, return_counts: bool = False) -> Any:
+def unique_consecutive(x: Any, return_inverse: bool = False, return_counts: bool = False,
+                       axis: int | None = None) -> Any:
     """The elements without those that repeat the one before; with the flags, inverse indices and counts.  Eager only.
+
+    With `axis`, the slices along it.
 
     >>> tn.unique_consecutive(tn.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])
     """
     x = lift(x)
-    line = ravel(x)
-    first = full_op(literal(True, bool_), shape=(min(int(line.shape[0]), 1),))
-    starts = concat([first, not_equal(line[1:], line[:-1])]) if line.shape[0] else first
-    found = [masked_select(line, starts)]
+    line = ravel(x) if axis is None else moveaxis(x, axis, 0)
+    count = int(line.shape[0])
+    first = full_op(literal(True, bool_), shape=(min(count, 1),))
+    differ = not_equal(line[1:], line[:-1])
+    starts = concat([first, any_(differ, axis=tuple(range(1, line.ndim)))]) if count else first
+    found = [masked_select(line, starts) if axis is None else take(x, ravel(argwhere(starts)), axis=axis)]
     if return_inverse:
-        found.append(reshaped(cumsum(cast(starts, dtype=int64), 0) - 1, x.shape))
+        inverse = cumsum(cast(starts, dtype=int64), 0) - 1
+        found.append(reshaped(inverse, x.shape) if axis is None else inverse)
     if return_counts:
-        ends = concat([ravel(argwhere(starts)), full_op(literal(int(line.shape[0]), int64), shape=(1,))])
+        ends = concat([ravel(argwhere(starts)), full_op(literal(count, int64), shape=(1,))])
         found.append(diff(ends))
     return tuple(found) if len(found) > 1 else found[0]
 

@@ -107,10 +107,11 @@ def tile(x: Any, *reps: Any) -> Any:
 
 
 @function
-def repeat(x: Any, repeats: Any, axis: int | None = None, *more: int) -> Any:
+def repeat(x: Any, repeats: Any, axis: int | None = None, *more: int, output_size: Any = None) -> Any:
     """Each element repeated, so many times or as often as its entry in `repeats` says, as `numpy.repeat`.
 
     `x.repeat(2, 1, 1)`, which only PyTorch means, is `x.tile(2, 1, 1)`; so is `x.repeat(1, 2)` without an axis 2.
+    `output_size` says how many there will be, where the data decide that.
 
     >>> tn.arange(3).repeat(2), tn.arange(3).repeat([2, 0, 1])
     (tensor([0, 0, 1, 1, 2, 2]), tensor([0, 0, 2]))
@@ -119,11 +120,11 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, *more: int) -> Any:
     if more or (isinstance(repeats, int) and isinstance(axis, int) and axis >= max(x.ndim, 1)):
         return tile(x, (repeats, axis, *more))
     if axis is None:
-        return repeat(ravel(x), repeats, 0)
+        return repeat(ravel(x), repeats, 0, output_size=output_size)
     axis = normalize_axis(axis, x.ndim)
     size = x.shape[axis]
     if is_in_graph(repeats):
-        return _repeat_by_data(x, repeats, axis)
+        return _repeat_by_data(x, repeats, axis, output_size)
     counts = repeats if isinstance(repeats, int) else np.asarray(repeats)
     if not isinstance(counts, int) and counts.size and counts.dtype.kind not in "biu":
         raise DTypeError(f"repeat: counts must be integers, not {repeats!r}")
@@ -138,7 +139,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, *more: int) -> Any:
     return reshape_op(wide, shape=replaced(x.shape, axis, size * times))
 
 
-def _repeat_by_data(x: Any, counts: Any, axis: int) -> Any:
+def _repeat_by_data(x: Any, counts: Any, axis: int, output_size: Any) -> Any:
     """The same where the graph computes the counts: behind element k stand as many as all up to it are repeated."""
     size = x.shape[axis]
     if counts.dtype.kind not in "biu":
@@ -147,7 +148,8 @@ def _repeat_by_data(x: Any, counts: Any, axis: int) -> Any:
         raise ShapeError(f"repeat: {counts.size} counts for axis {axis} of {x.type}")
     counts = broadcast_to(cast(counts, dtype=int64), shape=(size,))
     ends = counts.cumsum(axis=0)
-    total = as_size(where(less(counts, 0).any(), -1, counts.sum()))      # which is refused
+    total = output_size if output_size is not None else \
+        as_size(where(less(counts, 0).any(), -1, counts.sum()))      # which is refused
     return take(x, searchsorted(ends, arange(total), "right"), axis=axis)
 
 

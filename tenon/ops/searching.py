@@ -22,7 +22,7 @@ from tenon.ops.joining_and_axes import broadcast_arrays
 from tenon.ops.ordering import comparable, ordered, ordered_places
 from tenon.ops.shape import cast, dimension, full_op, reshape_op
 from tenon.ops.windows import shown
-from tenon.types import TensorType, bool_, int64
+from tenon.types import TensorType, bool_, int32, int64
 
 if TYPE_CHECKING:
     from tenon.tensor import Tensor
@@ -69,23 +69,26 @@ searchsorted_op: Op = define(
 
 
 @function
-def searchsorted(x: Any, values: Any, side: str = "left", sorter: Any = None, right: bool = False) -> Any:
+def searchsorted(x: Any, values: Any, side: str = "left", sorter: Any = None, right: bool = False, *,
+                 out_int32: bool = False) -> Any:
     """Where each value would be put into the sorted x so that it stays sorted: before equals, or after (side="right").
 
-    `right=True` is PyTorch's word for the latter.
+    `right=True` is PyTorch's word for the latter; `out_int32` gives them in that type.
 
     >>> tn.searchsorted(tn.tensor([1, 3, 5]), tn.tensor([3, 4]))
     tensor([1, 2])
     """
     if side not in ("left", "right"):
         raise ArgumentError(f"searchsorted: side={side!r} is neither left nor right")
-    return searchsorted_op(x if sorter is None else gather(x, sorter, axis=-1), values, right=right or side == "right")
+    found = searchsorted_op(x if sorter is None else gather(x, sorter, axis=-1), values, right=right or side == "right")
+    return cast(found, dtype=int32) if out_int32 else found
 
 
 @function
-def bucketize(x: Any, boundaries: Any, right: bool = False) -> Any:
-    """The number of the bucket between sorted boundaries that each element falls in."""
-    return searchsorted_op(boundaries, x, right=right)
+def bucketize(x: Any, boundaries: Any, right: bool = False, *, out_int32: bool = False) -> Any:
+    """The number of the bucket between sorted boundaries that each element falls in; in int32 if asked for."""
+    found = searchsorted_op(boundaries, x, right=right)
+    return cast(found, dtype=int32) if out_int32 else found
 
 
 @function

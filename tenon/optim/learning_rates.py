@@ -359,9 +359,19 @@ class ReduceLROnPlateau:
                 if old - new > self.eps:
                     group["lr"] = new
 
+    @property
+    def num_bad_epochs(self) -> int:
+        """How many steps it is that the metric has not improved."""
+        return self.bad
+
+    @property
+    def cooldown_counter(self) -> int:
+        """How many steps are not counted yet."""
+        return self.cooling
+
     def _better(self, value: float) -> bool:
         sign = 1 if self.mode == "min" else -1
-        margin = self.threshold * (abs(self.best) if self.threshold_mode == "rel" else 1)
+        margin = self.threshold * (self.best if self.threshold_mode == "rel" else 1)     # as in PyTorch, also below 0
         return math.isinf(self.best) or sign * value < sign * self.best - margin
 
     def get_last_lr(self) -> list[float]:

@@ -35,6 +35,23 @@ IDIOMS = {
     "sizes are NumPy's numbers": """
 net = nn.Sequential(nn.Linear(np.array((3, 2)).prod(), np.prod((2, 2))), nn.TransformerEncoderLayer(np.int64(4), np.int64(2), np.int64(3)))
 out = [tuple(p.shape) for p in net.parameters()], [x.shape[0] for x in torch.ones(6).chunk(np.int64(4))]""",
+    "arguments by PyTorch's names": """
+x, y, i = numbers(3, 4), numbers(3, 4, seed=2), torch.tensor([[1, 1, 2], [1, 1, 2], [0, 0, 0]])
+edges, counts = torch.tensor([-1.0, 0.0, 1.0]).double(), torch.tensor([1, 0, 2])
+out = [torch.polar(abs=x.abs(), angle=y).real, torch.complex(real=x, imag=y).imag, torch.heaviside(x, values=y), torch.ldexp(x, other=x),
+       torch.isin(elements=i, test_elements=torch.tensor([1])), torch.isin(i, test_element=1), torch.bucketize(x, edges, out_int32=True),
+       torch.searchsorted(edges, x, out_int32=True, right=True), torch.repeat_interleave(x, 2, dim=1, output_size=8),
+       x.repeat_interleave(counts, dim=0, output_size=3), *torch.unique_consecutive(i, dim=0, return_inverse=True, return_counts=True),
+       torch.unique_consecutive(i.T, dim=1), torch.zeros(7, 3).fill_diagonal_(5, wrap=True), torch.zeros(3, 4).fill_diagonal_(5, wrap=True),
+       torch.compiler.is_compiling(), torch.compiler.disable(lambda: 2)(), torch.resolve_conj(x)]""",
+    "a metric below 0 on a plateau": """
+out = []
+for mode in ("min", "max"):
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], 1.0)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode, 0.5, patience=1, threshold=0.1, cooldown=1)
+    for metric in (-10.0, -9.5, -9.3, -9.2, -8.0, -10.5, -11.5, -10.9, -11.0, -12.0):
+        plateau.step(metric)
+        out += [float(optimizer.param_groups[0]["lr"]), plateau.num_bad_epochs, plateau.cooldown_counter]""",
     "the text of a number": """
 x = torch.tensor(2.5)
 out = f"{x} {x:.2f} {torch.tensor(3)} {torch.tensor(True)}", "{} {:d}".format(x * 2, torch.tensor(3)), "%.1f" % x""",
