@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import index
 
 from tenon.dims.symbolic_dim import Dim, PinnedSize, SymbolicDim, is_by_data
-from tenon.dims.undecided_sizes import innermost
+from tenon.dims.undecided_sizes import UndecidedSize, innermost
 
 
 def is_zero(dim: Dim) -> bool:
@@ -48,9 +48,11 @@ def hold_where_natural(*needs: Dim) -> None:
 
     Where the sizes at hand say otherwise they become numbers in this capture, and the rules decide.  Outside of
     captures nothing is asked: kernels rely on what was answered.  Sizes that the data decide cannot become numbers:
-    indexing asks about them, and a run with others has a program of its own.
+    the function is not captured for these.
     """
     if innermost.get() is not None:
         for need in needs:
-            if isinstance(need, SymbolicDim) and not is_by_data(need) and need < 0:
+            if isinstance(need, SymbolicDim) and need < 0:
+                if is_by_data(need):
+                    raise UndecidedSize("an operator is refused for what the data decide a size to be")
                 raise PinnedSize(need, agreed=True)
