@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import count, islice
@@ -215,7 +215,7 @@ def _until(end: object, items: Iterator[Any]) -> Iterator[Any]:
         yield item
 
 
-def collate(batch: list[Any]) -> Any:
+def collate(batch: Sequence[Any]) -> Any:
     """Samples as a batch: tensors, arrays and numbers stacked, tuples and dicts part by part, other things listed."""
     first = batch[0]
     if isinstance(first, Mapping):
@@ -223,7 +223,7 @@ def collate(batch: list[Any]) -> Any:
     if isinstance(first, (tuple, list)):
         if len({len(sample) for sample in batch}) > 1:
             raise ShapeError("collate: the samples have different numbers of parts", hint="give a collate_fn")
-        parts = [collate(list(part)) for part in zip(*batch, strict=True)]
+        parts = [collate(part) for part in zip(*batch, strict=True)]
         return type(first)(*parts) if hasattr(first, "_fields") else parts
     if isinstance(first, (str, bytes)):         # also NumPy's
         return batch

@@ -121,9 +121,22 @@ class _Transposed(_Convolution):
         self.output_padding = sizes_of(output_padding, self.count)
         self._place(device)
 
-    def forward(self, x: Any) -> Any:
-        return PUBLIC[f"conv_transpose{self.count}d"](x, self.weight, self.bias, self.stride, self.padding,
-                                                      self.output_padding, self.groups, self.dilation)
+    def forward(self, x: Any, output_size: Any = None) -> Any:
+        """The result, of these sizes where several are possible."""
+        more = self.output_padding if output_size is None else self._output_padding(x, output_size)
+        return PUBLIC[f"conv_transpose{self.count}d"](x, self.weight, self.bias, self.stride, self.padding, more,
+                                                      self.groups, self.dilation)
+
+    def _output_padding(self, x: Any, output_size: Any) -> tuple[int, ...]:
+        """How much more than the least possible sizes these are."""
+        least = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in zip(
+            x.shape[-self.count:], self.stride, sizes_of(self.padding, self.count), self.dilation, self.kernel_size)]
+        more = tuple(a - b for a, b in zip(sizes_of(output_size, self.count)[-self.count:], least))
+        if any(not 0 <= n < s for n, s in zip(more, self.stride)):
+            most = [n + s - 1 for n, s in zip(least, self.stride)]
+            raise ShapeError(f"{type(self).__name__}: output_size={output_size} is not between {least} and {most}, "
+                             f"which {x.type} may give")
+        return more
 
 
 class Conv1d(_Direct):

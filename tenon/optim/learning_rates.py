@@ -36,6 +36,7 @@ class Schedule:
 
     scales = False          # whether a rate that somebody else has set is scaled, not replaced
     eta_min: float = 0.0    # above which it is scaled
+    leaps = False           # whether it does so at few epochs, one of which may be the first of a run that goes on
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
         if not isinstance(optimizer, Optimizer):
@@ -44,7 +45,10 @@ class Schedule:
         self.base_lrs = [group.setdefault("initial_lr", float(group["lr"].item())) for group in optimizer.param_groups]
         self.planned = list(self.base_lrs)      # the rates now if nobody else changes them
         self._step_count = 0
-        self.step()
+        if self.scales and last_epoch >= 0:
+            self._go_on()
+        else:
+            self.step()
 
     def rate(self, base: float) -> float:
         """The learning rate now."""
@@ -60,6 +64,16 @@ class Schedule:
             rates = [_scaled(group["lr"], a, b, self.eta_min) for group, a, b in zip(
                 self.optimizer.param_groups, before, rates, strict=True)]
         self._set(rates)
+
+    def _go_on(self) -> None:
+        """Begin after the epochs of a run before, whose rates the optimizer has: what scales them has done so."""
+        self.planned = self.rates_from(self.base_lrs)
+        if self.leaps:
+            self.step()
+            return
+        self.last_epoch, self._step_count = self.last_epoch + 1, 1
+        self.planned = self.rates_from(self.base_lrs)
+        self.rates = [float(group["lr"].item()) for group in self.optimizer.param_groups]
 
     def get_lr(self) -> list[float]:
         """The learning rate of each group now."""
@@ -155,7 +169,7 @@ def of_groups(schedule: Schedule, optimizer: Optimizer, factor: Factor | Sequenc
 class StepLR(Schedule):
     """Times gamma every `step_size` steps."""
 
-    scales = True
+    scales = leaps = True
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1):
         if step_size < 1:
@@ -170,7 +184,7 @@ class StepLR(Schedule):
 class MultiStepLR(Schedule):
     """Times gamma at each milestone."""
 
-    scales = True
+    scales = leaps = True
 
     def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1):
         self.milestones, self.gamma = sorted(milestones), gamma
@@ -196,7 +210,7 @@ class ExponentialLR(Schedule):
 class ConstantLR(Schedule):
     """Times `factor` for the first `total_iters` steps."""
 
-    scales = True
+    scales = leaps = True
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1):
         self.factor, self.total_iters = factor, total_iters

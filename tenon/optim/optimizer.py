@@ -86,7 +86,7 @@ class Optimizer:
         name, options = type(self).__name__, {**self.defaults, **{k: x for k, x in group.items() if k != "step"}}
         listed = [options["params"]] if isinstance(options["params"], Tensor) else options["params"]
         params = [x[1] if isinstance(x, tuple) and len(x) == 2 and isinstance(x[0], str) else x for x in listed]
-        unknown = [key for key in options if key not in (*self.defaults, "params", "name")]
+        unknown = [key for key in options if key not in (*self.defaults, *NOT_ALWAYS, "params")]
         if unknown and not isinstance(group, ParameterGroup):
             raise ArgumentError(f"{name}: no option {unknown[0]!r}", hint=f"its options are {', '.join(self.defaults)}"
                                 f"; a note of your own comes later: opt.param_groups[0][{unknown[0]!r}] = x")

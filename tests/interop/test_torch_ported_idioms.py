@@ -52,6 +52,24 @@ for mode in ("min", "max"):
     for metric in (-10.0, -9.5, -9.3, -9.2, -8.0, -10.5, -11.5, -10.9, -11.0, -12.0):
         plateau.step(metric)
         out += [float(optimizer.param_groups[0]["lr"]), plateau.num_bad_epochs, plateau.cooldown_counter]""",
+    "a schedule goes on": """
+schedules, out = torch.optim.lr_scheduler, []
+for make in (lambda o, k: schedules.StepLR(o, 2, 0.5, last_epoch=k), lambda o, k: schedules.MultiStepLR(o, [2, 5], 0.5, last_epoch=k),
+             lambda o, k: schedules.ExponentialLR(o, 0.9, last_epoch=k), lambda o, k: schedules.CosineAnnealingLR(o, 9, 0.01, last_epoch=k),
+             lambda o, k: schedules.LambdaLR(o, lambda n: 0.8 ** n, last_epoch=k), lambda o, k: schedules.PolynomialLR(o, 8, last_epoch=k),
+             lambda o, k: schedules.LinearLR(o, 0.1, 1.0, 5, last_epoch=k), lambda o, k: schedules.ConstantLR(o, 0.1, 5, last_epoch=k),
+             lambda o, k: schedules.MultiplicativeLR(o, lambda n: 0.7, last_epoch=k)):
+    optimizer = torch.optim.SGD([{"params": [nn.Parameter(torch.ones(1))], "lr": 0.3, "initial_lr": 0.5}], 0.1)
+    schedule = make(optimizer, 3)
+    for _ in range(5):
+        out += [round(float(optimizer.param_groups[0]["lr"]), 12), schedule.last_epoch]
+        optimizer.step(); schedule.step()""",
+    "sizes of a transposed convolution": """
+up, x = filled(nn.ConvTranspose2d(2, 3, 3, stride=(2, 3), padding=1)), numbers(1, 2, 4, 5)
+out = [up(x, output_size=size) for size in ((8, 14), [7, 13], torch.ones(1, 3, 8, 15).size())]""",
+    "words of a dataset": """
+out = [tuple(words) for words, numbers in DataLoader([("a", 1), ("b", 2), ("c", 3)], batch_size=2)], \
+    type(torch.utils.data.default_collate([("a", 1)])[0]) is tuple""",
     "the text of a number": """
 x = torch.tensor(2.5)
 out = f"{x} {x:.2f} {torch.tensor(3)} {torch.tensor(True)}", "{} {:d}".format(x * 2, torch.tensor(3)), "%.1f" % x""",
