@@ -48,11 +48,16 @@ def hold_where_natural(*needs: Dim) -> None:
 
     Where the sizes at hand say otherwise they become numbers in this capture, and the rules decide.  Outside of
     captures nothing is asked: kernels rely on what was answered.  Sizes that the data decide cannot become numbers:
-    the function is not captured for these.
+    slices are made to fit them, and a run with others has a program of its own.
     """
     if innermost.get() is not None:
         for need in needs:
-            if isinstance(need, SymbolicDim) and need < 0:
-                if is_by_data(need):
-                    raise UndecidedSize("an operator is refused for what the data decide a size to be")
+            if isinstance(need, SymbolicDim) and not is_by_data(need) and need < 0:
                 raise PinnedSize(need, agreed=True)
+
+
+def hold_for_data_where_natural(*needs: Dim) -> None:
+    """The same, also of sizes that the data decide; where these say otherwise, the function is not captured."""
+    hold_where_natural(*needs)
+    if innermost.get() is not None and any(isinstance(n, SymbolicDim) and is_by_data(n) and n < 0 for n in needs):
+        raise UndecidedSize("an operator is refused for what the data decide a size to be")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims.compare_sizes import hold_where_natural
+from tenon.dims.compare_sizes import hold_for_data_where_natural, hold_where_natural
 from tenon.dims.symbolic_dim import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
@@ -70,7 +70,7 @@ def sliding_window(x: Any, window: int, step: int = 1, axis: int = -1) -> Any:
     size = x.shape[axis]
     if window < 0 or step < 1 or (isinstance(size, int) and window > size):
         raise ShapeError(f"sliding_window: windows of {window}, {step} apart, along axis {axis} of {x.type}")
-    hold_where_natural(size - window)
+    hold_for_data_where_natural(size - window)
     at = reshaped(arange(0, size - window + 1, step), (-1, 1)) + arange(window)
     return moveaxis(take(x, at, axis=axis), axis + 1, -1)
 

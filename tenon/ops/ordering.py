@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tenon.dims.compare_sizes import hold_where_natural
+from tenon.dims.compare_sizes import hold_for_data_where_natural
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.axis_rule import beside_axis
 from tenon.graph.op import Op
@@ -101,7 +101,7 @@ def _first_type(x: TensorType, *, k: int, axis: int, descending: bool) -> Tensor
     _sort_type(x)
     if isinstance(k, int) and (k < 0 or (isinstance(x.shape[axis], int) and k > x.shape[axis])):
         raise ShapeError(f"first_places: there are no {k} places along axis {axis} of {x}")
-    hold_where_natural(x.shape[axis] - k)
+    hold_for_data_where_natural(x.shape[axis] - k)
     return TensorType(int64, tuple(k if place == axis else n for place, n in enumerate(x.shape)))
 
 

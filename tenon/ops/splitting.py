@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from tenon.dims.compare_sizes import hold_for_data_where_natural
 from tenon.dims.symbolic_dim import Dim
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.comparison import where
-from tenon.ops.define import aliases, function, lift
+from tenon.ops.define import aliases, function, is_computed, lift
 from tenon.ops.joining_and_axes import replaced
 from tenon.ops.shape import as_dim, reshape_op
 from tenon.ops.slice_pad_concat import slice_op
@@ -169,6 +170,8 @@ def select(x: Any, axis: Any, index: Any = None, *, default: Any = 0) -> Any:
         index = normalize_axis(index, size, f"select: the index into axis {axis}") if size else index
     elif isinstance(index, int) and index < 0:
         index = size + index
+    index = index.as_size() if is_computed(index) else as_dim(index)
+    hold_for_data_where_natural(index, size - 1 - index)
     return reshape_op(narrow(x, axis, index, index + 1), shape=replaced(x.shape, axis))
 
 

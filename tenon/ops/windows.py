@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims.compare_sizes import hold_where_natural
+from tenon.dims.compare_sizes import hold_for_data_where_natural
 from tenon.dims.symbolic_dim import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
@@ -76,7 +76,7 @@ def window_counts(name: str, sizes: Sequence[Dim], kernel: Sequence[Dim], stride
         if isinstance(room, int) and room < 0:
             raise ShapeError(f"{name}: a window of {k} (dilation {d}) is longer than the padded input, "
                              f"{n} + {low} + {high} along axis {axis} of the sizes")
-        hold_where_natural(room)
+        hold_for_data_where_natural(room)
         counts.append(room // s + 1)
     return tuple(counts)
 
