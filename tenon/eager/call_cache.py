@@ -20,8 +20,8 @@ from tenon.eager.cached_call_node import CachedRule, CallNode
 from tenon.eager.call_table import CALL, MAX_CALLS, cached_calls, describe
 from tenon.eager.errstate import quiet
 from tenon.eager.grad_mode import recording
-from tenon.eager.record_call import Remembered, remember
-from tenon.eager.tape import NUMBERS, TapeNode, linked, put_apart, recorded_since
+from tenon.eager.record_call import Remembered, remember, with_tensors
+from tenon.eager.tape import NUMBERS, TapeNode, linked, places_apart, put_apart, recorded_since
 from tenon.errors import OF_NUMPY, TenonError
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import Full, Op, using
@@ -119,6 +119,11 @@ def recorded_apart(target: Any, full: Full, args: tuple[Any, ...], keywords: Map
     wanted = Counter(x.slot for x in tensors if x.own.requires_grad)
     if not wanted or not recording() or (type(target) is Op and target.vjp is not None):
         return full(args, keywords)
+    if max(wanted.values()) > 1:        # a tensor given twice: each place has a sum of its own
+        apart = places_apart(tensors)
+        rest = iter(apart)
+        found = full(with_tensors(args, rest), dict(with_tensors(tuple(keywords.items()), rest)))
+        return _given_back(found, dict(zip(map(id, apart), tensors, strict=True)))
     first = next(NUMBERS)
     result = full(args, keywords)
     uses: dict[Any, list[tuple[TapeNode, int]]] = {slot: [] for slot, times in wanted.items() if times == 1}
@@ -131,6 +136,13 @@ def recorded_apart(target: Any, full: Full, args: tuple[Any, ...], keywords: Map
             node, k = places[0]
             put_apart(node.inputs[k], first, places)
     return result
+
+
+def _given_back(result: Any, given: Mapping[int, Tensor]) -> Any:
+    """What a call returns, with the tensors that it was given in the place of those that stood for them."""
+    if type(result) in (tuple, list):
+        return type(result)(_given_back(x, given) for x in result)
+    return given.get(id(result), result)
 
 
 def _plain(known: Remembered, row: tuple[Any, ...], tensors: list[Tensor]) -> list[Tensor]:

@@ -4,7 +4,7 @@ calls, and, where the call is differentiable, the rule of its gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import repeat
 from typing import Any
 
@@ -55,11 +55,11 @@ def remember(target: Any, full: Full, args: tuple[Any, ...], keywords: Mapping[s
         return None
     if derived is None:
         return None
-    blank = _with(args, repeat(PLACE)), _with(named, repeat(PLACE))
+    blank = with_tensors(args, repeat(PLACE)), with_tensors(named, repeat(PLACE))
 
     def again(others: list[Tensor]) -> Any:
         rest = iter(others)
-        return full(_with(blank[0], rest), dict(_with(blank[1], rest)))
+        return full(with_tensors(blank[0], rest), dict(with_tensors(blank[1], rest)))
     op, inputs, attrs = _one_operator(graph)
     wanted = tuple(k if op is None else inputs.index(k) for k in derived.inputs)
     rule = CachedRule(graph.name, derived, derived.late.function, op, inputs, attrs, wanted, ends, again)
@@ -80,7 +80,7 @@ def _graph(target: Any, full: Full, args: tuple[Any, ...], named: tuple[Any, ...
     rest = iter(params)
     try:
         with using(builder):
-            out = full(_with(args, rest), dict(_with(named, rest)))
+            out = full(with_tensors(args, rest), dict(with_tensors(named, rest)))
     except Exception:           # it needs elements, or a state
         return None
     values = list(out) if type(out) in (tuple, list) else [out]
@@ -103,10 +103,10 @@ def _one_operator(graph: Graph) -> tuple[Op | None, tuple[Any, ...], Mapping[str
 PLACE = object()        # where a tensor stands in the arguments of a call
 
 
-def _with(x: Any, values: Any) -> Any:
+def with_tensors(x: Any, values: Iterator[Any]) -> Any:
     """The argument with one value after the other in the place of its tensors."""
     if isinstance(x, Tensor) or x is PLACE:
         return next(values)
     if type(x) in (tuple, list):
-        return type(x)(_with(part, values) for part in x)
-    return slice(*(_with(end, values) for end in (x.start, x.stop, x.step))) if type(x) is slice else x
+        return type(x)(with_tensors(part, values) for part in x)
+    return slice(*(with_tensors(end, values) for end in (x.start, x.stop, x.step))) if type(x) is slice else x

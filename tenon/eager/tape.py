@@ -229,6 +229,20 @@ def put_apart(x: Tensor, number: int, places: Sequence[tuple[TapeNode, int]]) ->
         node.inputs = (*node.inputs[:k], saved(linked(x.own.payload, apart, 0)), *node.inputs[k + 1:])
 
 
+def places_apart(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """The tensors, those with a gradient in places of their own on the tape: what flows there is added in this order.
+    """
+    numbers = sorted((next(NUMBERS) for _ in tensors), reverse=True)        # gradients of late nodes come first
+    found = []
+    for x, number in zip(tensors, numbers, strict=True):
+        if x.own.requires_grad:
+            apart = TapeFork(x, x.own.payload)
+            apart.active, apart.number = False, number
+            x = linked(x.own.payload, apart, 0)
+        found.append(x)
+    return found
+
+
 def carries(x: Tensor) -> bool:
     """Whether somebody may still want a gradient that flows to this tensor: a leaf, or an active fork."""
     if x.requires_grad:

@@ -379,7 +379,10 @@ def test_numbers_beyond_a_type_become_what_a_cast_makes_of_them_and_nothing_warn
 @pytest.mark.parametrize("function", [
     lambda x: tn.lerp(x, x * 2, 0.3), tn.normalize, lambda x: tn.cosine_similarity(x, x * x), tn.cov, tn.diff,
     lambda x: tn.triplet_margin_loss(x, x * 2, x * x), lambda x: tn.gradient(x)[0], tn.trapezoid,
-], ids=["lerp", "normalize", "cosine_similarity", "cov", "diff", "triplet_margin_loss", "gradient", "trapezoid"])
+    lambda x: tn.lerp(x, x, 0.3), lambda x: tn.addcmul(x, x, x, value=0.3), lambda x: tn.broadcast_tensors(x, x)[1],
+    lambda x: tn.triplet_margin_loss(x, x * 2, x),
+], ids=["lerp", "normalize", "cosine_similarity", "cov", "diff", "triplet_margin_loss", "gradient", "trapezoid",
+        "lerp of one", "addcmul of one", "one twice", "triplet_margin_loss of two"])
 def test_gradients_have_the_same_bits_once_calls_are_remembered(function):
     a = np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32)
     found = set()
