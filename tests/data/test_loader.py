@@ -117,7 +117,7 @@ def test_without_batches_samples_are_converted_or_given_to_the_collate_fn() -> N
 def test_collate_keeps_the_structure() -> None:
     Pair = namedtuple("Pair", "x name")
     batch = data.collate([{"p": Pair(tn.tensor([1.0]), "a"), "n": 1}, {"p": Pair(tn.tensor([2.0]), "b"), "n": 2}])
-    assert batch["p"].x.tolist() == [[1], [2]] and batch["p"].name == ["a", "b"] and batch["n"].tolist() == [1, 2]
+    assert batch["p"].x.tolist() == [[1], [2]] and batch["p"].name == ("a", "b") and batch["n"].tolist() == [1, 2]
 
 
 def test_random_split() -> None:
