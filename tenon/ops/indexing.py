@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tenon.dims.symbolic_dim import Dim, product
+from tenon.dims.compare_sizes import hold_where_natural, is_zero
+from tenon.dims.symbolic_dim import Dim, SymbolicDim, product
 from tenon.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
 from tenon.graph.axis_rule import AxisRule, Labels, linear_in
 from tenon.graph.build import literal
@@ -402,6 +403,10 @@ def _one_hot_type(x: TensorType, *, num_classes: Dim, dtype: Any = "int64") -> T
     _integers("one_hot", x)
     if not hasattr(num_classes, "__index__") or (isinstance(num_classes, int) and num_classes < 0):
         raise ArgumentError(f"one_hot: num_classes must be a size, not {num_classes!r}")
+    if isinstance(num_classes, SymbolicDim):
+        hold_where_natural(num_classes - 1)
+    elif num_classes == 0 and not any(map(is_zero, x.shape)):
+        raise OutOfRange(f"one_hot: there are no classes for {x}")
     return TensorType(dtype, (*x.shape, num_classes))
 
 

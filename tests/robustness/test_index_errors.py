@@ -83,6 +83,19 @@ def test_a_negative_class_is_none(loss: str, wrap: Callable[..., Any]) -> None:
         f(scores, tn.tensor([0, -1]))
 
 
+def test_no_class_is_an_error_but_where_there_is_none_to_find() -> None:
+    def program(i: Any, n: int) -> Any:
+        return tn.one_hot(i, n)
+    compiled = tn.jit(program)
+    for run in (program, compiled):
+        for n in (2, 3, 0):
+            assert run(tn.zeros(0, dtype=tn.int64), n).shape == (0, n)
+            if n:
+                assert run(tn.tensor([0, 1]), n).shape == (2, n)
+        with pytest.raises(IndexError, match="there are no classes"):
+            run(tn.tensor([0, 1]), 0)
+
+
 @pytest.mark.parametrize("classes", [1, 2])
 def test_a_class_out_of_range_is_an_error_where_all_are_alike(classes: int) -> None:
     for count in (lambda n: classes), (lambda n: n):
