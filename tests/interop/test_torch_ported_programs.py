@@ -14,7 +14,7 @@ import pytest
 from tenon.debug.ported_script import changed_imports
 
 FILES = {"torch_programs.py": (2e-4, 1e-6), "torch_programs_double.py": (1e-8, 1e-10),
-         "torch_programs_further.py": (1e-8, 1e-10)}
+         "torch_programs_further.py": (1e-8, 1e-10), "torch_programs_kinds.py": (1e-8, 1e-10)}
 CHANGES = {
     "time_sequence_prediction": ("input.split(1, dim=1)", "input.split_with_sizes([1] * input.size(1), dim=1)"),
     "dqn": (".max(1)[0]", ".max(1)"),
