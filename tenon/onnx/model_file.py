@@ -58,9 +58,10 @@ def _parsed(data: bytes, name: str) -> Any:
 
 def check_model(model: Any, folder: Path | None) -> None:
     """Raise ModelError where the model contradicts itself; read what stands in files beside it."""
-    domains = [o.domain for o in model.opset_import]
+    versions = {(o.domain, o.version) for o in model.opset_import}
+    domains = [domain for domain, _ in versions]
     if len(domains) != len(set(domains)):
-        raise ModelError("a domain of operators is imported twice")
+        raise ModelError("a domain of operators is imported in two versions")
     if not any(d in ("", "ai.onnx") for d in domains) and model.graph.node and not domains:
         raise ModelError("the model does not say which opset it uses")
     seen = set()

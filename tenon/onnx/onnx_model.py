@@ -95,7 +95,7 @@ class OnnxModel:
         if self._compiled is not None and all(isinstance(x, tn.Tensor) for x in values):
             with most_bytes_of(self.memory_limit):
                 found: tuple[Any, ...] = self._compiled(*values)
-            return found
+            return tuple(_by_row(x) if isinstance(x, dict) else x for x in found)
         with within(self.time_limit), tn.no_grad(), most_bytes_of(self.memory_limit):
             results = evaluate(self.plan, [x if isinstance(x, tn.Tensor) else _value(x) for x in values])
         return tuple(map(_result, results))
@@ -144,6 +144,8 @@ def _function(plan: GraphPlan, name: str) -> Any:
 
 
 def _as_tensors(x: Any) -> Any:
+    if isinstance(x, dict):
+        return {label: as_tensor(column) for label, column in x.items()}
     return list(map(_as_tensors, x)) if isinstance(x, list) else as_tensor(x)
 
 
@@ -152,6 +154,7 @@ def _returns_tensors(plan: GraphPlan) -> bool:
     for name in plan.outputs:
         type = plan.types[name]
         type = type.sequence_type.elem_type if type.WhichOneof("value") == "sequence_type" else type
+        type = type.map_type.value_type if type.WhichOneof("value") == "map_type" else type
         number = type.tensor_type.elem_type
         if type.WhichOneof("value") not in (None, "tensor_type") or number == onnx.TensorProto.STRING:
             return False
@@ -183,5 +186,12 @@ def _result(x: Any) -> Any:
     """A value as the caller gets it."""
     if isinstance(x, list):
         return [_result(y) for y in x]
+    if isinstance(x, dict):
+        return _by_row({label: as_tensor(column) for label, column in x.items()})
     return x.array if isinstance(x, Known) and not x.is_regular else as_tensor(x)
 
+
+def _by_row(columns: dict[Any, tn.Tensor]) -> list[dict[Any, float]]:
+    """The numbers by label, row by row."""
+    rows = zip(*[column.tolist() for column in columns.values()], strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]

@@ -20,6 +20,7 @@ from tenon.onnx.operators import (
     sequence_ops,
     shape_ops,
     signal_ops,
+    support_vector_ops,
     text_ops,
     training_ops,
 )

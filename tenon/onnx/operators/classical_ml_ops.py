@@ -8,7 +8,7 @@ import numpy as np
 
 import tenon as tn
 from tenon.errors import ShapeError
-from tenon.onnx.known_values import Known
+from tenon.onnx.known_values import Known, as_tensor
 from tenon.onnx.operator_table import ML, OperatorCall, operator
 
 
@@ -123,7 +123,7 @@ def linear_regressor(call: OperatorCall, x: Any) -> Any:
 @operator("LinearClassifier", domain=ML)
 def linear_classifier(call: OperatorCall, x: Any) -> Any:
     """Labels, and the scores of all classes; one row of coefficients decides between two."""
-    labels, bias = _labels(call, "classlabels_ints"), np.array(call.get("intercepts", [0.0]), np.float32)
+    labels, bias = class_labels(call, "classlabels_ints"), np.array(call.get("intercepts", [0.0]), np.float32)
     weights = np.array(call.need("coefficients"), np.float32).reshape(len(bias), -1)
     scores = tn.matmul(tn.cast(x.reshape(-1, weights.shape[1]), tn.float32), tn.tensor(weights.T.copy()))
     scores = scores + tn.tensor(bias)
@@ -132,19 +132,29 @@ def linear_classifier(call: OperatorCall, x: Any) -> Any:
         scores = tn.concat([-scores, scores], axis=1)
     else:
         chosen = tn.argmax(scores, axis=-1)
-    return _named(call, chosen, labels), transformed(call, scores)
+    return named_classes(call, chosen, labels), transformed(call, scores)
 
 
-def _labels(call: OperatorCall, name: str) -> Any:
+def class_labels(call: OperatorCall, name: str) -> Any:
     words = call.get("classlabels_strings")
     return np.array(words, object) if words else np.array(call.get(name, [0, 1]), np.int64)
 
 
-def _named(call: OperatorCall, places: Any, labels: Any) -> Any:
+def named_classes(call: OperatorCall, places: Any, labels: Any) -> Any:
     """Classes by their labels; text is looked up on the host."""
     if labels.dtype.kind == "O":
         return labels[places.numpy()]
     return tn.take(tn.tensor(labels), places, axis=0)
+
+
+@operator("ZipMap", domain=ML, raw=True)
+def zip_map(call: OperatorCall, x: Any) -> Any:
+    """The scores of each class by its label; the model gives a dictionary for each row."""
+    labels = call.get("classlabels_strings") or call.get("classlabels_int64s")
+    scores = as_tensor(x)
+    if not labels or scores.shape[-1] != len(labels):
+        raise ShapeError(f"{call.step.label}: scores of shape {list(scores.shape)} for {len(labels or ())} labels")
+    return {_key(label): scores.reshape(-1, len(labels))[:, k] for k, label in enumerate(labels)}
 
 
 class Forest:
@@ -264,7 +274,7 @@ def tree_regressor(call: OperatorCall, x: Any) -> Any:
 @operator("TreeEnsembleClassifier", domain=ML)
 def tree_classifier(call: OperatorCall, x: Any) -> Any:
     """Labels and scores; with weights for one class only, that is the second of two."""
-    labels = _labels(call, "classlabels_int64s")
+    labels = class_labels(call, "classlabels_int64s")
     forest, table = _old_forest(call, "class", len(labels))
     scores = _aggregated(call, forest.leaves(tn.cast(x, tn.float32)), table, len(forest.roots))
     base = call.get("base_values")
@@ -275,5 +285,5 @@ def tree_classifier(call: OperatorCall, x: Any) -> Any:
         logistic = call.get("post_transform", "NONE") == "LOGISTIC"
         one = tn.sigmoid(one) if logistic else one
         scores = tn.stack([1 - one, one], axis=1)
-        return _named(call, tn.cast(one > 0.5, tn.int64), labels), scores
-    return _named(call, tn.argmax(scores, axis=-1), labels), transformed(call, scores)
+        return named_classes(call, tn.cast(one > 0.5, tn.int64), labels), scores
+    return named_classes(call, tn.argmax(scores, axis=-1), labels), transformed(call, scores)
