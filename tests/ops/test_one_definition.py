@@ -24,7 +24,7 @@ MAX_TABLED = 4          # names of operators in one table outside ops/: what fou
 # kinds of reductions and functions of scalars in loops and machine code.
 OTHER_LANGUAGES = ("onnx", "torch", "loops", "backends", "cpython", "llvm", "nn", "distributed", "planning/collective_time",
                    "pytorch_methods", "pytorch_names", "pytorch_in_place", "pytorch_functions", "linalg", "fft", "capture/convert/builtin_overrides", "models",
-                   "debug/porting", "unpacked_rows", "special", "migration_hints", "__init__", "dims", "capture/code_monitor", "capture/code_origin", "capture/split/closures")
+                   "debug/porting", "graph/synonyms", "unpacked_rows", "special", "migration_hints", "__init__", "dims", "capture/code_monitor", "capture/code_origin", "capture/split/closures")
 # Operators that are constructs of the language, and a formula's own signs.
 CONSTRUCTS = {"cond", "switch", "while_loop", "scan", "while_gradient", "recomputed", "custom_call", "call", "fused",
               "send", "recv", "to_device"}
