@@ -19,8 +19,9 @@ COPY = torch.ops.aten.copy_.default
 
 
 def is_mutation(node: fx.Node) -> bool:
-    """Whether a node changes an argument."""
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+    """Whether a node changes an argument, and no other reads what it gives."""
+    return (isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+            and all(user.op == "output" for user in node.users))
 
 
 def mutations(graph: fx.Graph) -> list[fx.Node]:
