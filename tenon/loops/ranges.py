@@ -2,7 +2,7 @@
 
     known = Ranges().inside(i, size(n)).where(i + k - 1 >= 0)      # facts: affine forms that are never negative
     known.interval(x)                                             # (low, high), each a size, or None
-    known.proves(x >= 0)
+    known.is_within(x, 10)
 
 This shares no reasoning with `simplify_expressions`, whose results it is to check, but the normal form of polynomials.
 """
@@ -63,11 +63,6 @@ class Ranges:
     def interval(self, x: Expr) -> Interval:
         """The least and the largest value, as far as they are known."""
         return self._search().interval(affine(self.written_out(x)))
-
-    def proves(self, condition: Expr) -> bool:
-        """Whether a comparison of positions holds for certain."""
-        forms = facts_of(self.written_out(condition))
-        return bool(forms) and all(self._search().is_natural(form) for form in forms)
 
     def is_within(self, x: Expr, size: Dim) -> bool:
         """Whether 0 <= x < size for certain."""

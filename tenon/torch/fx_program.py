@@ -6,7 +6,7 @@ other sizes, where PyTorch leaves sizes open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,14 +23,12 @@ from tenon.program.backend_interface import Executable
 from tenon.records import dataclass
 from tenon.runtime.foreign_memory import ForeignMemoryCall
 from tenon.torch.call_plan import PlanStep, counted, is_like, make_plan
-from tenon.torch.input_mutations import mutation_step, mutations, updates
+from tenon.torch.input_mutations import Step, mutation_step, mutations, updates
 from tenon.torch.memory_order import MemoryOrder, fits, of_sizes
 from tenon.torch.report import note
 from tenon.torch.symints import Known, numbers_of, size_of, sizes_known
 from tenon.torch.torch_tensors import as_tensor, lying_as
 from tenon.torch.translate import Refused, placed, translate
-
-Step = Callable[[list[Any]], None]
 
 
 class FxProgram:
